@@ -23,7 +23,7 @@ import numpy as np
 
 from maskwright.base import packages
 from maskwright.ship.bench.processor import instructions
-from maskwright.ship.bench.side import BATCH
+from maskwright.ship.bench.sides import BATCH
 
 SINGLE, CLASSES = 16, 4
 

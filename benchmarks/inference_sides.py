@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inference_models import BATCH, Work
-from maskwright.ship.bench.side import padded_loop
-from maskwright.ship.bench.sides.transformers import generator
+from maskwright.ship.bench.sides import padded_loop
 
 Ask = Callable[[list[str]], Any]  # to [(class, score)], or to the written texts
 
@@ -157,10 +156,17 @@ def transformers_generate(precision: str) -> Callable[[Path, Work, int], tuple[A
     return opened
 
 
-def their_generator(folder: Path, work: Work, kind: Any) -> tuple[Any, Any]:
-    """The model in transformers, and its tokenizer, which pads prompts on the left."""
-    model, tokenizer = generator(str(folder), work.shape == "gpt2", kind)
-    if work.shape == "gpt2":
+def their_generator(folder: Path, work: Work, dtype: Any) -> tuple[Any, Any]:
+    """The model in transformers, and its tokenizer, which pads the prompts of a decoder on the
+    left."""
+    import transformers
+
+    decoder = work.shape == "gpt2"
+    loader = transformers.AutoModelForCausalLM if decoder else transformers.AutoModelForSeq2SeqLM
+    model = loader.from_pretrained(folder, dtype=dtype).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    if decoder:
+        tokenizer.padding_side = "left"
         tokenizer.pad_token = tokenizer.eos_token
         model.generation_config.pad_token_id = tokenizer.eos_token_id
     return model, tokenizer

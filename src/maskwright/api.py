@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from maskwright.ask import closing
 from maskwright.ask.analysis.attention import attention
 from maskwright.ask.analysis.probe import probe
 from maskwright.ask.analysis.tokens import see, show_tokens, tokenizer_of
@@ -35,8 +34,10 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.report.say import printer
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import read as read_finetuning
+from maskwright.learn.pretrain import continued_pretraining, run
 from maskwright.learn.pretrain.continued_pretraining import adapt
 from maskwright.learn.pretrain.tokenizer_run import train_and_report
+from maskwright.learn.recipes import quickstart as quickstart_recipe
 from maskwright.learn.recipes.base.find import find, override, run_of, with_text
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText
@@ -131,11 +132,13 @@ def pretrain(
     if not isinstance(recipe, Recipe):
         recipe, origin = find(str(recipe)), origin or run_of(str(recipe))
     recipe = override(with_text(recipe, text) if text else recipe, settings)
-    return closing.pretrain(recipe, out, origin=origin, stream=stream)
+    newest = run.pretrain(recipe, out, origin=origin, stream=stream)
+    continued_pretraining.close(Path(out), stream=stream)
+    return newest
 
 
 def quickstart(out: Path | str, *, minutes: float = 4.0) -> dict[str, Any]:
-    """As `quickstart.first_run.quickstart`, which brings scikit-learn."""
+    """As `maskwright.ask.quickstart.quickstart`, which imports scikit-learn."""
     from maskwright.ask import quickstart as first_run
 
     return first_run.quickstart(Path(out), minutes=minutes)
@@ -154,10 +157,19 @@ def resume(
         UsageError: no such run, or one that is complete.
         ConfigError: a setting that cannot change any more.
     """
-    if not isinstance(settings, Recipe):
+    changed: Recipe | None
+    if isinstance(settings, Recipe):
+        changed = settings
+    else:
         changed = override(find(str(out)), settings) if settings else None
-        return closing.resume(out, stream=stream, settings=changed)
-    return closing.resume(out, stream=stream, settings=settings)
+    newest, out = run.resume(out, stream=stream, settings=changed), Path(out)
+    # What the command that began the run reports at its end, unless it is there already.
+    continued_pretraining.close(out, stream=stream, again=False)
+    if (out / quickstart_recipe.MARKER).is_file():
+        from maskwright.ask import quickstart as first_run  # scikit-learn: a second to import
+
+        first_run.close(out, stream=stream)
+    return newest
 
 
 def evaluate(

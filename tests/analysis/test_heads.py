@@ -66,7 +66,7 @@ def test_a_model(model: Path) -> None:
         for w in (one_text(subject, text, 30).weights for text in texts)
         for n in [w.shape[-1]]
     )
-    np.testing.assert_allclose(found.found["previous"], total / 17, atol=1e-5)
+    np.testing.assert_allclose(found.means["previous"], total / 17, atol=1e-5)
     with pytest.raises(DataError, match="two tokens"):
         look_at_heads(subject, ["a"])
 
@@ -85,7 +85,7 @@ def test_even_weights_are_those_of_each_layer(model: Path, monkeypatch: pytest.M
     monkeypatch.setattr(heads, "attention", local)
     found = look_at_heads(ProbedModel.of(model), [" ".join(WORDS[:9])])
     np.testing.assert_allclose(found.even["previous"], [1 / size, 1 / 3], atol=1e-6)
-    np.testing.assert_allclose(found.found["previous"][1], 1 / 3, atol=1e-6)
+    np.testing.assert_allclose(found.means["previous"][1], 1 / 3, atol=1e-6)
 
 
 def test_a_weight_that_falls_to_nothing_hides_no_key(
@@ -107,8 +107,8 @@ def test_a_weight_that_falls_to_nothing_hides_no_key(
     for name in MEASURES:
         np.testing.assert_array_equal(found.even[name], usual.even[name])
     # The control: what the head does look at is less, of the same eleven.
-    assert (found.found["entropy"][:, 0] <= np.log(2) / np.log(11) + 1e-6).all()
-    np.testing.assert_array_equal(found.found["entropy"][:, 1], usual.found["entropy"][:, 1])
+    assert (found.means["entropy"][:, 0] <= np.log(2) / np.log(11) + 1e-6).all()
+    np.testing.assert_array_equal(found.means["entropy"][:, 1], usual.means["entropy"][:, 1])
 
 
 def bank(path: Path, count: int = 120) -> Path:

@@ -18,7 +18,7 @@ from maskwright.ask.analysis import hidden_states, pages, pooling
 from maskwright.ask.analysis import layers as room
 from maskwright.ask.analysis import word_senses as senses
 from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
-from maskwright.ask.analysis.layers import Layered, probe_layers
+from maskwright.ask.analysis.layers import LayerProbe, probe_layers
 from maskwright.ask.analysis.pooling import WAYS, compare_pooling
 from maskwright.ask.analysis.probe import DIVISION, probe
 from maskwright.base.errors import DataError, UsageError
@@ -77,15 +77,15 @@ def test_the_mix_finds_the_layer_that_knows() -> None:
     labels = draw.integers(0, 3, 900)
     states = draw.standard_normal((4, 900, 8)).astype(np.float32)
     states[2, :, :3] += 4 * np.eye(3, dtype=np.float32)[labels]
-    part = room._Labelled(states, states, labels, [""] * 900)
+    part = room._States(states, states, labels, [""] * 900)
     weights, mixed = room._mix(part, part, 3, 0)
     assert int(np.argmax(weights)) == 2 and weights[2] > 0.5 and mixed.value > 0.9
     # Of few places, too, it is trained until it has found it.
-    some = room._Labelled(states[:, :90], states[:, :90], labels[:90], [""] * 90)
+    some = room._States(states[:, :90], states[:, :90], labels[:90], [""] * 90)
     weights, mixed = room._mix(some, some, 3, 0)
     assert weights[2] > 0.5 and mixed.value > 0.9
     # Negative control: where no layer knows, none stands out so far.
-    blind = room._Labelled(states, states, draw.permutation(labels), [""] * 900)
+    blind = room._States(states, states, draw.permutation(labels), [""] * 900)
     assert max(room._mix(blind, blind, 3, 0)[0]) < 0.5
 
 
@@ -121,7 +121,7 @@ def test_on_ties_no_layer_knows_more(tmp_path: Path) -> None:
     def head(*values: float) -> str:
         each = [Estimate(value, value - 0.02, value + 0.02) for value in values]
         names = ["embeddings", "layer 1", "layer 2"]
-        found = Layered("tagging", "test", names, 9, 9, each, each, each, [0.3] * 3, each[0], {})
+        found = LayerProbe("tagging", "test", names, 9, 9, each, each, each, [0.3] * 3, each[0], {})
         subject: Any = SimpleNamespace(path=tmp_path)
         where = tmp_path / "-".join(map(str, values))
         return pages.show_layers(subject, where, found, lambda line: None).read_text()
@@ -234,7 +234,7 @@ def test_probes_do_not_depend_on_the_scale_of_states(monkeypatch: pytest.MonkeyP
     states[:, :, 5] = 1 + 1e-8 * draw.standard_normal((3, 400))
 
     def told(scale: float) -> list[Any]:
-        part = room._Labelled(scale * states, states, labels, [""] * 400)
+        part = room._States(scale * states, states, labels, [""] * 400)
         weights, mixed = room._mix(part, part, 3, 0)
         here = part.states[1]
         return [*np.round(weights, 4), mixed, room._probed(here, here, labels, labels)]

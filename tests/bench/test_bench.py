@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ import torch
 
 from finetune.test_command import table
 from maskwright.ask.predict.language_model import load
-from maskwright.base import catalogue
 from maskwright.base.errors import DataError, ResourceError, UsageError
 from maskwright.cli import main as cli
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.ship.bench import bench as command
-from maskwright.ship.bench import side as sides
 from maskwright.ship.bench.bench import Process, bench
-from maskwright.ship.bench.side import padded_loop, pooled
+from maskwright.ship.bench.sides import OURS, PEERS, SIDES, best_label, missing, padded_loop, pooled
 from maskwright.ship.bench.work import MADE, Work, items_of, work_of
 
 
@@ -57,7 +55,7 @@ def test_our_side_gives_the_likeliest_label(task: str, small_task: Callable[...,
     folder, text = small_task(task), "the cat sat"
     opened = load(folder)
     work = work_of(opened, folder)
-    ask = catalogue.load(sides.ROOM, sides.OURS).open(work, torch.get_num_threads()).ask
+    ask = SIDES[OURS].open(work, torch.get_num_threads()).ask
     (best,) = opened.predict([text], top=1)[0]
     assert work.multi is (task == "multi-label")
     assert ask([text]) == [(best["label"], best["score"])]
@@ -81,7 +79,7 @@ def test_a_task_of_several_columns_wants_a_file(model: Path, tmp_path: Path) -> 
     finetune_file(model, data, tmp_path / "out", stream=io.StringIO(), **options)
     opened = load(tmp_path / "out")
     work = work_of(opened, tmp_path / "out")
-    assert work.kind == "answer" and work.apart
+    assert work.kind == "answer" and work.refusal
     with pytest.raises(UsageError, match="--data"):
         items_of(opened, work, None)
     items, _ = items_of(opened, work, data)
@@ -91,18 +89,16 @@ def test_a_task_of_several_columns_wants_a_file(model: Path, tmp_path: Path) -> 
 def test_ours_is_measured_and_others_are_named(
     classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One measurement, with a library that is missing and one that breaks off."""
-    monkeypatch.setattr(sides, "peers", lambda: ["sentence-transformers", "transformers"])
-    monkeypatch.setattr("maskwright.ship.bench.bench.peers", sides.peers)
-    module = catalogue.load(sides.ROOM, "transformers")
-    monkeypatch.setattr(module, "NEEDS", ("no_such_package",))
+    """One measurement, with libraries that are missing."""
+    for name in PEERS:
+        monkeypatch.setitem(SIDES, name, replace(SIDES[name], needs=("no_such_package",)))
     shown: list[str] = []
     options: dict[str, Any] = {"seconds": 0.1, "threads": 1, "pause": 0.0, "out": tmp_path / "f"}
     found = bench(classifier, beside=True, say=shown.append, **options)
     assert list(found.sides) == ["maskwright"]
-    assert "no_such_package" in found.absent["transformers"]
-    assert "pip install no-such-package" in found.absent["transformers"]
-    assert found.absent["sentence-transformers"] == "it makes vectors"
+    for label in ("ONNX Runtime", "OpenVINO"):
+        assert "no_such_package" in found.absent[label]
+        assert "pip install no-such-package" in found.absent[label]
     ours = found.sides["maskwright"]
     assert 0 < ours["single_p50"] <= ours["single_p99"] and ours["cold_start"] > 0
     assert ours["items_per_second"] > 0 and ours["peak_bytes"] > 1 << 20
@@ -114,12 +110,10 @@ def test_ours_is_measured_and_others_are_named(
         bench(classifier, **options)
 
 
-@pytest.mark.interop
 @pytest.mark.proof
-def test_libraries_beside_ours_answer_alike(classifier: Path) -> None:
+def test_engines_beside_ours_answer_alike(classifier: Path) -> None:
     found = bench(classifier, beside=True, seconds=0.2, threads=1, pause=0.0)
-    names = [name for name in ("onnxruntime", "openvino") if not sides.missing(name)]
-    for name in ("transformers", *names):
+    for name in (name for name in PEERS if not missing(name)):
         assert found.sides[name]["agrees"] == 1.0 and found.sides[name]["times_single"] > 0
 
 
@@ -131,7 +125,7 @@ def test_agreement_tells_right_answers_from_wrong_ones() -> None:
     vectors = Work(kind="vector", folder="m", model="m")
     assert command.agreement(vectors, [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
     assert command.agreement(vectors, [[1.0, 0.0]], [[0.0, 1.0]]) == 0.0
-    assert sides.best_label([0.0, 3.0], work) == ("b", pytest.approx(1 / (1 + np.exp(-3.0))))
+    assert best_label([0.0, 3.0], work) == ("b", pytest.approx(1 / (1 + np.exp(-3.0))))
 
 
 def test_the_plain_loop_pads_and_keeps_the_order() -> None:
@@ -173,11 +167,3 @@ def test_mistakes_are_answered_before_anything_is_measured(
         assert says in capsys.readouterr().err, line
     assert cli.main(f"bench {model} --out {model}/none/times.json".split()) == 73
     assert "no such folder" in capsys.readouterr().err
-
-
-def test_every_side_keeps_the_contract() -> None:
-    for name in [sides.OURS, *sides.peers()]:
-        module = catalogue.load(sides.ROOM, name)
-        for field in ("LABEL", "NEEDS", "PRECISION", "GRAPH", "refusal", "open"):
-            assert hasattr(module, field), (name, field)
-    assert "torch" in sys.modules  # of other tests: sides import their library when they open

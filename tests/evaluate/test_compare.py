@@ -20,7 +20,7 @@ import pytest
 from maskwright.ask.evaluate import compare as compare_module
 from maskwright.ask.evaluate import compare_checks
 from maskwright.ask.evaluate.compare import compare
-from maskwright.ask.evaluate.compare_candidate import Pace, finished, run_folder
+from maskwright.ask.evaluate.compare_recipe import TrainingSpeed, finished, run_folder
 from maskwright.ask.evaluate.compare_report import Comparison
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.budget import Budget, equal_budget
@@ -136,17 +136,17 @@ def test_how_long_it_will_take_is_told_by_the_runs_that_are_done(
     ]
     (small, _), folder = found.contenders, run_folder(out, "small", 0)
     entrant = SimpleNamespace(flops_per_token=2.0)
-    pace = Pace()
+    pace = TrainingSpeed()
     pace.add(entrant, folder)  # type: ignore[arg-type]
     assert pace.operations == 2 * 2560 and pace.seconds == small.runs[0].seconds
     # A model that costs thrice as much a token takes three times as long for as many tokens.
-    pace = Pace(operations=2e3, seconds=100.0)
+    pace = TrainingSpeed(operations=2e3, seconds=100.0)
     dear = _planned(Budget(tokens=1000), 6.0)
     assert pace.left([dear]) == f" · about {duration(300.0)} of training for this one"
     assert pace.left([dear] * 2) == f" · about {duration(600.0)} of training for these 2"
-    assert Pace().left([dear]) == ""
+    assert TrainingSpeed().left([dear]) == ""
     assert (
-        Pace().left([_planned(Budget(minutes=3.0), 6.0)])
+        TrainingSpeed().left([_planned(Budget(minutes=3.0), 6.0)])
         == " · about 3 min of training for this one"
     )
 

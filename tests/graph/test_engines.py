@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.ask.predict import engine_network, opened
+from maskwright.ask.predict import engine_network, open_model
 from maskwright.ask.predict.engine_network import EngineNetwork, with_engine
 from maskwright.ask.predict.language_model import load
 from maskwright.base import catalogue
@@ -164,7 +164,7 @@ def test_what_acts_beside_the_weights_is_not_read_by_an_engine() -> None:
     hook = network.register_forward_hook(lambda module, given, out: out)
     assert not engine_network.is_plain(network)
     hook.remove()
-    assert opened._one_stack(network, network) and not opened._one_stack(network, gpt2())
+    assert open_model._one_stack(network, network) and not open_model._one_stack(network, gpt2())
 
 
 def test_the_engine_that_is_asked_for_answers_in_the_server(
@@ -176,10 +176,10 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
 
     chosen: list[str] = []
 
-    def choice(ready: Prepared, name: str) -> engine_network.Choice:
+    def choice(ready: Prepared, name: str) -> engine_network.EngineChoice:
         chosen.append(name)
         reads = EngineNetwork(ready, Scripted(name, ready.network, 0.0))
-        return engine_network.Choice(reads, name, (Finding("engine", f"{name} answers"),))
+        return engine_network.EngineChoice(reads, name, (Finding("engine", f"{name} answers"),))
 
     monkeypatch.setattr(engine_network, "with_engine", choice)
     monkeypatch.setattr(names, "missing", lambda name: [])

@@ -515,7 +515,10 @@ def test_threads_are_used_and_go_into_the_recipe(
         monkeypatch.setenv(name, "1")
     seen = []
     monkeypatch.setattr(
-        "maskwright.ask.closing.pretrain", lambda recipe, out, **_: seen.append(recipe)
+        "maskwright.learn.pretrain.run.pretrain", lambda recipe, out, **_: seen.append(recipe)
+    )
+    monkeypatch.setattr(
+        "maskwright.learn.pretrain.continued_pretraining.close", lambda out, **_: None
     )
     monkeypatch.setattr("maskwright.base.report.page.next_commands", lambda run: [])
     try:

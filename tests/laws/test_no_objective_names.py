@@ -19,7 +19,7 @@ METHODS = {
     "model/inference/likelihood_prompts.py",
     "model/inference/likelihood.py",
     "ask/predict/texts.py",
-    "ask/evaluate/compare_candidate.py",
+    "ask/evaluate/compare_recipe.py",
 }
 # "causal" is a pattern of attention there.
 PATTERNS = {"model/nn/config.py", "model/nn/mask.py", "model/inference/growing_rows.py"}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from maskwright.ask.predict.given import examples
+from maskwright.ask.predict.inputs import examples
 from maskwright.base.errors import DataError, UsageError
 
 TEXTS = ["a dull film", "a bright film", "no film"]

@@ -22,7 +22,7 @@ import small_tasks
 from maskwright.ask.predict import file as file_
 from maskwright.ask.predict import remote, wire
 from maskwright.ask.predict.file import predict_file
-from maskwright.ask.predict.remote import Server, with_server
+from maskwright.ask.predict.remote import RemoteServer, with_server
 from maskwright.ask.predict.write import write_predictions
 from maskwright.base.errors import (
     DataError,
@@ -72,7 +72,7 @@ def test_a_file_is_answered_as_here(
     options: dict[str, Any] = {"long": long, "columns": columns}
     here, there = io.StringIO(), io.StringIO()
     predict_file(tasks_server.folders[name], source, here, **options)
-    asked = Server(tasks_server.url, model=name)
+    asked = RemoteServer(tasks_server.url, model=name)
     predict_file(Path("-"), source, there, server=asked, **options)
     assert there.getvalue() == here.getvalue() and here.getvalue()
     lines = [json.loads(line) for line in here.getvalue().splitlines()]
@@ -160,7 +160,7 @@ def test_what_keeps_from_connecting_is_named(
                 maskwright.connect(url, token)
             assert "wrong" not in str(caught.value)
         model = maskwright.connect(url, "s3cret")
-        assert model.name is None and "s3cret" not in repr(model) + repr(model._predictor)
+        assert model.name is None and "s3cret" not in repr(model) + repr(model.server)
         monkeypatch.setenv("MASKWRIGHT_TOKEN", "s3cret")
         assert maskwright.connect(url).predict(["a cat"]) == model.predict(["a cat"])
 
@@ -257,7 +257,7 @@ def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 def test_a_full_server_is_asked_again(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = with_server(Server(busy))
+    model = with_server(RemoteServer(busy))
     texts = ["x" * (n + 1) for n in range(7)]
     answers = list(map(answer_of, texts))
     assert model.predict(texts) == answers, "in their order, from chunks that were halved"
@@ -274,7 +274,7 @@ def test_a_row_that_comes_too_late_is_not_at_fault() -> None:
             self._answer(408, {"error": "its deadline passed", "kind": "timeout"})
 
     with running(Slow) as url, pytest.raises(StoppedError, match="its deadline passed"):
-        with_server(Server(url)).predict(["a", "bc"])
+        with_server(RemoteServer(url)).predict(["a", "bc"])
 
 
 def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_a_server_that_is_started_again_is_waited_for(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(_Busy, "asked", [0, 0])
     with running(Restarted) as url:
-        model = with_server(Server(url))
+        model = with_server(RemoteServer(url))
         assert model.predict(["a", "bc"]) == [answer_of("a"), answer_of("bc")]
         monkeypatch.setattr(remote, "AWAY", 0.0)
         with pytest.raises(UsageError, match="cannot be reached"):
@@ -306,7 +306,7 @@ def test_a_row_that_the_server_refuses_is_named_as_here(
     )
     assert here.predict(rows) == there.predict(rows)
     (tmp_path / "rows.txt").write_text("\n".join(rows[:4]))
-    server = Server(tasks_server.url, None, "classes")
+    server = RemoteServer(tasks_server.url, None, "classes")
     for given in ({}, {"server": server}):
         with pytest.raises(DataError) as caught:
             predict_file(
@@ -321,7 +321,7 @@ def test_a_row_that_the_server_refuses_is_named_as_here(
     with pytest.raises(DataError, match=r"where: +example 1\n(.|\n)*at most 200000"):
         there.predict("x" * 300_000)
     odd = remote._RowError(99, "no such row", "there", "status 422", None)
-    monkeypatch.setattr(Server, "ask", Mock(side_effect=odd))
+    monkeypatch.setattr(RemoteServer, "ask", Mock(side_effect=odd))
     with pytest.raises(DataError, match="no such row"):  # of a server that counts otherwise
         there.predict("a")
 
@@ -348,7 +348,7 @@ def test_a_row_that_the_server_refuses_is_named_as_here(
 )
 def test_no_address(url: Any) -> None:
     with pytest.raises(UsageError, match="no address"):
-        Server(url)
+        RemoteServer(url)
 
 
 @pytest.mark.parametrize(
@@ -363,12 +363,12 @@ def test_no_address(url: Any) -> None:
 )
 def test_what_no_header_holds_is_refused(given: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Server("http://127.0.0.1:8000", **given)
+        RemoteServer("http://127.0.0.1:8000", **given)
 
 
 def test_nobody_is_there() -> None:
     with pytest.raises(MaskwrightError, match="cannot be reached"):
-        with_server(Server("http://127.0.0.1:9"))
+        with_server(RemoteServer("http://127.0.0.1:9"))
 
 
 # ------------------------------------------------------------------------------ nothing is trusted
@@ -647,7 +647,7 @@ def test_a_model_that_is_swapped_is_noticed_in_memory_and_in_a_pipe(
     rows.write_text("\n".join(texts))
     with swapping(two, 3) as url:
         with pytest.raises(StoppedError) as caught:
-            predict_file(Path("-"), rows, written, server=Server(url, model="m"))
+            predict_file(Path("-"), rows, written, server=RemoteServer(url, model="m"))
         model = maskwright.connect(url, model="m")
         assert model.predict(texts)[0]["label"] in ("north", "south")
         assert caught.value.where == f"{url}, m"
@@ -669,18 +669,18 @@ def test_rows_are_kept_where_the_server_goes_away(
     monkeypatch.setattr(file_, "PORTION", 4)
     rows, out = tmp_path / "rows.csv", tmp_path / "out.csv"
     rows.write_text("text\n" + "".join(f"the cat sat {n}\n" for n in range(12)))
-    first = Server.ask
+    first = RemoteServer.ask
     with swapping(two, 0) as url:
         asked: list[str] = []
 
-        def ask(self: Server, form: Any, method: str, *given: Any) -> Any:
+        def ask(self: RemoteServer, form: Any, method: str, *given: Any) -> Any:
             asked.append(method)
             if asked.count("POST") == 4:
                 raise remote._AwayError("the server cannot be reached", do="start it")
             return first(self, form, method, *given)
 
-        monkeypatch.setattr(Server, "ask", ask)
-        server = Server(url, model="m")
+        monkeypatch.setattr(RemoteServer, "ask", ask)
+        server = RemoteServer(url, model="m")
         with pytest.raises(UsageError, match=r"start it; then give .* 8 rows"):
             write_predictions("-", rows, out, server=server)
         del asked[:]

@@ -135,7 +135,7 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
     rows = [{"text": "a cat" if n % 3 else ""} for n in range(30)]
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     monkeypatch.setattr(predict_rows, "PORTION", 8)
-    own, calls = Predictor.answered, 0
+    own, calls = Predictor.answer, 0
 
     def dies(self: Predictor, given: Any, top: int | None = None, *told: Any) -> Any:
         nonlocal calls
@@ -149,11 +149,11 @@ def test_rows_without_an_answer_are_counted_over_a_stop(
             tuned, source, tmp_path / f"out.{ending}", read=SKIP, say=said.append
         )
 
-    monkeypatch.setattr(Predictor, "answered", dies)
+    monkeypatch.setattr(Predictor, "answer", dies)
     with pytest.raises(KeyboardInterrupt):
         ask()
     assert not said
-    monkeypatch.setattr(Predictor, "answered", own)
+    monkeypatch.setattr(Predictor, "answer", own)
     assert ask() == 30
     assert said == ["note: 10 rows could not be answered; the prediction there is null"]
 

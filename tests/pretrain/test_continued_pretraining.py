@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
-from maskwright.ask import closing
+from maskwright import api
 from maskwright.base.errors import IncompatibleError
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import continued_pretraining as further
@@ -192,18 +192,18 @@ def test_stopped_in_either_stage_it_ends_alike(adapted: tuple[Path, str], tmp_pa
         if kept == 1:
             shutil.rmtree(again / "head-first")
         said = io.StringIO()
-        closing.resume(again, stream=said)
+        api.resume(again, stream=said)
         last = again / "checkpoints" / f"step-0000000{STEPS}" / "model.safetensors"
         assert last.read_bytes() == wanted
         assert json.loads((again / "results.json").read_text()) == tables
         assert further.WORTH in said.getvalue()
         assert further.WORTH in (again / "report.html").read_text()
     # What is complete and has its table makes it no second time; nor does a run from nothing.
-    closing.resume(again, stream=(later := io.StringIO()))
+    api.resume(again, stream=(later := io.StringIO()))
     assert further.WORTH not in later.getvalue()
     (again / "results.json").unlink()
     (out.parent / "bare").rename(out.parent / "moved")
-    closing.resume(again, stream=(gone := io.StringIO()))
+    api.resume(again, stream=(gone := io.StringIO()))
     (out.parent / "moved").rename(out.parent / "bare")
     assert "is not there any more" in gone.getvalue() and further.WORTH not in gone.getvalue()
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.ask import closing, quickstart
+from maskwright import api
+from maskwright.ask import quickstart
 from maskwright.ask.quickstart import FEWEST_STEPS, _fit_steps
 from maskwright.base.report import tables
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
+from maskwright.learn.recipes.quickstart import MARKER
 from tinyrun import recipe, text_file
 
 
@@ -38,15 +40,14 @@ def test_a_stopped_quickstart_ends_with_its_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When it is resumed; the control: a run that is none of the quickstart's gets none."""
-    assert closing.QUICKSTART == quickstart.MARKER
     table = {"title": "labelled", "head": ["a"], "rows": [["b"]], "note": ""}
     monkeypatch.setattr(quickstart, "compare", lambda out, say: [table])
     run.pretrain(recipe(text_file(tmp_path), steps=1), tmp_path / "run", stream=io.StringIO())
-    closing.resume(tmp_path / "run", stream=io.StringIO())
+    api.resume(tmp_path / "run", stream=io.StringIO())
     assert tables.read(tmp_path / "run") == []
-    (tmp_path / "run" / quickstart.MARKER).write_text("{}")
+    (tmp_path / "run" / MARKER).write_text("{}")
     for _ in range(2):
-        closing.resume(tmp_path / "run", stream=(said := io.StringIO()))
+        api.resume(tmp_path / "run", stream=(said := io.StringIO()))
         assert tables.read(tmp_path / "run") == [table]
     assert said.getvalue().count("report:") == 1, "made once"
     assert "labelled" in (tmp_path / "run" / "report.html").read_text()

@@ -1,5 +1,5 @@
 """What a trained model is used and measured by.
 
 Read in this order: `predict/` (`maskwright.load`, rows of files), `evaluate/` (losses, labelled
-rows, comparisons), `analysis/` (probes, attention), `quickstart` and `closing`.
+rows, comparisons), `analysis/` (probes, attention), `quickstart`.
 """

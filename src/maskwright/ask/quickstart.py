@@ -42,7 +42,7 @@ from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import Prepared, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
-from maskwright.learn.recipes import quickstart as member
+from maskwright.learn.recipes import quickstart as quickstart_recipe
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
@@ -80,7 +80,7 @@ SEEDS = (0, 1, 2)
 
 
 def compare(out: Path, say: Say) -> list[Table]:
-    """The three tables of the run in `out`; each is passed to `say` as soon as it is made."""
+    """The three tables of the run in `out`; `say` gets each as soon as it is computed."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network
@@ -96,21 +96,22 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = held_out_rows(recipe, prepared.held_out)
     train = training_rows(recipe, prepared.train)
-    rows, batch = recipe.evaluation.rows, recipe.evaluation.batch
-    other = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
+    reseeded = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
         build.objective(usual, network, prepared.tokenizer)
-        for network in (model, build.model(other, model.config))
+        for network in (model, build.model(reseeded, model.config))
     ]
-    own, random = (likelihood.evaluate(o, source, rows=rows, batch_rows=batch) for o in objectives)
+    size: dict[str, Any] = {
+        "rows": recipe.evaluation.rows,
+        "batch_rows": recipe.evaluation.batch,
+    }
+    figures, untrained = (likelihood.evaluate(o, source, **size) for o in objectives)
     counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
-    lines = likelihood.reference_lines(
-        objectives[0], counts, train, source, rows=rows, batch_rows=batch
-    )
+    lines = likelihood.reference_lines(objectives[0], counts, train, source, **size)
     shown = [
-        ("this model", own.loss, own.top1, own.top5),
+        ("this model", figures.loss, figures.top1, figures.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
-        ("random encoder", random.loss, random.top1, random.top5),
+        ("random encoder", untrained.loss, untrained.top1, untrained.top5),
         ("uniform", lines.uniform_loss, lines.uniform_top1, lines.uniform_top5),
     ]
     return {
@@ -118,19 +119,19 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
         "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in shown],
-        "note": f"{own.targets:,} masked tokens; loss in nats. The unigram line is what guessing "
-        "by frequency reaches: below it, the model reads the context.",
+        "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what "
+        "guessing by frequency reaches: below it, the model reads the context.",
     }
 
 
 def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
-    found = fill(model, prepared.tokenizer, SENTENCES, top=4)
+    holes_by_text = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
         "head": ["text", "likeliest"],
         "rows": [
             [text, "  ".join(f"{c.token} {c.probability:.0%}" for c in holes[0].candidates)]
-            for text, holes in zip(SENTENCES, found, strict=True)
+            for text, holes in zip(SENTENCES, holes_by_text, strict=True)
         ],
         "note": "The four sentences are fixed; they were not chosen for their answers.",
     }
@@ -151,7 +152,7 @@ def _labelled_task(recipe: Recipe, prepared: Prepared, model: Transformer) -> Ta
 
 # ---------------------------------------------------------------------------- the labelled task
 @dataclass(frozen=True)
-class Task:
+class EncodedTask:
     """The task, encoded for one tokenizer and row length."""
 
     names: list[str]
@@ -161,27 +162,27 @@ class Task:
     truncated: int
 
 
-def load_task(tokenizer: Tokenizer, length: int) -> Task:
+def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
     """Collect the messages of this installation and split them by file."""
-    parts = labelled.split(labelled.exception_messages(), seed=0)
-    order = permute(key("draw", 0), len(parts.train), np.arange(min(LABELS, len(parts.train))))
-    few = [parts.train[i] for i in order]
-    names = sorted({e.label for e in few})
-    scored = [e for e in parts.test if e.label in names]
+    split = labelled.split(labelled.exception_messages(), seed=0)
+    order = permute(key("draw", 0), len(split.train), np.arange(min(LABELS, len(split.train))))
+    train = [split.train[i] for i in order]
+    names = sorted({e.label for e in train})
+    test = [e for e in split.test if e.label in names]
     truncated = 0
 
-    def encode(known: Sequence[labelled.Labelled]) -> Examples:
+    def encode(rows: Sequence[labelled.Labelled]) -> Examples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
-            for row in tokenizer.encode_batch([e.text for e in known])
+            for row in tokenizer.encode_batch([e.text for e in rows])
         ]
         truncated += sum(len(i) > length for i in ids)
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        return Examples(framed(ids), np.array([names.index(e.label) for e in known]))
+        return Examples(framed(ids), np.array([names.index(e.label) for e in rows]))
 
-    texts = ([e.text for e in few], [e.text for e in scored])
-    return Task(names, texts, encode(few), encode(scored), truncated)
+    texts = ([e.text for e in train], [e.text for e in test])
+    return EncodedTask(names, texts, encode(train), encode(test), truncated)
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,9 @@ class Score:
         return [*columns, str(len(self.accuracy))]
 
 
-def compare_on_task(task: Task, pretrained: Transformer, tokenizer: Tokenizer) -> dict[str, Score]:
+def compare_on_task(
+    task: EncodedTask, pretrained: Transformer, tokenizer: Tokenizer
+) -> dict[str, Score]:
     """All six methods on `task`, three seeds where chance plays a part."""
     fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
     scores = {"majority": _majority(task), "words": _words(task)}
@@ -228,20 +231,20 @@ def _with_head(
     return transfer(source, config, generator).model
 
 
-def _score(task: Task, predictions: list[np.ndarray]) -> Score:
-    wanted = task.test.labels
+def _score(task: EncodedTask, predictions: list[np.ndarray]) -> Score:
+    labels = task.test.labels
     return Score(
-        [float(accuracy_score(wanted, p)) for p in predictions],
-        [float(f1_score(wanted, p, average="macro")) for p in predictions],
+        [float(accuracy_score(labels, p)) for p in predictions],
+        [float(f1_score(labels, p, average="macro")) for p in predictions],
     )
 
 
-def _majority(task: Task) -> Score:
+def _majority(task: EncodedTask) -> Score:
     common = np.bincount(task.train.labels).argmax()
     return _score(task, [np.full(len(task.test), common)])
 
 
-def _words(task: Task) -> Score:
+def _words(task: EncodedTask) -> Score:
     model = make_pipeline(
         TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2),
         LogisticRegression(C=10.0, max_iter=1000),
@@ -250,7 +253,7 @@ def _words(task: Task) -> Score:
     return _score(task, [model.predict(task.texts[1])])
 
 
-def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score:
+def _probe(task: EncodedTask, models: list[Transformer], tokenizer: Tokenizer) -> Score:
     runs = []
     for model in models:
         train, test = (_features(model, part, tokenizer) for part in (task.train, task.test))
@@ -262,17 +265,17 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
     return _score(task, runs)
 
 
-def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
+def _features(model: Transformer, examples: Examples, tokenizer: Tokenizer) -> np.ndarray:
     network: Any = prepare_network(model, precision="float32")
     objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
-    return vectors(objective, part, _collation(tokenizer))
+    return vectors(objective, examples, _collation(tokenizer))
 
 
 def _collation(tokenizer: Tokenizer) -> Collation:
     return Collation(pad=tokenizer.pad or 0, last=False)
 
 
-def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
+def _tune(task: EncodedTask, model: Transformer, tokenizer: Tokenizer, seed: int) -> np.ndarray:
     """Fine-tune all weights; returns the predictions on the test part."""
     objective, collation = (
         Supervised(model, Options(), vocabulary(tokenizer)),
@@ -285,7 +288,6 @@ def _tune(task: Task, model: Transformer, tokenizer: Tokenizer, seed: int) -> np
 
 
 RESULTS = "results.json"
-MARKER = "quickstart.json"  # says that a run is the quickstart's
 # What the labelled task, evaluations and the corpus take of the time, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
@@ -315,11 +317,11 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
     def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
-        document.write(out / MARKER, json.dumps({"minutes": minutes}) + "\n")
+        document.write(out / quickstart_recipe.MARKER, json.dumps({"minutes": minutes}) + "\n")
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 
-    run.pretrain(member.recipe(), out, adjust=adjust)
+    run.pretrain(quickstart_recipe.recipe(), out, adjust=adjust)
     results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
     _write(out, results)
     say(f"report: {write_report(out)}")
@@ -369,9 +371,9 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
         f"{steps:,} steps, in all about {duration(used + steps * step_seconds + OVERHEAD_SECONDS)}"
     )
     if fitting < steps:
-        what = f"longer than the {duration(seconds)} asked for"
+        message = f"longer than the {duration(seconds)} asked for"
         why = f"with fewer than {FEWEST_STEPS} steps there is nothing to see"
-        print(Finding("longer-than-asked", what, why).line())
+        print(Finding("longer-than-asked", message, why).line())
     return steps
 
 

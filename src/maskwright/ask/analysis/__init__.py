@@ -1,5 +1,5 @@
-"""What a model has learned, layer by layer and head by head.
+"""What a model has learned, by layer and by attention head.
 
-Read `hidden_states` (what is looked at), `probe`, `layers`, `word_senses`, `dependencies`; then
-`attention` and `heads`; `tokens` shows how a text is read.
+Read `hidden_states` (the states of all layers), `probe`, `layers`, `pooling`, `word_senses`; then
+`attention`, `heads` and `dependencies`; `tokens` shows how a text is tokenized.
 """

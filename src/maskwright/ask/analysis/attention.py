@@ -1,4 +1,4 @@
-"""What the heads of a model look at: one page, `results.json`, tables for the screen."""
+"""What the heads of a model attend to: a page, `results.json`, and tables for the terminal."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def attention(
     tree: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
-    """What the heads of `model` look at: in the first texts of `text`, in one `sentence`, and in a
-    `tree` bank.
+    """Report what the heads of `model` attend to: in the first texts of `text`, in one `sentence`,
+    and in a `tree` bank.
 
     Returns:
-        The page.
+        The path of the page.
     """
     say, out = printer(stream), Path(out)
     subject = ProbedModel.of(Path(model))
@@ -55,10 +55,10 @@ def attention(
     texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
-    found = heads.look_at_heads(subject, texts)
-    if short := len(texts) - found.texts:
-        what = f"{short:,} texts of fewer than two tokens are left out"
-        say(Finding("texts-too-short", what).line())
+    measured = heads.look_at_heads(subject, texts)
+    if short := len(texts) - measured.texts:
+        message = f"{short:,} texts of fewer than two tokens are left out"
+        say(Finding("texts-too-short", message).line())
     relations, rare, passed = (
         dependencies.compare_with_trees(subject, bank) if bank else ([], [], 0)
     )
@@ -70,51 +70,51 @@ def attention(
         )
         say(found_texts.line())
     if rare:
-        what = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
-        say(Finding("rare-relations", f"{what}: {', '.join(rare)}").line())
+        why = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
+        say(Finding("rare-relations", f"{why}: {', '.join(rare)}").line())
     if passed:
-        what = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
+        message = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
         why = "too long, or with two words in one token"
-        say(Finding("sentences-passed-over", what, why).line())
-    shown = [_head_table(found)] + ([_tree_table(relations)] if relations else [])
-    for each in shown:
-        say("\n" + tables.for_terminal(each))
+        say(Finding("sentences-passed-over", message, why).line())
+    shown = [_head_table(measured)] + ([_tree_table(relations)] if relations else [])
+    for table in shown:
+        say("\n" + tables.for_terminal(table))
     sample, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
-    seen = heads.one_text(subject, sample, most)
-    summary = f"Attention on {found.tokens:,} tokens of {found.texts:,} texts"
-    if found.cut:
-        summary += f", {found.cut:,} of them cut at {found.longest} tokens"
-    pictures = _head_pictures(seen)
+    text_attention = heads.one_text(subject, sample, most)
+    summary = f"Attention on {measured.tokens:,} tokens of {measured.texts:,} texts"
+    if measured.cut:
+        summary += f", {measured.cut:,} of them cut at {measured.longest} tokens"
+    pictures = _head_pictures(text_attention)
     return write(
         out,
         subject,
         "attention.html",
-        _plain(found, relations, passed),
+        _plain(measured, relations, passed),
         say,
         kind="What heads look at",
         summary=f"{summary}.{ONE_OF_TWO if two else ''}",
         tables=shown,
-        maps=_maps(found),
-        text=seen.text,
-        cut=seen.cut,
+        maps=_maps(measured),
+        text=text_attention.text,
+        cut=text_attention.cut,
         heads=pictures,
-        left_out=seen.weights.shape[0] * seen.weights.shape[1] - len(pictures),
-        rest=heads.REST if heads.REST in seen.pieces else "",
+        left_out=text_attention.weights.shape[0] * text_attention.weights.shape[1] - len(pictures),
+        rest=heads.REST if heads.REST in text_attention.pieces else "",
     )
 
 
 def _plain(
-    found: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
+    measured: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
 ) -> dict[str, Any]:
     """All figures, as they are written to `results.json`."""
     return {
-        "texts": found.texts,
-        "tokens": found.tokens,
-        "cut": found.cut,
-        "even": {name: values.tolist() for name, values in found.even.items()},
+        "texts": measured.texts,
+        "tokens": measured.tokens,
+        "cut": measured.cut,
+        "even": {name: values.tolist() for name, values in measured.even.items()},
         "passed_over": passed,
-        "heads": {name: values.tolist() for name, values in found.found.items()},
-        "relations": [dataclasses.asdict(each) for each in relations],
+        "heads": {name: values.tolist() for name, values in measured.means.items()},
+        "relations": [dataclasses.asdict(relation) for relation in relations],
     }
 
 
@@ -131,60 +131,61 @@ def _require_drawable(subject: ProbedModel, sentence: str) -> None:
 
 
 def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
-    """What the heads are looked at in: the user's texts, those of the bank, or our own."""
+    """The texts that the heads are measured on: the user's, those of the bank, or the built-in
+    sentences."""
     if text:
         texts = []
         for document_ in read(text):
             texts.append(document_.text)
             if len(texts) == TEXTS:
-                what = f"only the first {TEXTS} texts are looked at"
-                say(Finding("first-texts-only", what).line())
+                message = f"only the first {TEXTS} texts are looked at"
+                say(Finding("first-texts-only", message).line())
                 break
         return texts
     if bank:
-        return [" ".join(each.words) for each in bank[:TEXTS]]
-    return [each for group in word_senses.SENTENCES.values() for each in group]
+        return [" ".join(tree.words) for tree in bank[:TEXTS]]
+    return [sentence for group in word_senses.SENTENCES.values() for sentence in group]
 
 
-def _maps(found: heads.Heads) -> list[Markup]:
+def _maps(measured: heads.Heads) -> list[Markup]:
     """A map of all heads for each of their figures."""
-    names = [f"layer {n + 1}" for n in range(len(found.found["entropy"]))]
-    numbers = [str(n + 1) for n in range(found.found["entropy"].shape[1])]
+    names = [f"layer {n + 1}" for n in range(len(measured.means["entropy"]))]
+    numbers = [str(n + 1) for n in range(measured.means["entropy"].shape[1])]
     return [
         grid(
-            _measured(found, name),
+            _measured(measured, name),
             values.tolist(),
             names,
             numbers,
             across="head",
             high=max(1.0, float(values.max())),
         )
-        for name, values in found.found.items()
+        for name, values in measured.means.items()
     ]
 
 
-def _measured(found: heads.Heads, name: str) -> str:
-    low, high = found.even[name].min(), found.even[name].max()
+def _measured(measured: heads.Heads, name: str) -> str:
+    low, high = measured.even[name].min(), measured.even[name].max()
     span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
     return f"{name} (even weights: {span})"
 
 
-def _head_table(found: heads.Heads) -> Table:
+def _head_table(measured: heads.Heads) -> Table:
     rows = []
     for kind in heads.KINDS:
-        layer, head = found.best(kind)
-        values = found.found[kind]
+        layer, head = measured.best(kind)
+        values = measured.means[kind]
         rows.append(
             [
                 kind,
                 f"layer {layer}, head {head}",
                 f"{values.max():.3f}",
-                f"{found.even[kind][layer - 1]:.3f}",
+                f"{measured.even[kind][layer - 1]:.3f}",
                 f"{int((values > 0.5).sum())} of {values.size}",
             ]
         )
     return {
-        "title": f"Heads on {found.tokens:,} tokens of {found.texts:,} texts",
+        "title": f"Heads on {measured.tokens:,} tokens of {measured.texts:,} texts",
         "head": ["looks at", "most", "weight", "even weights", "heads above 0.5"],
         "rows": rows,
         "note": "The mean weight of attention over positions of ordinary tokens; beside it even "
@@ -213,9 +214,9 @@ def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
     }
 
 
-def _head_pictures(seen: heads.Seen) -> list[Markup]:
+def _head_pictures(text_attention: heads.TextAttention) -> list[Markup]:
     """The weights of as many heads as have room on a page."""
-    pieces, weights = seen.pieces, seen.weights
+    pieces, weights = text_attention.pieces, text_attention.weights
     most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
     every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
     return [

@@ -1,4 +1,4 @@
-"""Heads of attention beside heads of grammar: trees of words from a CoNLL-U file.
+"""Attention heads compared with grammatical heads: dependency trees from a CoNLL-U file.
 
 For each attention head the word that a word looks at most (tokens of a word are joined: attention
 to them added, attention from them averaged) is compared with the word that governs it in the tree;
@@ -32,7 +32,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence: words, the place of the word that governs each (-1: none), and how."""
+    """A sentence: its words, the index of the governor of each (-1: none), and the relations."""
 
     words: tuple[str, ...]
     heads: tuple[int, ...]
@@ -41,8 +41,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation: how many words were asked, the attention head, which way it looks, the share of
-    words for which it is right, the best fixed distance and its share."""
+    """A relation: the number of words, the best attention head, its direction, the share of words
+    for which it is right, the best fixed distance and its share."""
 
     name: str
     words: int
@@ -62,7 +62,7 @@ def read_trees(path: Path) -> list[Tree]:
             are no UTF-8.
         UsageError: no such file, one of another kind, or none with a sentence.
     """
-    found: list[Tree] = []
+    trees: list[Tree] = []
     ledger = Ledger(Reading(), Counts(), None)
     for source in find_all(path):
         if source.format != "columns":
@@ -74,24 +74,24 @@ def read_trees(path: Path) -> list[Tree]:
             )
         with RegularFile(source) as opened:
             blocks = text_blocks(opened, source, ledger)
-            found += [
+            trees += [
                 _tree(source.shown, words) for words in sentences(blocks, source.shown, ledger)
             ]
             opened.finish()
-    if not found:
+    if not trees:
         raise UsageError("no sentence in the file", where=path, wanted="CoNLL-U")
-    return found
+    return trees
 
 
 def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
     heads = []
-    for place, (number, columns) in enumerate(words, 1):
-        if columns[0] != str(place):
+    for position, (number, columns) in enumerate(words, 1):
+        if columns[0] != str(position):
             raise DataError(
                 "the words of a sentence are not numbered from 1 on",
                 where=at(file, number),
                 found=repr(columns[0]),
-                wanted=place,
+                wanted=position,
             )
         if columns[6] == columns[0]:
             raise DataError(
@@ -116,23 +116,23 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 def compare_with_trees(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
-    """The best head for each relation, the commonest first, the first row of all words; the
-    relations with too few words to ask; and how many sentences were passed over, too long or with
-    two words in one token."""
+    """The best head for all words and for each relation, the commonest first; the relations with
+    too few words; and the number of sentences that were passed over because they are too long or
+    have two words in one token."""
     hits, fixed, names, halves, used = _hits(subject, trees)
-    found, rare = [], []
+    best_heads, rare = [], []
     commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
     listed = np.array(names)
     for name in (ALL, *commonest):
-        here = np.ones(len(listed), bool) if name == ALL else listed == name
-        choose, score = here & (halves == 0), here & (halves == 1)
+        of_relation = np.ones(len(listed), bool) if name == ALL else listed == name
+        choose, score = of_relation & (halves == 0), of_relation & (halves == 1)
         if min(choose.sum(), score.sum()) < LEAST:
             rare.append(name)
             continue
         shares = hits[choose].mean(0)  # ways, layers, heads
         direction, layer, head = np.unravel_index(shares.argmax(), shares.shape)
         distance = int(fixed[choose].mean(0).argmax())
-        found.append(
+        best_heads.append(
             Relation(
                 name,
                 int(score.sum()),
@@ -144,15 +144,15 @@ def compare_with_trees(
                 float(fixed[score][:, distance].mean()),
             )
         )
-    return found, rare, len(trees) - used
+    return best_heads, rare, len(trees) - used
 
 
 def _hits(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
     """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
-    distance does, its relation, and the half of its sentence, which its place among all says, so
-    that other models are asked the same words; and how many sentences there were."""
+    distance does, its relation, and the half of its sentence (by its index, so that all models are
+    evaluated on the same words); and the number of sentences."""
     hits, fixed, names, halves, used = [], [], [], [], 0
     for number, words in _by_words(subject, trees):
         tree = trees[number]
@@ -162,11 +162,11 @@ def _hits(
         # Where a word sees no other there is no choice: -1 is nobody's governor.
         forth = np.where(masked.max(3) > 0, masked.argmax(3), -1)  # L, H, words
         back = np.where(masked.max(2) > 0, masked.argmax(2), -1)
-        for place, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
+        for position, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
-            hits.append(np.stack([forth[:, :, place] == head, back[:, :, place] == head]))
-            fixed.append([head - place == d for d in DISTANCES])
+            hits.append(np.stack([forth[:, :, position] == head, back[:, :, position] == head]))
+            fixed.append([head - position == d for d in DISTANCES])
             names.append(relation)
             halves.append(number % 2)
     if not hits:
@@ -177,36 +177,36 @@ def _hits(
 def _by_words(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The place of a sentence and the attention between its words, (L, H, words, words); sentences
+    """The index of a sentence and the attention between its words, (L, H, words, words); sentences
     that are too long, or in which the tokenizer joins two words, are passed over."""
     tokenizer = subject.tokenizer
     before = tokenizer.frame_margins()[0]
     used_trees, ids, owners = [], [], []
     encoded = tokenizer.encode_batch((" ".join(tree.words) for tree in trees), offsets=True)
-    for place, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
+    for tree_number, (tree, (tokens, spans)) in enumerate(zip(trees, encoded, strict=True)):
         owner = words_of(tree, spans)
         framed_ids, _ = tokenizer.frame(tokens.tolist())
         if len(framed_ids) <= subject.frame.length and len(set(owner.tolist())) == len(tree.words):
-            used_trees.append(place)
+            used_trees.append(tree_number)
             ids.append(framed_ids)
             owners.append(owner)
-    numbers = iter(np.argsort([-len(each) for each in ids], kind="stable"))
+    numbers = iter(np.argsort([-len(token_ids) for token_ids in ids], kind="stable"))
     for _, weights in attention(subject, ids):
         stacked = np.stack([w.numpy() for w in weights]).astype(np.float64)  # L, B, H, T, T
         for row in range(stacked.shape[1]):
             number = int(next(numbers))
             owner = owners[number]
             inside = slice(before, before + len(owner))
-            part = stacked[:, row][:, :, inside, inside]
+            word_weights = stacked[:, row][:, :, inside, inside]
             joined = np.eye(len(trees[used_trees[number]].words))[owner]  # tokens, words
-            yield used_trees[number], (joined.T @ part @ joined) / joined.sum(0)[:, None]
+            yield used_trees[number], (joined.T @ word_weights @ joined) / joined.sum(0)[:, None]
 
 
 def words_of(tree: Tree, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(T,) the number of the word that each token is of, by its place (T, 2) in the words with
-    blanks between. It may begin with the blank before its word, or be nothing else: what is last in
-    it tells, or what comes after it."""
+    """(T,) the index of the word that each token belongs to, from its offsets (T, 2) in the words
+    joined by blanks. A token may begin with the blank before its word, or be only that blank: its
+    last character decides, or the character after it."""
     text, ends = " ".join(tree.words), np.cumsum([len(word) + 1 for word in tree.words])
     blank = np.array([text[begin:end].isspace() for begin, end in spans], bool)
-    last = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))
-    return np.searchsorted(ends, last, side="right")
+    last_characters = np.where(blank, spans[:, 1], np.maximum(spans[:, 1] - 1, 0))
+    return np.searchsorted(ends, last_characters, side="right")

@@ -1,6 +1,6 @@
-"""The hidden states of every layer, where something is asked.
+"""The hidden states of every layer at chosen positions, or pooled over texts.
 
-Letters: L layers, N places or texts, D width, B rows, T positions.
+Letters: L layers, N positions or texts, D width, B rows, T positions of a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from maskwright.model.nn.stack import Trace
 from maskwright.model.opening.open import open_model
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-LONGEST = 512  # tokens of a text that are looked at
+LONGEST = 512  # tokens of a text that are read
 # Of unit vectors that are equal but for rounding in float32 (measured: 1.3e-6 after twelve layers).
 VECTOR_ROUNDING = 1e-5
 STEPS = 10_000  # that a spread of distances is divided into, unless rounding is coarser
@@ -37,8 +37,7 @@ Pooling = Callable[[Tensor, Batch], Tensor]
 
 @dataclass(frozen=True)
 class ProbedModel:
-    """A model that is looked into: as it was trained, and one of the same shape that was not. Both
-    answer in float32."""
+    """A trained model and an untrained one of the same architecture, both in float32."""
 
     path: Path
     model: Prepared
@@ -55,25 +54,25 @@ class ProbedModel:
         return cls(model.path, prepare(model.network, precision="float32"), model.tokenizer)
 
     def untrained(self) -> Prepared:
-        """A model of the same shape with weights as they are drawn."""
+        """A model of the same architecture with newly initialised weights."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
         network = initialise.build(self.model.config, generator).to(self.model.device)
         return prepare(network, precision="float32", give_up=True)
 
     @property
     def frame(self) -> Frame:
-        """How its texts become ids."""
+        """How its texts are encoded."""
         config = self.model.config
         return Frame(self.tokenizer, room(config, LONGEST), config.has_segments)
 
     @property
     def collation(self) -> Collation:
-        """How they stand in rows."""
+        """How encoded texts are put into rows."""
         return Collation(pad=self.tokenizer.pad or 0, last=False)
 
     @property
     def layers(self) -> list[str]:
-        """Names of what `layer_states` gives, the lowest first."""
+        """The names of the layers of `layer_states`, the lowest first."""
         stack = self.model.config.encoder or self.model.config.decoder
         assert stack is not None
         return ["embeddings", *(f"layer {n + 1}" for n in range(len(stack.blocks)))]
@@ -97,8 +96,8 @@ def look(model: Prepared, batch: Batch) -> Trace:
 def layer_states(
     model: Prepared, examples: Examples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
-    """(L + 1, N, D): of the embeddings and each layer, what `pooling` keeps, in order."""
-    found: NDArray[np.float32] | None = None
+    """(L + 1, N, D): the states that `pooling` returns, of the embeddings and of each layer."""
+    states: NDArray[np.float32] | None = None
     count = examples.num_scores * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, "states"):
         batch, which = examples.batch(numbers, collation)
@@ -106,14 +105,14 @@ def layer_states(
             which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
         batch = batch.to(model.device)
         pooled = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
-        if found is None:
-            found = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
-        found[:, which] = pooled.cpu().numpy()
-    return np.zeros((0, 0, 0), np.float32) if found is None else found
+        if states is None:
+            states = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
+        states[:, which] = pooled.cpu().numpy()
+    return np.zeros((0, 0, 0), np.float32) if states is None else states
 
 
 def at_places(hidden: Tensor, batch: Batch) -> Tensor:
-    """The states of the places that are asked for."""
+    """The states of the positions in `batch.index`."""
     assert batch.index is not None
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
 
@@ -125,11 +124,11 @@ def unit(states: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(wide / np.where(norms > 0, norms, 1.0))
 
 
-def distance_steps(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """The distances of vectors at length 1 in whole steps. They rank as cosines do and tie where
-    they differ by rounding alone; near 1 a cosine has half the digits of its distance, so these are
-    compared, in steps by how far they spread."""
-    distances = np.linalg.norm(unit(first) - unit(second), axis=-1)
+def distance_steps(vectors: NDArray[Any], other_vectors: NDArray[Any]) -> NDArray[np.float64]:
+    """The distances of normalised vectors in whole steps. They rank as cosines do, and tie where
+    they differ by rounding only. Distances are compared because a cosine near 1 has half their
+    digits; the step depends on their spread."""
+    distances = np.linalg.norm(unit(vectors) - unit(other_vectors), axis=-1)
     spread = float(np.ptp(distances))
     step = min(VECTOR_ROUNDING, spread / STEPS) if spread > VECTOR_ROUNDING else np.inf
     return np.asarray(np.round(distances / step))

@@ -1,4 +1,4 @@
-"""What can be read off each layer by a linear classifier, beside what that could learn anyway.
+"""Linear probes of every layer, beside controls of what such a classifier learns anyway.
 
     accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
     control        the same for labels that were drawn for each word; what    Hewitt & Liang 2019
@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -53,14 +51,15 @@ MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
 
 
 @dataclass(frozen=True)
-class Layered:
-    """What was found.
+class LayerProbe:
+    """The accuracies of all layers.
 
     Attributes:
-        asked, learned: how many places were asked and learned from; `part` is where the first are.
+        learned, evaluated: the numbers of words or texts that the classifiers were trained and
+            evaluated on; `part` is the part of the data with the latter.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
-        no_control: why the control would say nothing, and is NaN; empty where it says something.
-        weights: of the layers in the mix, which add up to 1.
+        no_control: why the control means nothing, and is NaN; empty where it is valid.
+        weights: of the layers in the mix; they sum to 1.
         mixed: the accuracy of the classifier on the mix.
         of_texts: whether whole texts are classified, not words.
         baselines: accuracies of what needs no model.
@@ -85,20 +84,20 @@ class Layered:
     @property
     def best(self) -> int:
         """The layer with the highest accuracy."""
-        return int(np.argmax([each.value for each in self.accuracy]))
+        return int(np.argmax([estimate.value for estimate in self.accuracy]))
 
     @property
     def tied(self) -> list[int]:
         """The layers within the interval of the best, itself among them."""
         best = self.accuracy[self.best]
         least = best.low if np.isfinite(best.low) else best.value
-        return [n for n, each in enumerate(self.accuracy) if each.value >= least]
+        return [n for n, estimate in enumerate(self.accuracy) if estimate.value >= least]
 
     @property
     def selectivity(self) -> list[float]:
-        """How far the task is above its control."""
+        """Accuracy minus control accuracy, by layer."""
         pairs = zip(self.accuracy, self.control, strict=True)
-        return [one.value - other.value for one, other in pairs]
+        return [task.value - control.value for task, control in pairs]
 
     @property
     def gravity(self) -> float:
@@ -107,8 +106,9 @@ class Layered:
 
 
 @dataclass(frozen=True)
-class _Labelled:
-    """Places of a part: their states by layer, their classes, and the word each hangs on."""
+class _States:
+    """Words or texts of a part: their states by layer, their classes, and the word of each that a
+    control label is drawn for."""
 
     states: NDArray[np.float32]
     untrained: NDArray[np.float32]
@@ -119,11 +119,11 @@ class _Labelled:
 
 def probe_layers(
     subject: ProbedModel, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
-) -> Layered:
+) -> LayerProbe:
     """Probe every layer for the labels of `data`.
 
     Args:
-        items: how many words, or texts, are learned from and asked at most, drawn by `seed`.
+        items: the largest number of words, or texts, of each part, drawn by `seed`.
 
     Raises:
         UsageError: a task that is neither tags nor one class for a text.
@@ -140,37 +140,36 @@ def probe_layers(
             found=data.task.name,
             wanted="one class of each text, tags of words, or how alike two texts are",
         )
-    last = TEST if TEST in data.parts else VALIDATION
+    evaluated_part = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
-    known, evaluated = (
-        _of_part(subject, models, task_type, data.parts[part], items, seed)
-        for part in (TRAIN, last)
+    train, evaluated = (
+        _of_part(subject, models, task_type, data.parts[name], items, seed)
+        for name in (TRAIN, evaluated_part)
     )
-    random = _control(known.words, len(names), known.labels, seed)
-    other = _control(evaluated.words, len(names), known.labels, seed)
+    controls = [_control(p.words, len(names), train.labels, seed) for p in (train, evaluated)]
     of_texts = task_type.head == "sequence"
-    no_control = _says_nothing(known.words, random, of_texts=of_texts)
+    no_control = _says_nothing(train.words, controls[0], of_texts=of_texts)
     accuracy, control, untrained = [], [], []
-    for layer in range(len(known.states)):
-        here = known.states[layer], evaluated.states[layer]
-        accuracy.append(_probed(*here, known.labels, evaluated.labels))
-        control.append(NOTHING if no_control else _probed(*here, random, other))
-        there = known.untrained[layer], evaluated.untrained[layer]
-        untrained.append(_probed(*there, known.labels, evaluated.labels))
-    weights, mixed = _mix(known, evaluated, len(names), seed)
-    return Layered(
+    for layer in range(len(train.states)):
+        states = train.states[layer], evaluated.states[layer]
+        accuracy.append(_probed(*states, train.labels, evaluated.labels))
+        control.append(NOTHING if no_control else _probed(*states, *controls))
+        states = train.untrained[layer], evaluated.untrained[layer]
+        untrained.append(_probed(*states, train.labels, evaluated.labels))
+    weights, mixed = _mix(train, evaluated, len(names), seed)
+    return LayerProbe(
         task_type.task,
-        last,
+        evaluated_part,
         subject.layers,
-        len(known.labels),
+        len(train.labels),
         len(evaluated.labels),
         accuracy,
         control,
         untrained,
         weights,
         mixed,
-        _baselines(known, evaluated, of_texts=of_texts),
-        (*known.findings, *evaluated.findings),
+        _baselines(train, evaluated, of_texts=of_texts),
+        (*train.findings, *evaluated.findings),
         no_control,
         of_texts=of_texts,
     )
@@ -183,7 +182,7 @@ def _of_part(
     rows: Sequence[Any],
     items: int,
     seed: int,
-) -> _Labelled:
+) -> _States:
     of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
@@ -202,8 +201,9 @@ def _of_part(
             examples = _fewer(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
-    states, others = (layer_states(model, examples, subject.collation, pooling) for model in models)
-    return _Labelled(states, others, np.asarray(examples.labels, np.int64), words, encoded.findings)
+    trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)
+    labels = np.asarray(examples.labels, np.int64)
+    return _States(trained, untrained, labels, words, encoded.findings)
 
 
 def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
@@ -211,8 +211,8 @@ def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
     assert examples.places is not None
     owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
     counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
-    places = Sequences(examples.places.tokens[chosen], counts)
-    return replace(examples, labels=examples.labels[chosen], places=places)
+    positions = Sequences(examples.places.tokens[chosen], counts)
+    return replace(examples, labels=examples.labels[chosen], places=positions)
 
 
 def _mean(hidden: Tensor, batch: Batch) -> Tensor:
@@ -243,19 +243,22 @@ def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts:
 
 
 def _probed(
-    known: NDArray[np.float32],
-    evaluated: NDArray[np.float32],
+    train_states: NDArray[np.float32],
+    evaluated_states: NDArray[np.float32],
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
 ) -> Estimate:
-    mean, deviation = _scale(known)
+    mean, deviation = _scale(train_states)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
+        from sklearn.exceptions import ConvergenceWarning  # a second to import
+        from sklearn.linear_model import LogisticRegression
+
         probe = LogisticRegression(max_iter=ITERATIONS, tol=TOLERANCE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            probe.fit((known - mean) / deviation, labels)
-        predicted = probe.predict((evaluated - mean) / deviation)
+            probe.fit((train_states - mean) / deviation, labels)
+        predicted = probe.predict((evaluated_states - mean) / deviation)
     return estimate(metrics.accuracy, truth, predicted)
 
 
@@ -284,35 +287,35 @@ class _Mix(nn.Module):
 
 
 def _mix(
-    known: _Labelled, evaluated: _Labelled, classes: int, seed: int
+    train: _States, evaluated: _States, classes: int, seed: int
 ) -> tuple[list[float], Estimate]:
-    mean, deviation = _scale(known.states)
-    states, others = (
-        torch.from_numpy((part.states - mean) / deviation) for part in (known, evaluated)
+    mean, deviation = _scale(train.states)
+    train_states, evaluated_states = (
+        torch.from_numpy((part.states - mean) / deviation) for part in (train, evaluated)
     )
-    labels = torch.from_numpy(known.labels)
-    mix = _Mix(len(states), states.shape[2], classes)
+    labels = torch.from_numpy(train.labels)
+    mix = _Mix(len(train_states), train_states.shape[2], classes)
     optimizer = torch.optim.Adam(mix.parameters(), lr=MIX_RATE)
     generator = torch.Generator().manual_seed(torch_seed(key("shuffle", seed)))
     for _ in range(max(MIX_EPOCHS, -(-MIX_STEPS // -(-len(labels) // MIX_BATCH)))):
         for chosen in torch.randperm(len(labels), generator=generator).split(MIX_BATCH):
             optimizer.zero_grad()
-            functional.cross_entropy(mix(states[:, chosen]), labels[chosen]).backward()
+            functional.cross_entropy(mix(train_states[:, chosen]), labels[chosen]).backward()
             optimizer.step()
     with torch.inference_mode():
-        predicted = mix(others).argmax(1).numpy()
+        predicted = mix(evaluated_states).argmax(1).numpy()
         weights = mix.weights.softmax(0).tolist()
     return weights, estimate(metrics.accuracy, evaluated.labels, predicted)
 
 
-def _baselines(known: _Labelled, evaluated: _Labelled, *, of_texts: bool) -> dict[str, float]:
+def _baselines(train: _States, evaluated: _States, *, of_texts: bool) -> dict[str, float]:
     """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
     first."""
-    usual = int(np.bincount(known.labels).argmax())
-    seen: dict[str, list[int]] = {}
-    for word, label in zip(known.words, known.labels.tolist(), strict=True):
-        seen.setdefault(word, []).append(label)
-    best = {word: int(np.bincount(labels).argmax()) for word, labels in seen.items()}
+    usual = int(np.bincount(train.labels).argmax())
+    labels_by_word: dict[str, list[int]] = {}
+    for word, label in zip(train.words, train.labels.tolist(), strict=True):
+        labels_by_word.setdefault(word, []).append(label)
+    best = {word: int(np.bincount(labels).argmax()) for word, labels in labels_by_word.items()}
     predicted = np.array([best.get(word, usual) for word in evaluated.words])
     hung_on = "commonest by first word" if of_texts else "commonest by word"
     return {

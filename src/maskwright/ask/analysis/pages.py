@@ -1,5 +1,5 @@
-"""What a probe shows: tables for the screen, `results.json`, and a page for each thing that is
-probed. All pages of this room are written here."""
+"""The reports of probes: tables for the terminal, `results.json`, and an HTML page for each kind of
+probe."""
 
 from __future__ import annotations
 
@@ -52,121 +52,124 @@ def write(
     return out / PAGE
 
 
-def plain(found: Any) -> dict[str, Any]:
-    """What was found as JSON values; None where a figure is not defined."""
+def plain(measured: Any) -> dict[str, Any]:
+    """The fields of a dataclass as JSON values; None where a figure is not defined."""
 
     def simple(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return value.tolist()
         if isinstance(value, Estimate):
-            each = dataclasses.asdict(value)
-            return {name: one if math.isfinite(one) else None for name, one in each.items()}
+            numbers = dataclasses.asdict(value)
+            return {name: v if math.isfinite(v) else None for name, v in numbers.items()}
         if isinstance(value, Finding):
             return value.to_json()
         if isinstance(value, dict):
-            return {name: simple(each) for name, each in value.items()}
-        return [simple(each) for each in value] if isinstance(value, list | tuple) else value
+            return {name: simple(element) for name, element in value.items()}
+        return [simple(element) for element in value] if isinstance(value, list | tuple) else value
 
-    return {field.name: simple(getattr(found, field.name)) for field in dataclasses.fields(found)}
+    names = [field.name for field in dataclasses.fields(measured)]
+    return {name: simple(getattr(measured, name)) for name in names}
 
 
-def _line(name: str, each: Sequence[Estimate], css: str) -> Line:
+def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
     """Figures by layer with their intervals."""
-    points = [(float(x), one.value) for x, one in enumerate(each)]
-    ends = [(e.low, e.high) if math.isfinite(e.low) else (e.value, e.value) for e in each]
-    spread = [(x, low, high) for (x, _), (low, high) in zip(points, ends, strict=True)]
+    points = [(float(x), estimate.value) for x, estimate in enumerate(estimates)]
+    spread = [
+        (float(x), e.low, e.high) if math.isfinite(e.low) else (float(x), e.value, e.value)
+        for x, e in enumerate(estimates)
+    ]
     return Line(name, points, css, dots=True, spread=spread)
 
 
 # ------------------------------------------------------------------------------ labels by layer
-def show_layers(subject: ProbedModel, out: Path, found: layers.Layered, say: Say) -> Path:
-    """Say and write accuracy, control, selectivity and the learned mix by layer."""
-    for each in found.findings:
-        say(each.line())
-    table = _layer_table(found)
+def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say: Say) -> Path:
+    """Print and write accuracy, control, selectivity and the learned mix by layer."""
+    for finding in probed.findings:
+        say(finding.line())
+    table = _layer_table(probed)
     say("\n" + tables.for_terminal(table))
-    xs = list(range(len(found.layers)))
-    lines = [_line("the task", found.accuracy, "one"), _line("untrained", found.untrained, "two")]
-    if not found.no_control:
-        lines.append(_line("control", found.control, "three"))
-    selectivity = [None if found.no_control else gap for gap in found.selectivity]
+    xs = list(range(len(probed.layers)))
+    lines = [_line("the task", probed.accuracy, "one"), _line("untrained", probed.untrained, "two")]
+    if not probed.no_control:
+        lines.append(_line("control", probed.control, "three"))
+    selectivity = [None if probed.no_control else gap for gap in probed.selectivity]
     return write(
         out,
         subject,
         "layers.html",
-        {**plain(found), "selectivity": selectivity, "gravity": found.gravity},
+        {**plain(probed), "selectivity": selectivity, "gravity": probed.gravity},
         say,
         kind="What layers know",
         chart=draw(
             BY_LAYER(
-                f"Accuracy of {found.task} by layer (0: embeddings)",
+                f"Accuracy of {probed.task} by layer (0: embeddings)",
                 lines,
-                list(found.baselines.items()),
+                list(probed.baselines.items()),
                 marks=xs,
             )
         ),
         weights=grid(
             "Weight of each layer in the mix",
-            [found.weights],
+            [probed.weights],
             [""],
             [str(x) for x in xs],
             across="layer",
-            high=max(found.weights),
+            high=max(probed.weights),
         ),
-        gravity=f"{found.gravity:.1f}",
-        mixed=f"{found.mixed.value:.1%}",
+        gravity=f"{probed.gravity:.1f}",
+        mixed=f"{probed.mixed.value:.1%}",
         table=table,
-        **_best_layer(found),
+        **_best_layer(probed),
     )
 
 
-def _layer_table(found: layers.Layered) -> Table:
+def _layer_table(probed: layers.LayerProbe) -> Table:
     by_layer = zip(
-        found.layers,
-        found.accuracy,
-        found.control,
-        found.selectivity,
-        found.untrained,
-        found.weights,
+        probed.layers,
+        probed.accuracy,
+        probed.control,
+        probed.selectivity,
+        probed.untrained,
+        probed.weights,
         strict=True,
     )
     return {
-        "title": f"{found.task} on the {found.part} part, read off each layer",
+        "title": f"{probed.task} on the {probed.part} part, read off each layer",
         "head": ["", "accuracy", "control", "selectivity", "untrained", "in the mix"],
         "rows": [
             [
                 name,
-                one.render(),
-                figure(two.value, 4),
+                accuracy.render(),
+                figure(control.value, 4),
                 figure(gap, 4),
-                f"{three.value:.4f}",
+                f"{untrained.value:.4f}",
                 f"{weight:.3f}",
             ]
-            for name, one, two, gap, three, weight in by_layer
+            for name, accuracy, control, gap, untrained, weight in by_layer
         ]
-        + [["learned mix", found.mixed.render(), "", "", "", ""]]
-        + [[name, f"{value:.4f}", "", "", "", ""] for name, value in found.baselines.items()],
-        "note": f"Logistic regression on frozen states, learned from {found.learned:,} and asked "
-        f"{found.evaluated:,}; 95 % intervals. Control: a class drawn for each "
-        f"{'first word of a text' if found.of_texts else 'word'}"
-        + (f"; it says nothing here, as {found.no_control}" if found.no_control else "")
+        + [["learned mix", probed.mixed.render(), "", "", "", ""]]
+        + [[name, f"{value:.4f}", "", "", "", ""] for name, value in probed.baselines.items()],
+        "note": f"Logistic regression on frozen states, learned from {probed.learned:,} and asked "
+        f"{probed.evaluated:,}; 95 % intervals. Control: a class drawn for each "
+        f"{'first word of a text' if probed.of_texts else 'word'}"
+        + (f"; it says nothing here, as {probed.no_control}" if probed.no_control else "")
         + ". Selectivity: accuracy minus control. Untrained: a model of this shape with weights "
         "as drawn.",
     }
 
 
-def _best_layer(found: layers.Layered) -> dict[str, Any]:
+def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
     """Which layer knows most, if one does, and by how much."""
-    best, tied = found.best, found.tied
-    most, name = found.accuracy[best], found.layers[best]
-    beside = f"{most.value - found.untrained[best].value:+.1%} beside a model that learned nothing"
-    if found.no_control:
-        beside += f"; there is no control, as {found.no_control}"
+    best, tied = probed.best, probed.tied
+    most, name = probed.accuracy[best], probed.layers[best]
+    beside = f"{most.value - probed.untrained[best].value:+.1%} beside a model that learned nothing"
+    if probed.no_control:
+        beside += f"; there is no control, as {probed.no_control}"
     else:
-        beside += f", {found.selectivity[best]:+.1%} beside its control"
+        beside += f", {probed.selectivity[best]:+.1%} beside its control"
     all_alike = ""
-    if 1 < len(tied) == len(found.layers):
-        lowest = min(each.value for each in found.accuracy)
+    if 1 < len(tied) == len(probed.layers):
+        lowest = min(accuracy.value for accuracy in probed.accuracy)
         all_alike = "all have"
         if lowest != most.value:
             all_alike = f"{lowest:.1%} at the lowest, in {'the ' if best == 0 else ''}{name}"
@@ -175,53 +178,56 @@ def _best_layer(found: layers.Layered) -> dict[str, Any]:
         "best": f"{name.capitalize()} {'know' if best == 0 else 'knows'}",
         "beside": beside,
         "all_alike": all_alike,
-        "tied": ", ".join(found.layers[n] for n in tied if n != best),
+        "tied": ", ".join(probed.layers[n] for n in tied if n != best),
     }
 
 
 # ------------------------------------------------------------------------------ texts as vectors
-def show_pooling(subject: ProbedModel, out: Path, found: pooling.Pooled, say: Say) -> Path:
-    """Say and write how well each layer and pooling tell how alike two texts are."""
-    for each in found.findings:
-        say(each.line())
-    where = "" if found.part == ALL else f" on the {found.part} part"
-    drawn = "" if found.pairs == found.there else f", drawn from {found.there:,}"
+def show_pooling(
+    subject: ProbedModel, out: Path, compared: pooling.PoolingComparison, say: Say
+) -> Path:
+    """Print and write how well each layer and pooling predict the similarity of two texts."""
+    for finding in compared.findings:
+        say(finding.line())
+    where = "" if compared.part == ALL else f" on the {compared.part} part"
+    drawn = "" if compared.pairs == compared.there else f", drawn from {compared.there:,}"
     table: Table = {
         "title": f"Likeness of pairs{where}: Spearman's correlation",
-        "head": ["", *found.found, "untrained, mean"],
+        "head": ["", *compared.found, "untrained, mean"],
         "rows": [
             [
                 name,
-                *(figure(each[layer].value, 4) for each in found.found.values()),
-                figure(found.untrained[layer].value, 4),
+                *(figure(estimates[layer].value, 4) for estimates in compared.found.values()),
+                figure(compared.untrained[layer].value, 4),
             ]
-            for layer, name in enumerate(found.layers)
+            for layer, name in enumerate(compared.layers)
         ],
-        "note": f"{found.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "
-        f"trained. Counting words (TF-IDF) has {found.words:.4f}.",
+        "note": f"{compared.pairs:,} pairs{drawn}; the cosine of two frozen vectors, nothing is "
+        f"trained. Counting words (TF-IDF) has {compared.words:.4f}.",
     }
     say("\n" + tables.for_terminal(table))
-    lines = [_line(n, each, c) for (n, each), c in zip(found.found.items(), COLOURS, strict=False)]
+    pairs = zip(compared.found.items(), COLOURS, strict=False)
+    lines = [_line(n, estimates, colour) for (n, estimates), colour in pairs]
     name, layer = max(
-        ((n, i) for n, each in found.found.items() for i in range(len(each))),
-        key=lambda at: np.nan_to_num(found.found[at[0]][at[1]].value, nan=-1.0),
+        ((n, i) for n, estimates in compared.found.items() for i in range(len(estimates))),
+        key=lambda at: np.nan_to_num(compared.found[at[0]][at[1]].value, nan=-1.0),
     )
     return write(
         out,
         subject,
         "pooling.html",
-        plain(found),
+        plain(compared),
         say,
         kind="Texts as vectors",
         pooling=name,
-        layer=found.layers[layer],
-        best=found.found[name][layer].render(),
+        layer=compared.layers[layer],
+        best=compared.found[name][layer].render(),
         chart=draw(
             BY_LAYER(
                 "Spearman's correlation by layer (0: embeddings)",
-                [*lines, _line("untrained, mean", found.untrained, "five")],
-                [("TF-IDF", found.words)],
-                marks=list(range(len(found.layers))),
+                [*lines, _line("untrained, mean", compared.untrained, "five")],
+                [("TF-IDF", compared.words)],
+                marks=list(range(len(compared.layers))),
             )
         ),
         table=table,
@@ -237,8 +243,8 @@ def show_senses(
     columns: Mapping[str, Sequence[str]] | None,
     say: Say,
 ) -> Path:
-    """Find `word` in the texts of `data`, or of the built-in sentences; say and write how far its
-    meanings lie apart by layer.
+    """Find `word` in the texts of `data`, or of the built-in sentences; print and write how far
+    apart its meanings are by layer.
 
     Raises:
         UsageError: a word of which there are no texts.
@@ -246,38 +252,38 @@ def show_senses(
     texts, meanings = _texts(word, data, columns)
     room = subject.frame.length - sum(subject.tokenizer.frame_margins())
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
-        what = f"the model reads {room} tokens of a text, so sentences are cut around the word"
-        say(Finding("sentences-cut", what).line())
-    found = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
-    table = _sense_table(word, found)
+        message = f"the model reads {room} tokens of a text, so sentences are cut around the word"
+        say(Finding("sentences-cut", message).line())
+    senses = word_senses.tell_senses(subject, word, texts, meanings, shorten=data is None)
+    table = _sense_table(word, senses)
     say("\n" + tables.for_terminal(table))
-    xs = [float(x) for x in range(len(found.layers))]
-    by_layer = {"trained": found.apart, "untrained": found.untrained}
-    layer = found.layers[found.best]
+    xs = [float(x) for x in range(len(senses.layers))]
+    by_layer = {"trained": senses.apart, "untrained": senses.untrained}
+    layer = senses.layers[senses.best]
     return write(
         out,
         subject,
         "word_senses.html",
-        plain(found),
+        plain(senses),
         say,
         kind="One word, two meanings",
         word=word,
         layer=layer,
-        share=f"{found.neighbour[found.best].value:.0%}",
-        chance=f"{found.chance:.0%}",
+        share=f"{senses.neighbour[senses.best].value:.0%}",
+        chance=f"{senses.chance:.0%}",
         points=scatter(
             f"“{word}” at {layer}: the two widest directions",
-            [(float(x), float(y)) for x, y in found.picture],
-            found.senses,
-            found.texts,
+            [(float(x), float(y)) for x, y in senses.picture],
+            senses.senses,
+            senses.texts,
             axes=("widest direction", "second widest"),
         ),
         chart=draw(
             BY_LAYER(
                 "How far meanings are apart, by layer (0: embeddings)",
                 [
-                    Line(name, list(zip(xs, each, strict=True)), css, dots=True)
-                    for (name, each), css in zip(by_layer.items(), COLOURS, strict=False)
+                    Line(name, list(zip(xs, values, strict=True)), css, dots=True)
+                    for (name, values), css in zip(by_layer.items(), COLOURS, strict=False)
                 ],
                 marks=xs,
             )
@@ -304,16 +310,16 @@ def _texts(
     )
 
 
-def _sense_table(word: str, found: word_senses.Told) -> Table:
+def _sense_table(word: str, senses: word_senses.WordSenses) -> Table:
     return {
-        "title": f"“{word}” in {len(found.senses)} texts and {len(set(found.senses))} meanings",
+        "title": f"“{word}” in {len(senses.senses)} texts and {len(set(senses.senses))} meanings",
         "head": ["", "nearest has the same meaning", "apart", "apart, untrained"],
         "rows": [
-            [name, near.render(), f"{one:+.4f}", f"{two:+.4f}"]
-            for name, near, one, two in zip(
-                found.layers, found.neighbour, found.apart, found.untrained, strict=True
+            [name, near.render(), f"{apart:+.4f}", f"{untrained:+.4f}"]
+            for name, near, apart, untrained in zip(
+                senses.layers, senses.neighbour, senses.apart, senses.untrained, strict=True
             )
         ],
         "note": f"Apart: the mean cosine within a meaning minus that across. By chance the nearest "
-        f"has the same meaning in {found.chance:.0%}. The embeddings know no context.",
+        f"has the same meaning in {senses.chance:.0%}. The embeddings know no context.",
     }

@@ -1,4 +1,4 @@
-"""A text as one vector of a frozen model: which layer, and which way of pooling, knows likeness?
+"""Similarity of texts by the vectors of a frozen model: which layer, and which pooling, is best?
 
 For pairs of texts with a number that says how alike they are: Spearman's correlation of that number
 with the cosine of the two vectors, for the state of the first token (CLS), of the last, the mean
@@ -38,8 +38,8 @@ def _first(hidden: Tensor, batch: Batch) -> Tensor:
 
 def _last(hidden: Tensor, batch: Batch) -> Tensor:
     numbers, count = numbered(batch.documents, hidden)
-    places = torch.arange(len(numbers), device=numbers.device)
-    ends = places.new_zeros(count + 1).scatter_reduce(0, numbers, places, "amax")[1:]
+    positions = torch.arange(len(numbers), device=numbers.device)
+    ends = positions.new_zeros(count + 1).scatter_reduce(0, numbers, positions, "amax")[1:]
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, ends)
 
 
@@ -60,10 +60,9 @@ WAYS: dict[str, Pooling] = {
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """Spearman's correlations by way of pooling, each by layer; of the model, and of one that
-    learned nothing (by its mean); `words` is that of TF-IDF. `pairs` were asked, drawn from
-    `there`."""
+class PoolingComparison:
+    """Spearman's correlations by pooling, each by layer (`found`); of an untrained model with mean
+    pooling (`untrained`), and of TF-IDF (`words`). `pairs` of the `there` pairs were compared."""
 
     part: str
     pairs: int
@@ -77,28 +76,29 @@ class Pooled:
 
 def compare_pooling(
     subject: ProbedModel, data: labelled.Examples, items: int | None = None
-) -> Pooled:
+) -> PoolingComparison:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
     task_type = task_for_vectors({})
-    last = next(part for part in (ALL, TEST, VALIDATION, TRAIN) if part in data.parts)
-    every = data.parts[last]
-    wanted = np.arange(len(every) if items is None else min(items, len(every)))
-    order = np.sort(permute(key("draw", 0), len(every), wanted))  # files are often in an order
-    rows = [every[place] for place in order]
+    part = next(name for name in (ALL, TEST, VALIDATION, TRAIN) if name in data.parts)
+    every = data.parts[part]
+    numbers = np.arange(len(every) if items is None else min(items, len(every)))
+    order = np.sort(permute(key("draw", 0), len(every), numbers))  # files are often in an order
+    rows = [every[number] for number in order]
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
-    found = {
+    correlations = {
         name: _scored(subject.model, subject, encoded.examples, method, truth)
         for name, method in WAYS.items()
     }
     untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
-    known = data if TRAIN in data.parts else replace(data, parts={**data.parts, TRAIN: every})
-    answers = dict(task_type.baselines(known, last))
+    with_training = replace(data, parts={TRAIN: every, **data.parts})
+    answers = dict(task_type.baselines(with_training, part))
     words = np.asarray(next(iter(answers.values())))[order]
     baseline = metrics.spearman(truth, words)
-    return Pooled(
-        last, len(rows), len(every), subject.layers, found, untrained, baseline, encoded.findings
+    counts, findings = (len(rows), len(every)), encoded.findings
+    return PoolingComparison(
+        part, *counts, subject.layers, correlations, untrained, baseline, findings
     )
 
 

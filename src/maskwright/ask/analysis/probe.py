@@ -59,7 +59,7 @@ def probe(
             "--column": bool(columns) and data is None,
             "--read": read != AS_IT_COMES,
         }
-        for option in (name for name, given in ignored.items() if given):
+        for option in (name for name, is_given in ignored.items() if is_given):
             raise UsageError(
                 "option has no effect here",
                 where=option,
@@ -76,7 +76,7 @@ def probe(
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
-    for line in (*examples.task.lines(), *(found.line() for found in left_out(examples))):
+    for line in (*examples.task.lines(), *(finding.line() for finding in left_out(examples))):
         say(line)
     commit.probe_writable(out)
     require_new(out)
@@ -92,15 +92,15 @@ def _pairs(
     """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
     them. None of another task."""
     loaded = files.load(data, header=read.header, reading=read.reading, learned=False)
-    rows = [row for part in loaded.parts.values() for row in part]
+    rows = [row for part_rows in loaded.parts.values() for row in part_rows]
     loaded = replace(loaded, parts={ALL: rows})
     try:
-        found = infer(loaded, columns, task, read.no_label)
+        pair_task = infer(loaded, columns, task, read.no_label)
     except MaskwrightError:
         return None  # which is said of the parts
-    if not _is_alike(found):
+    if not _is_alike(pair_task):
         return None
-    return build(loaded, found, no_label=read.no_label, reading=read.reading)
+    return build(loaded, pair_task, no_label=read.no_label, reading=read.reading)
 
 
 def _is_alike(task: Task) -> bool:

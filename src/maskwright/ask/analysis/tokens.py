@@ -1,4 +1,4 @@
-"""How a model sees a text: its tokens with their ids and places, and what of it is unknown.
+"""How a model sees a text: its tokens with their ids and offsets, and what of it is unknown.
 
 Any folder with a tokenizer in it can be asked: of a model, a run, a fine-tuning, or of a tokenizer
 alone. Two of them are set side by side on the same text.
@@ -27,7 +27,7 @@ FEW = 12  # tokens of a line where two tokenizers are shown
 
 
 @dataclass(frozen=True)
-class Seen:
+class FramedToken:
     """One token of a framed text.
 
     Attributes:
@@ -35,7 +35,7 @@ class Seen:
         id, token: its number and its string in the vocabulary.
         segment: 0 for a first text, 1 for a second where the tokenizer tells them apart.
         text: 0 or 1 for the text that it comes from; None of a special token.
-        place: where its characters begin and end in that text.
+        place: the offsets (start, end) of its characters in that text.
         unknown: whether it stands for what the vocabulary does not have.
     """
 
@@ -62,34 +62,34 @@ class TokenView:
     tokenizer: Tokenizer
     texts: tuple[str, ...]
     read: tuple[str, ...]
-    tokens: tuple[Seen, ...]
+    tokens: tuple[FramedToken, ...]
     unknown: UnknownText
 
     def render(self) -> str:
-        """A line for each token, and what is to be said of the text."""
+        """A line for each token, a summary and the findings."""
         lines = [_named(self.tokenizer)]
-        for number, (given, read) in enumerate(zip(self.texts, self.read, strict=True), 1):
-            if given != read:
+        for number, (text, read) in enumerate(zip(self.texts, self.read, strict=True), 1):
+            if text != read:
                 which = f"text {number}" if len(self.texts) > 1 else "text"
                 lines.append(f"{which} as it is read: {harmless(read)}")
-        width = max([len("token"), *(len(harmless(each.token)) for each in self.tokens)])
+        width = max([len("token"), *(len(harmless(token.token)) for token in self.tokens)])
         lines.append(f"{'position':>8} {'id':>7} {'segment':>7}  {'token':<{width}}  text")
-        for each in self.tokens:
+        for token in self.tokens:
             described = "special"
-            if each.text is not None and each.place is not None:
-                start, ended = each.place
-                part = harmless(self.texts[each.text][start:ended])
-                described = f"{part!r} {start}–{ended}" + (" unknown" if each.unknown else "")
-            token = harmless(each.token)
+            if token.text is not None and token.place is not None:
+                start, end = token.place
+                characters = harmless(self.texts[token.text][start:end])
+                described = f"{characters!r} {start}–{end}" + (" unknown" if token.unknown else "")
             lines.append(
-                f"{each.position:>8} {each.id:>7} {each.segment:>7}  {token:<{width}}  {described}"
+                f"{token.position:>8} {token.id:>7} {token.segment:>7}  "
+                f"{harmless(token.token):<{width}}  {described}"
             )
         lines.append(self.summary())
-        return "\n".join([*lines, *(found.line() for found in self.findings())])
+        return "\n".join([*lines, *(finding.line() for finding in self.findings())])
 
     def summary(self) -> str:
         """How many tokens there are, and how much is unknown."""
-        special = sum(each.text is None for each in self.tokens)
+        special = sum(token.text is None for token in self.tokens)
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
         return f"{len(self.tokens):,} tokens, {special} of them special; {share}"
 
@@ -105,9 +105,9 @@ def tokenizer_of(folder: Path | str) -> Tokenizer:
         TokenizerError, CheckpointError: there is none, or it is not sound.
     """
     folder = Path(folder)
-    for place in (folder, *(folder / name for name in INSIDE)):
-        if tokenizer_files(place):
-            return Tokenizer.load(place)
+    for candidate in (folder, *(folder / name for name in INSIDE)):
+        if tokenizer_files(candidate):
+            return Tokenizer.load(candidate)
     if (folder / "checkpoints").is_dir():
         return Tokenizer.load(folders.model_folder(folder))
     return Tokenizer.load(folder)
@@ -122,20 +122,21 @@ def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
     """
     texts = (text,) if pair is None else (text, pair)
     counting, unknown = tokenizer.counting()
-    found = counting.encode_batch(texts, offsets=True)
-    ids, segments = tokenizer.frame(*(ids.tolist() for ids, _ in found))
+    encoded = counting.encode_batch(texts, offsets=True)
+    ids, segments = tokenizer.frame(*(ids.tolist() for ids, _ in encoded))
     margins = tokenizer.frame_margins(pair is not None)
-    tokens: list[Seen] = []
+    tokens: list[FramedToken] = []
 
-    def add(*more: Any) -> None:
-        place = len(tokens)
-        token = ids[place]
-        tokens.append(Seen(place, token, tokenizer.vocabulary[token], segments[place], *more))
+    def add(*text_fields: Any) -> None:
+        position = len(tokens)
+        token = ids[position]
+        name, segment = tokenizer.vocabulary[token], segments[position]
+        tokens.append(FramedToken(position, token, name, segment, *text_fields))
 
     for number, margin in enumerate(margins):
         for _ in range(margin):
             add()
-        for token, span in zip(*found[number], strict=True) if number < len(found) else ():
+        for token, span in zip(*encoded[number], strict=True) if number < len(encoded) else ():
             add(number, tuple(span.tolist()), int(token) == tokenizer.emitted)
     read = tuple(map(tokenizer.normalise, texts))
     return TokenView(tokenizer, texts, read, tuple(tokens), unknown)
@@ -162,29 +163,31 @@ def show_tokens(
     """
     if text is None and not texts:
         raise UsageError("no text to show", wanted="a text after the model, or --text PATH")
-    named = {str(folder): tokenizer_of(folder) for folder in folders}
-    parts = []
+    tokenizers = {str(folder): tokenizer_of(folder) for folder in folders}
+    sections = []
     if text is not None:
-        sights = {name: see(each, text, pair) for name, each in named.items()}
-        if len(sights) == 1:
-            parts += [sight.render() for sight in sights.values()]
+        views = {name: see(tokenizer, text, pair) for name, tokenizer in tokenizers.items()}
+        if len(views) == 1:
+            sections += [view.render() for view in views.values()]
         else:
-            parts += [_short(name, sight) for name, sight in sights.items()]
+            sections += [_short(name, view) for name, view in views.items()]
     if texts:
-        made = {
-            name: report(each, Reader(texts, reading), OTHER_MODEL) for name, each in named.items()
+        reports = {
+            name: report(tokenizer, Reader(texts, reading), OTHER_MODEL)
+            for name, tokenizer in tokenizers.items()
         }
-        parts.append(next(iter(made.values())).render() if len(made) == 1 else beside(made))
-    return "\n\n".join(parts)
+        alone = len(reports) == 1
+        sections.append(next(iter(reports.values())).render() if alone else beside(reports))
+    return "\n\n".join(sections)
 
 
 def _named(tokenizer: Tokenizer) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocabulary_size:,} tokens"
 
 
-def _short(name: str, sight: TokenView) -> str:
+def _short(name: str, view: TokenView) -> str:
     """The tokens of one of two tokenizers in a few lines."""
-    tokens = [harmless(each.token) for each in sight.tokens]
+    tokens = [harmless(token.token) for token in view.tokens]
     rows = [" ".join(tokens[n : n + FEW]) for n in range(0, len(tokens), FEW)]
-    lines = [f"{name}: {_named(sight.tokenizer)}", *(f"  {row}" for row in rows), sight.summary()]
-    return "\n".join([*lines, *(found.line() for found in sight.findings())])
+    lines = [f"{name}: {_named(view.tokenizer)}", *(f"  {row}" for row in rows), view.summary()]
+    return "\n".join([*lines, *(finding.line() for finding in view.findings())])

@@ -61,15 +61,15 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """What was found, by layer from the embeddings up.
+class WordSenses:
+    """How well vectors separate the meanings of a word, by layer from the embeddings up.
 
     Attributes:
         senses, texts: of each occurrence.
-        apart: see the module's first lines; `untrained` the same of a model that learned nothing.
-        neighbour: with the share that guessing would have.
-        picture: (N, 2), the occurrences in the two widest directions of the layer that tells the
-            meanings apart best, and that layer.
+        apart: as in the docstring of the module; `untrained`: the same for an untrained model.
+        neighbour: as there; `chance` is the share by guessing.
+        picture: (N, 2), the occurrences in the first two principal directions of the layer `best`,
+            which separates the meanings best.
     """
 
     word: str
@@ -91,11 +91,11 @@ def tell_senses(
     senses: Sequence[str],
     *,
     shorten: bool = False,
-) -> Told:
+) -> WordSenses:
     """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
 
     Args:
-        shorten: of a text that is longer than the model reads, read what stands around the word.
+        shorten: cut texts that are longer than the model reads around the word.
 
     Raises:
         DataError: a text without the word, or fewer than two meanings with two texts each.
@@ -110,23 +110,23 @@ def tell_senses(
     names = list(counts)
     truth = np.array([names.index(sense) for sense in senses])
     examples = _examples(subject, word, texts, shorten)
-    found, others = (
+    vectors, untrained_vectors = (
         _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
     )
-    near = np.stack([_neighbours(layer, truth) for layer in found], axis=1)
-    apart = [_apart(layer, truth) for layer in found]
+    near = np.stack([_neighbours(layer, truth) for layer in vectors], axis=1)
+    apart = [_apart(layer, truth) for layer in vectors]
     best = int(np.argmax(apart))
     shares = np.array([counts[name] for name in names]) / len(senses)
-    return Told(
+    return WordSenses(
         word,
         subject.layers,
         list(senses),
         list(texts),
         apart,
-        [_apart(layer, truth) for layer in others],
+        [_apart(layer, truth) for layer in untrained_vectors],
         list(estimates_of_means([str(layer) for layer in subject.layers], near).values()),
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
-        _two_widest(found[best]),
+        _two_widest(vectors[best]),
         best,
     )
 
@@ -164,24 +164,24 @@ def read_senses(
     return texts, meanings
 
 
-def _around(tokens: list[int], inside: list[int], room: int) -> tuple[list[int], list[int]]:
-    """At most `room` tokens around the places `inside`, and these places among them."""
-    spare = room - (inside[-1] - inside[0] + 1)
+def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:
+    """At most `room` tokens around `positions`, and these positions among them."""
+    spare = room - (positions[-1] - positions[0] + 1)
     if len(tokens) <= room or spare < 0:
-        return tokens, inside
-    begin = min(max(0, inside[0] - spare // 2), len(tokens) - room)
-    return tokens[begin : begin + room], [place - begin for place in inside]
+        return tokens, positions
+    begin = min(max(0, positions[0] - spare // 2), len(tokens) - room)
+    return tokens[begin : begin + room], [position - begin for position in positions]
 
 
 def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool) -> Examples:
-    """The texts, with the places of the word's tokens."""
+    """The encoded texts, with the positions of the word's tokens."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     margins = sum(tokenizer.frame_margins())
-    ids, places = [], []
+    ids, positions = [], []
     for number, (tokens, spans) in enumerate(tokenizer.encode_batch(texts, offsets=True), start=1):
-        # Alone if it stands alone anywhere; scripts without blanks, and signs, have no such edges.
-        found = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
-        matches = (re.search(each, texts[number - 1], re.IGNORECASE) for each in found)
+        # As a whole word if it is one anywhere; scripts without blanks have no word boundaries.
+        patterns = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
+        matches = (re.search(pattern, texts[number - 1], re.IGNORECASE) for pattern in patterns)
         match = next(filter(None, matches), None)
         inside: list[int] = []
         if match is not None:
@@ -208,32 +208,32 @@ def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bo
                 do="shorten the text, or take a model with more positions",
             )
         ids.append(framed_ids)
-        places.append([before + place for place in inside])
-    word_places: Sequences = framed(places)
+        positions.append([before + position for position in inside])
+    word_places: Sequences = framed(positions)
     return Examples(framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places)
 
 
 def _vectors(model: Prepared, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
     """(L + 1, N, D): the mean over the word's tokens, of length 1."""
     assert examples.places is not None
-    each = layer_states(model, examples, subject.collation, at_places).astype(np.float64)
+    states = layer_states(model, examples, subject.collation, at_places).astype(np.float64)
     lengths = examples.places.lengths
     starts = np.cumsum(lengths) - lengths
-    found = np.add.reduceat(each, starts, axis=1) / lengths[None, :, None]
-    return np.asarray(found / np.linalg.norm(found, axis=2, keepdims=True))
+    means = np.add.reduceat(states, starts, axis=1) / lengths[None, :, None]
+    return np.asarray(means / np.linalg.norm(means, axis=2, keepdims=True))
 
 
 def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
-    near = vectors @ vectors.T
-    same = truth[:, None] == truth[None]
-    other = ~np.eye(len(truth), dtype=bool)
-    return float(near[same & other].mean() - near[~same].mean())
+    cosines = vectors @ vectors.T
+    same_meaning = truth[:, None] == truth[None]
+    not_itself = ~np.eye(len(truth), dtype=bool)
+    return float(cosines[same_meaning & not_itself].mean() - cosines[~same_meaning].mean())
 
 
 def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(N,): the share of each one's nearest with its meaning; at the embeddings many are the same
-    vector, and none of equals is the nearest because it comes first."""
-    steps = np.stack([distance_steps(each, vectors) for each in vectors])
+    """(N,): the share of the nearest neighbours of each occurrence that have its meaning; all
+    neighbours at the least distance count, as many are the same vector at the embeddings."""
+    steps = np.stack([distance_steps(vector, vectors) for vector in vectors])
     np.fill_diagonal(steps, np.inf)
     nearest = steps == steps.min(1, keepdims=True)
     return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
@@ -241,5 +241,5 @@ def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArr
 
 def _two_widest(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = vectors - vectors.mean(0)
-    left, size, _ = np.linalg.svd(centred, full_matrices=False)
-    return np.asarray(left[:, :2] * size[:2])
+    left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
+    return np.asarray(left_vectors[:, :2] * singular_values[:2])

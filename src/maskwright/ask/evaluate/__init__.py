@@ -1,1 +1,5 @@
-"""How good a model is: `text`, `minimal_pairs`, `labelled_rows`, and `compare/` beside others."""
+"""Evaluation on `text`, `minimal_pairs`, `labelled_rows`; `compare` trains and compares recipes.
+
+`compare_recipe` is one of these recipes, `compare_checks` says whether they can be compared,
+`compare_report` writes the report.
+"""

@@ -24,15 +24,15 @@ import numpy as np
 from maskwright.ask.evaluate import compare_checks as comparable
 from maskwright.ask.evaluate import compare_report as comparison
 from maskwright.ask.evaluate import minimal_pairs as pairs_of
-from maskwright.ask.evaluate.compare_candidate import (
-    Candidate,
-    Pace,
+from maskwright.ask.evaluate.compare_recipe import (
+    ComparedRecipe,
+    TrainingSpeed,
     enter,
     finished,
     run_folder,
     train,
 )
-from maskwright.ask.evaluate.compare_report import CandidateReport, Comparison, Measure
+from maskwright.ask.evaluate.compare_report import Comparison, Metric, RecipeReport
 from maskwright.base.budget import Budget, equal_budget
 from maskwright.base.errors import shorten
 from maskwright.base.findings import Finding
@@ -85,7 +85,7 @@ def compare(
         StoppedError: another process writes it.
         SystemExit: a signal stopped the run that was going on; the same call continues.
     """
-    equal, say, out = equal_budget(budget), printer(stream), Path(out)
+    run_budget, say, out = equal_budget(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
     comparable.refuse_names(recipes, seeds)
     recipes, same_text = comparable.same_characters(recipes)
@@ -98,13 +98,13 @@ def compare(
     commit.require_own(out, "prepared", "runs")
     commit.probe_writable(out)
     with commit.Lock(out / LOCK):
-        return _compared(recipes, out, equal, seeds, data, stream, say)
+        return _compared(recipes, out, run_budget, seeds, data, stream, say)
 
 
 def _compared(
     recipes: Sequence[Recipe],
     out: Path,
-    equal: Budget,
+    budget: Budget,
     seeds: int,
     data: Path | None,
     stream: TextIO | None,
@@ -112,7 +112,7 @@ def _compared(
 ) -> Comparison:
     """The same under the lock of `out`."""
     paradigms = None if data is None else minimal_pairs.read(data)
-    entrants = [enter(recipe, out, equal, say) for recipe in recipes]
+    entrants = [enter(recipe, out, budget, say) for recipe in recipes]
     comparable.refuse_other_documents(entrants)
     measures = comparable.measures(entrants, pairs=data is not None)
     planned = {
@@ -123,65 +123,66 @@ def _compared(
     todo = {folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)}
     needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
     storage.require_space(out, sum(needed))
-    seconds_left = Pace()
+    seconds_left = TrainingSpeed()
     for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
-        left = seconds_left.left(list(todo.values())) if folder in todo else ""
-        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{left}")
+        time_left = seconds_left.left(list(todo.values())) if folder in todo else ""
+        say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
         train(candidate, seed, out, stream)
         seconds_left.add(candidate, folder)
         todo.pop(folder, None)
         if data is not None and paradigms is not None:
             _judged(candidate, folder, open_model(folder), data, paradigms, say)
-    made = _collect(entrants, seeds, out, equal, measures, data, paradigms, say)
-    summary = comparison.for_terminal(made)
-    document.write(out / "results.json", json.dumps(comparison.to_json(made), indent=2) + "\n")
-    say(f"{summary}\nreport: {comparison.write_report(out, made)}")
-    return made
+    outcome = _collect(entrants, seeds, out, budget, measures, data, paradigms, say)
+    summary = comparison.for_terminal(outcome)
+    document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
+    say(f"{summary}\nreport: {comparison.write_report(out, outcome)}")
+    return outcome
 
 
 # ------------------------------------------------------------------------------ afterwards
 def _collect(
-    entrants: Sequence[Candidate],
+    entrants: Sequence[ComparedRecipe],
     seeds: int,
     out: Path,
-    equal: Budget,
-    measures: Sequence[Measure],
+    budget: Budget,
+    measures: Sequence[Metric],
     data: Path | None,
     paradigms: Sequence[Paradigm] | None,
     say: Say,
 ) -> Comparison:
-    length = min(e.recipe.rows.length for e in entrants)
+    length = min(candidate.recipe.rows.length for candidate in entrants)
     contenders, judged = [], {}
-    for e in entrants:
+    for candidate in entrants:
         runs, results = [], []
         for seed in range(seeds):
-            folder = run_folder(out, e.recipe.name, seed)
-            made = _figures(e, folder, seed)
+            folder = run_folder(out, candidate.recipe.name, seed)
+            run = _figures(candidate, folder, seed)
             model = open_model(folder)
-            if comparable.BITS in measures and e.is_language_model:
-                made.final["bits_per_byte"] = _bits(e, model)
-            if comparable.MASKED in measures and e.fills:
-                made.final["masked_loss"] = _masked_loss(e, model, length)
+            if comparable.BITS in measures and candidate.is_language_model:
+                run.final["bits_per_byte"] = _bits(candidate, model)
+            if comparable.MASKED in measures and candidate.fills:
+                run.final["masked_loss"] = _masked_loss(candidate, model, length)
             if comparable.HIDDEN in measures:
-                made.final["hidden"] = _hidden(e, model, length)
+                run.final["hidden"] = _hidden(candidate, model, length)
             if data is not None and paradigms is not None:
-                results.append(_judged(e, folder, model, data, paradigms, say))
-                made.final["pairs"] = results[-1].mean
-            runs.append(made)
-        judged[e.recipe.name] = results
+                results.append(_judged(candidate, folder, model, data, paradigms, say))
+                run.final["pairs"] = results[-1].mean
+            runs.append(run)
+        judged[candidate.recipe.name] = results
+        recipe = candidate.recipe
         contenders.append(
-            CandidateReport(e.recipe.name, e.recipe.note, e.parameters, e.measure, runs)
+            RecipeReport(recipe.name, recipe.note, candidate.parameters, candidate.measure, runs)
         )
-    found = [*_by_items(judged), *_unequal(contenders, equal), *_left_out(entrants, out)]
-    plain, paths = comparable.differences([e.recipe for e in entrants])
-    table = [[path, *(_at(each, path) for each in plain)] for path in paths]
-    return Comparison(str(equal), contenders, measures, table, found)
+    findings = [*_by_items(judged), *_unequal(contenders, budget), *_left_out(entrants, out)]
+    plain, paths = comparable.differences([candidate.recipe for candidate in entrants])
+    table = [[path, *(_at(settings, path) for settings in plain)] for path in paths]
+    return Comparison(str(budget), contenders, measures, table, findings)
 
 
-def _unequal(contenders: Sequence[CandidateReport], equal: Budget) -> list[Finding]:
-    """How far apart budgets came out, where that is more than a little: the last step passes
-    them."""
-    name = {"flops": "operations", "minutes": "seconds"}.get(equal.unit, equal.unit)
+def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding]:
+    """A finding if the runs spent budgets that differ by more than `UNEQUAL`: the last step of a
+    run exceeds its budget."""
+    name = {"flops": "operations", "minutes": "seconds"}.get(budget.unit, budget.unit)
     spent = {c.name: float(np.mean([getattr(r, name) for r in c.runs])) for c in contenders}
     most, least = max(spent, key=spent.__getitem__), min(spent, key=spent.__getitem__)
     if spent[most] <= (1 + UNEQUAL) * spent[least]:
@@ -191,18 +192,18 @@ def _unequal(contenders: Sequence[CandidateReport], equal: Budget) -> list[Findi
     return [Finding("unequal-budgets", f"not equal: {far}", why)]
 
 
-def _left_out(entrants: Sequence[Candidate], out: Path) -> list[Finding]:
-    """Whose runs lie there and are not compared this time."""
-    here = {e.recipe.name for e in entrants}
-    others = sorted(p.name for p in (out / "runs").iterdir() if p.is_dir() and p.name not in here)
-    if not others:
+def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
+    """A finding if `out` has runs of recipes that are not compared this time."""
+    names = {path.name for path in (out / "runs").iterdir() if path.is_dir()}
+    left_out = sorted(names - {candidate.recipe.name for candidate in entrants})
+    if not left_out:
         return []
-    what = f"not compared here, though their runs lie in the same folder: {', '.join(others)}"
-    return [Finding("other-runs-in-folder", what)]
+    message = f"not compared here, though their runs lie in the same folder: {', '.join(left_out)}"
+    return [Finding("other-runs-in-folder", message)]
 
 
-def _figures(candidate: Candidate, folder: Path, seed: int) -> comparison.Run:
-    """What the run's own journal says."""
+def _figures(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
+    """The figures in the journal of the run."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
@@ -211,11 +212,11 @@ def _figures(candidate: Candidate, folder: Path, seed: int) -> comparison.Run:
     tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
     times = journal.times(folder)
     marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
-    each = candidate.flops_per_token
+    per_token = candidate.flops_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],
-            "operations": tokens[r["step"]] * each,
+            "operations": tokens[r["step"]] * per_token,
             "seconds": float(np.interp(r["step"], *marks)),
             "loss": r["loss"],
         }
@@ -225,62 +226,62 @@ def _figures(candidate: Candidate, folder: Path, seed: int) -> comparison.Run:
     if candidate.is_language_model:
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
-    peak = int(max((each for each in peaks if math.isfinite(each)), default=0))
-    spent = (state.tokens, state.tokens * each, state.seconds, peak)
+    peak = int(max(filter(math.isfinite, peaks), default=0))
+    spent = (state.tokens, state.tokens * per_token, state.seconds, peak)
     return comparison.Run(seed, *spent, final, curve)
 
 
-def _bits(candidate: Candidate, model: Model) -> float:
-    """Bits per byte of all the held-out text: of a part of it, rows of other lengths or of another
-    tokenizer would ask other documents."""
+def _bits(candidate: ComparedRecipe, model: Model) -> float:
+    """Bits per byte of all the held-out text: a sample of rows of another length, or of another
+    tokenizer, would hold other documents."""
     objective = build.objective(candidate.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
     store = candidate.prepared.held_out
     source = held_out_rows(candidate.recipe, store)
-    each = float(store.document_bytes.sum()) / max(1, store.num_tokens)
-    found = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=each)
-    assert found.bits_per_byte is not None
-    return found.bits_per_byte
+    per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
+    figures = likelihood.evaluate(objective, source, rows=len(source), bytes_per_token=per_token)
+    assert figures.bits_per_byte is not None
+    return figures.bits_per_byte
 
 
-def _masked_loss(candidate: Candidate, model: Model, length: int) -> float:
-    """Loss at the usual 15 %, in rows that all entrants have room for."""
-    known = special_tokens.vocabulary(model.tokenizer)
-    usual = usual_for("encoder")
-    objective = usual.build(model.network, usual.options(), known)
+def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
+    """Loss with 15 % of the tokens masked, in rows of a length that all entrants read."""
+    vocabulary = special_tokens.vocabulary(model.tokenizer)
+    objective_module = usual_for("encoder")
+    objective = objective_module.build(model.network, objective_module.options(), vocabulary)
     rows = PackedDocuments(candidate.prepared.held_out, length)
     return likelihood.evaluate(objective, rows).loss
 
 
-def _hidden(candidate: Candidate, model: Model, length: int) -> float:
-    """Share of hidden tokens that are named, in rows that all entrants have room for."""
+def _hidden(candidate: ComparedRecipe, model: Model, length: int) -> float:
+    """Top-1 accuracy on hidden tokens, in rows of a length that all entrants read."""
     assert candidate.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(candidate.prepared.held_out, length)
     return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
 def _judged(
-    candidate: Candidate,
+    candidate: ComparedRecipe,
     folder: Path,
     model: Model,
     data: Path,
     paradigms: Sequence[Paradigm],
     say: Say,
 ) -> Result:
-    """The run's minimal pairs, scored now or before."""
-    path = pairs_of.figures_path(folder, candidate.how, "all", paradigms)
-    found = pairs_of.load(path, paradigms, model.fingerprint)
-    if found is None:
-        say(f"scoring minimal pairs, {candidate.how}")
-        found = pairs_of.evaluate_pairs(
-            model, data, folder, how=candidate.how, say=lambda text: None
+    """The result of the run on minimal pairs, which is computed unless it lies in `folder`."""
+    path = pairs_of.figures_path(folder, candidate.scoring, "all", paradigms)
+    result = pairs_of.load(path, paradigms, model.fingerprint)
+    if result is None:
+        say(f"scoring minimal pairs, {candidate.scoring}")
+        result = pairs_of.evaluate_pairs(
+            model, data, folder, how=candidate.scoring, say=lambda text: None
         )
-        say(f"{found.mean:.2%} right")
-    return found
+        say(f"{result.mean:.2%} right")
+    return result
 
 
 def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
-    """How sure the differences are over pairs (the verdicts speak of seeds)."""
+    """Differences between recipes with intervals over pairs (the verdicts use seeds)."""
     means = {
         name: Result(
             {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
@@ -294,8 +295,8 @@ def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
         summary = "no interval: a single pair, or all came out alike"
         if interval is not None:
             summary = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
-        what = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({summary})"
-        findings.append(Finding("pairs-resampled", what))
+        message = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({summary})"
+        findings.append(Finding("pairs-resampled", message))
     return findings
 
 

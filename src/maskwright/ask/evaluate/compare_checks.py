@@ -1,4 +1,4 @@
-"""Whether recipes can be compared, and by which figures: the same questions for all, or none."""
+"""Whether recipes can be compared, and by which figures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.ask.evaluate.compare_candidate import Candidate
-from maskwright.ask.evaluate.compare_report import Measure
+from maskwright.ask.evaluate.compare_recipe import ComparedRecipe
+from maskwright.ask.evaluate.compare_report import Metric
 from maskwright.base import config, dotted
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.base.findings import Finding
@@ -23,17 +23,17 @@ from maskwright.text.tokenizer.choice import TokenizerChoice
 NAMED = ("held_out_text", "form", "column", "on_bad")
 APART = ("training.seed", "training.budget")
 KIND = ("kind", "lowercase")  # of tokenizers: two that differ in one are two
-LOSS = Measure("loss", "held-out loss")
-OWN = Measure("loss", "own held-out loss", compares=False)
+LOSS = Metric("loss", "held-out loss")
+OWN = Metric("loss", "own held-out loss", compares=False)
 # Of replaced tokens the network beside the model is asked, which draws them.
 GENERATOR = replace(LOSS, title="held-out loss of the generator")
-BITS = Measure("bits_per_byte", "bits per byte")
+BITS = Metric("bits_per_byte", "bits per byte")
 # Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
-MASKED = Measure("masked_loss", "masked loss (15 %)")
+MASKED = Metric("masked_loss", "masked loss (15 %)")
 # The one question to models that read both ways and models that read one way.
-HIDDEN = Measure("hidden", "hidden tokens named (15 %)", higher_is_better=True)
-PAIRS = Measure("pairs", "minimal pairs", higher_is_better=True)
+HIDDEN = Metric("hidden", "hidden tokens named (15 %)", higher_is_better=True)
+PAIRS = Metric("pairs", "minimal pairs", higher_is_better=True)
 
 
 def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
@@ -62,12 +62,12 @@ def refuse_equal(recipes: Sequence[Recipe]) -> None:
     Raises:
         UsageError: naming the two recipes.
     """
-    for one, other in itertools.combinations(recipes, 2):
-        if set(differences([one, other])[1]) <= {"model.size"}:  # its settings are compared
+    for recipe, second in itertools.combinations(recipes, 2):
+        if set(differences([recipe, second])[1]) <= {"model.size"}:  # its settings are compared
             raise UsageError(
                 "two recipes are equal but for their names",
                 where="recipes",
-                found=f"{one.name} and {other.name}",
+                found=f"{recipe.name} and {second.name}",
                 wanted="a setting that differs, and not by being said where it is the default",
                 do="leave one out, or change it: maskwright show RECIPE --set … > other.toml",
             )
@@ -87,8 +87,8 @@ def differences(recipes: Sequence[Recipe]) -> tuple[list[dict[str, Any]], list[s
             values["model"]["settings"] |= {**settings, "architectures": None}
     paths = dict.fromkeys(
         path
-        for other in plain[1:]
-        for path, _, _ in dotted.differences(plain[0], other)
+        for compared in plain[1:]
+        for path, _, _ in dotted.differences(plain[0], compared)
         if not path.startswith(APART)
     )
     return plain, list(paths)
@@ -104,37 +104,39 @@ def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
     if pairs or all(recipe.objective.spec.codes for recipe in recipes):
         return
     learned = [recipe for recipe in recipes if isinstance(recipe.tokenizer, TokenizerChoice)]
-    for other in learned[1:]:
-        if any(getattr(other.tokenizer, n) != getattr(learned[0].tokenizer, n) for n in KIND):
-            raise _incomparable(learned[0], other, "tokenizer")
+    for second in learned[1:]:
+        if any(getattr(second.tokenizer, n) != getattr(learned[0].tokenizer, n) for n in KIND):
+            raise _incomparable(learned[0], second, "tokenizer")
 
 
 def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | None]:
     """The recipes, asked alike where they read one text by characters and only hold out others of
     them: on those of the first, if none is trained on them; and a finding that says so."""
-    first, *others = recipes
-    if first.corpus.characters is None:
+    reference, *remaining = recipes
+    if reference.corpus.characters is None:
         return list(recipes), None
-    wanted, changed = first.corpus.characters.held_out, list[str]()
-    alike = [first]
-    for other in others:
-        own = other.corpus.characters
-        if own is None or own.held_out == wanted:
-            alike.append(other)
+    reference_range, changed = reference.corpus.characters.held_out, list[str]()
+    alike = [reference]
+    for recipe in remaining:
+        own_range = recipe.corpus.characters
+        if own_range is None or own_range.held_out == reference_range:
+            alike.append(recipe)
             continue
         try:
-            ranges = replace(own, held_out=wanted)
+            changed_ranges = replace(own_range, held_out=reference_range)
         except ConfigError:  # they are trained on
             return list(recipes), None
-        alike.append(replace(other, corpus=replace(other.corpus, characters=ranges)))
+        alike.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
         changed.append(
-            f"{other.name} holds out {own.held_out[0]:,} to {own.held_out[1]:,} by itself"
+            f"{recipe.name} holds out {own_range.held_out[0]:,} to {own_range.held_out[1]:,} by "
+            "itself"
         )
     if not changed:
         return list(recipes), None
-    held_out = f"characters {wanted[0]:,} to {wanted[1]:,}, as {first.name} holds them out"
-    what = f"all are asked about {held_out}"
-    return alike, Finding("held-out-alike", what, "; ".join(changed))
+    begin, end = reference_range
+    message = f"all are asked about characters {begin:,} to {end:,}, as {reference.name} holds "
+    message += "them out"
+    return alike, Finding("held-out-alike", message, "; ".join(changed))
 
 
 def refuse_other_text(recipes: Sequence[Recipe]) -> None:
@@ -155,37 +157,37 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
         named = {k: plain[k] for k in NAMED}
         return named if recipe.corpus.held_out_text else {**named, **plain}
 
-    for other in recipes[1:]:
+    for second in recipes[1:]:
         for path, ours, theirs in dotted.differences(
-            held_out(recipes[0]), held_out(other), "corpus"
+            held_out(recipes[0]), held_out(second), "corpus"
         ):
             raise IncompatibleError(
                 "the recipes do not hold out the same text",
                 where=path,
-                found=f"{recipes[0].name}: {ours!r}, {other.name}: {theirs!r}",
+                found=f"{recipes[0].name}: {ours!r}, {second.name}: {theirs!r}",
                 wanted="the same questions for all",
                 do=f"give all the same: --text, --set {path}=…, or corpus.held_out_text",
             )
 
 
-def refuse_other_documents(entrants: Sequence[Candidate]) -> None:
-    """The same settings over files that changed meanwhile are another text.
+def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
+    """Refuse recipes with the same settings that read different versions of the files.
 
     Raises:
         IncompatibleError: with the two recipes.
     """
-    first = entrants[0].prepared.held_out.document_bytes
-    for other in entrants[1:]:
-        if not np.array_equal(first, other.prepared.held_out.document_bytes):
+    document_bytes = entrants[0].prepared.held_out.document_bytes
+    for candidate in entrants[1:]:
+        if not np.array_equal(document_bytes, candidate.prepared.held_out.document_bytes):
             raise IncompatibleError(
                 "the recipes do not hold out the same text",
                 where="corpus",
-                found=f"other documents for {entrants[0].recipe.name} and {other.recipe.name}",
+                found=f"other documents for {entrants[0].recipe.name} and {candidate.recipe.name}",
                 do="start the comparison anew in another folder",
             )
 
 
-def measures(entrants: Sequence[Candidate], *, pairs: bool) -> list[Measure]:
+def measures(entrants: Sequence[ComparedRecipe], *, pairs: bool) -> list[Metric]:
     """The figures to show. At least one compares all entrants.
 
     Raises:
@@ -203,9 +205,9 @@ def measures(entrants: Sequence[Candidate], *, pairs: bool) -> list[Measure]:
     common = alike or pairs or hidden
     common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
     if not common:
-        other = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
+        candidate = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
         field = "tokenizer" if not one_tokenizer else "objective"
-        raise _incomparable(entrants[0].recipe, other.recipe, field)
+        raise _incomparable(entrants[0].recipe, candidate.recipe, field)
     usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
     shown = [usual if alike else OWN]
     shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
@@ -214,13 +216,13 @@ def measures(entrants: Sequence[Candidate], *, pairs: bool) -> list[Measure]:
     return shown + ([PAIRS] if pairs else [])
 
 
-def _incomparable(one: Recipe, other: Recipe, field: str) -> IncompatibleError:
-    changes = dotted.differences(getattr(one, field), getattr(other, field), field)
+def _incomparable(recipe: Recipe, second: Recipe, field: str) -> IncompatibleError:
+    changes = dotted.differences(getattr(recipe, field), getattr(second, field), field)
     listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
     return IncompatibleError(
         "no figure says the same of all these recipes",
         where=field,
-        found=listed or f"{one.name} and {other.name} learn from other text",
+        found=listed or f"{recipe.name} and {second.name} learn from other text",
         wanted="one tokenizer and one objective; masked and causal models of one tokenizer "
         "that has a mask; or causal models whose tokenizers keep all of the text (byte-bpe "
         "that folds no capitals), for bits per byte",

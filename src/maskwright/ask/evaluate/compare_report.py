@@ -47,7 +47,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class CandidateReport:
+class RecipeReport:
     """A recipe and its runs. Those with the same `questions` may share a plot of their loss."""
 
     name: str
@@ -62,9 +62,9 @@ class CandidateReport:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """A figure: which way is better, and with how many digits it is said. One that does not compare
-    is shown without a verdict."""
+class Metric:
+    """A figure, which direction is better, and the number of digits shown. One that does not
+    compare is shown without a verdict."""
 
     name: str
     title: str
@@ -78,31 +78,31 @@ class Comparison:
     """All there is to show. `differences` are rows of a setting and its value in each recipe."""
 
     budget: str
-    contenders: Sequence[CandidateReport]
-    measures: Sequence[Measure]
+    contenders: Sequence[RecipeReport]
+    measures: Sequence[Metric]
     differences: Sequence[Sequence[str]] = ()
     findings: Sequence[Finding] = ()
 
 
 # ------------------------------------------------------------------------------ tables and words
-def result(made: Comparison) -> Table:
+def result(comparison: Comparison) -> Table:
     """Mean, standard deviation and 95 % interval of each figure over the seeds."""
     return {
-        "title": f"Equal budget: {made.budget}",
-        "head": ["", *(m.title for m in made.measures), "seeds"],
+        "title": f"Equal budget: {comparison.budget}",
+        "head": ["", *(m.title for m in comparison.measures), "seeds"],
         "rows": [
-            [c.name, *(_cell(c, m) for m in made.measures), f"{len(c.runs)}"]
-            for c in made.contenders
+            [c.name, *(_cell(c, m) for m in comparison.measures), f"{len(c.runs)}"]
+            for c in comparison.contenders
         ],
         "note": "Mean ± standard deviation over seeds, and the 95 % interval of the mean "
         "(Student's t).",
     }
 
 
-def cost(made: Comparison) -> Table:
+def cost(comparison: Comparison) -> Table:
     """What each run took, the mean over seeds."""
     rows = []
-    for c in made.contenders:
+    for c in comparison.contenders:
         tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
         operations = count(_mean([r.operations for r in c.runs]))
         rows.append(
@@ -125,8 +125,8 @@ def cost(made: Comparison) -> Table:
     }
 
 
-def _cell(candidate: CandidateReport, measure: Measure) -> str:
-    values = candidate.figures(measure.name)
+def _cell(contender: RecipeReport, measure: Metric) -> str:
+    values = contender.figures(measure.name)
     if not values:
         return "–"
     spread = intervals.over_seeds(list(values.values()))
@@ -138,32 +138,32 @@ def _cell(candidate: CandidateReport, measure: Measure) -> str:
     return text
 
 
-def verdicts(made: Comparison) -> list[str]:
+def verdicts(comparison: Comparison) -> list[str]:
     """A sentence for every measure and every recipe after the first that it compares."""
-    first, *others = made.contenders
+    reference, *contenders = comparison.contenders
     text = []
-    for measure in made.measures:
-        known = [c for c in others if c.figures(measure.name)]
-        if not measure.compares or not first.figures(measure.name):
+    for measure in comparison.measures:
+        measured = [c for c in contenders if c.figures(measure.name)]
+        if not measure.compares or not reference.figures(measure.name):
             continue
-        for other in known:
-            level = 1 - (1 - LEVEL) / len(known)
+        for contender in measured:
+            level = 1 - (1 - LEVEL) / len(measured)
             gap = intervals.difference(
-                other.figures(measure.name), first.figures(measure.name), level
+                contender.figures(measure.name), reference.figures(measure.name), level
             )
-            text.append(f"{measure.title}: {_verdict(other, first, measure, gap, level)}.")
+            text.append(f"{measure.title}: {_verdict(contender, reference, measure, gap, level)}.")
     return text
 
 
 def _verdict(
-    other: CandidateReport,
-    first: CandidateReport,
-    measure: Measure,
+    contender: RecipeReport,
+    reference: RecipeReport,
+    measure: Metric,
     gap: Difference | None,
     level: float,
 ) -> str:
     if gap is None:
-        by_seed = [c.figures(measure.name) for c in (other, first)]
+        by_seed = [c.figures(measure.name) for c in (contender, reference)]
         means = [_mean(list(figures.values())) for figures in by_seed]
         repeated = min(map(len, by_seed)) > 1
         why = (
@@ -174,7 +174,7 @@ def _verdict(
             "verdict (take --seeds 3)"
         )
         return (
-            f"{other.name} {figure(means[0], measure.digits)}, {first.name} "
+            f"{contender.name} {figure(means[0], measure.digits)}, {reference.name} "
             f"{figure(means[1], measure.digits)}; {why}"
         )
     digits = measure.digits
@@ -187,36 +187,38 @@ def _verdict(
         numbers += f", paired by seed p = {gap.paired:.2g}"
     if gap.welch < 1 - level:
         word = "better" if better else "worse"
-        return f"{other.name} is {word} than {first.name}, by more than the spread ({numbers})"
-    return f"{other.name} and {first.name} are not told apart by these seeds ({numbers})"
+        names = f"{contender.name} is {word} than {reference.name}"
+        return f"{names}, by more than the spread ({numbers})"
+    return f"{contender.name} and {reference.name} are not told apart by these seeds ({numbers})"
 
 
-def differing(made: Comparison) -> Table:
+def differing(comparison: Comparison) -> Table:
     """Settings that are not the same in all recipes."""
     return {
         "title": "What the recipes do differently",
-        "head": ["setting", *(c.name for c in made.contenders)],
-        "rows": [list(row) for row in made.differences],
+        "head": ["setting", *(c.name for c in comparison.contenders)],
+        "rows": [list(row) for row in comparison.differences],
         "note": "Seeds and the common budget are left out.",
     }
 
 
-def for_terminal(made: Comparison) -> str:
+def for_terminal(comparison: Comparison) -> str:
     """The tables and the verdicts."""
-    found = [result(made), cost(made), *([differing(made)] if made.differences else [])]
-    text = [f"- {line}" for line in verdicts(made)]
-    text += [each.line() for each in made.findings]
-    return "\n\n".join([*map(tables.for_terminal, found), "\n".join(text)])
+    sections = [result(comparison), cost(comparison)]
+    sections += [differing(comparison)] if comparison.differences else []
+    text = [f"- {line}" for line in verdicts(comparison)]
+    text += [finding.line() for finding in comparison.findings]
+    return "\n\n".join([*map(tables.for_terminal, sections), "\n".join(text)])
 
 
 # ------------------------------------------------------------------------------ curves and page
-def charts(made: Comparison) -> Iterator[Chart]:
+def charts(comparison: Comparison) -> Iterator[Chart]:
     """Held-out loss against tokens, operations and time; a row of three for each set of recipes
     that were asked the same questions."""
-    groups: dict[str, list[CandidateReport]] = {}
-    for candidate in made.contenders:
-        groups.setdefault(candidate.questions, []).append(candidate)
-    names = [c.name for c in made.contenders]
+    groups: dict[str, list[RecipeReport]] = {}
+    for contender in comparison.contenders:
+        groups.setdefault(contender.questions, []).append(contender)
+    names = [c.name for c in comparison.contenders]
     for group in groups.values():
         for key, across in AXES.items():
             yield Chart(
@@ -228,46 +230,46 @@ def charts(made: Comparison) -> Iterator[Chart]:
             )
 
 
-def _line(candidate: CandidateReport, across: str, css: str) -> Line:
+def _line(contender: RecipeReport, across: str, css: str) -> Line:
     """The mean over seeds at each evaluation that all of them have reached, and their extremes."""
     points, spread = [], []
-    for at in zip(*(run.curve for run in candidate.runs), strict=False):
-        x, losses = _mean([each[across] for each in at]), [each["loss"] for each in at]
+    for at in zip(*(run.curve for run in contender.runs), strict=False):
+        x, losses = _mean([point[across] for point in at]), [point["loss"] for point in at]
         points.append((x, _mean(losses)))
         spread.append((x, min(losses), max(losses)))
-    repeated = len(candidate.runs) > 1
-    return Line(candidate.name, points, css, dots=True, spread=spread if repeated else ())
+    repeated = len(contender.runs) > 1
+    return Line(contender.name, points, css, dots=True, spread=spread if repeated else ())
 
 
-def render(made: Comparison) -> str:
+def render(comparison: Comparison) -> str:
     """The page as text."""
     return document.render(
         "comparison.html",
-        name=" against ".join(c.name for c in made.contenders),
+        name=" against ".join(c.name for c in comparison.contenders),
         kind="Maskwright comparison",
-        recipes=made.contenders,
-        verdicts=verdicts(made),
-        result=result(made),
-        cost=cost(made),
-        differing=differing(made),
-        findings=made.findings,
-        charts=[draw(chart) for chart in charts(made)],
+        recipes=comparison.contenders,
+        verdicts=verdicts(comparison),
+        result=result(comparison),
+        cost=cost(comparison),
+        differing=differing(comparison),
+        findings=comparison.findings,
+        charts=[draw(chart) for chart in charts(comparison)],
     )
 
 
-def write_report(folder: Path, made: Comparison) -> Path:
+def write_report(folder: Path, comparison: Comparison) -> Path:
     """Write `report.html` into `folder` and return its path.
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    return document.write(folder / NAME, render(made))
+    return document.write(folder / NAME, render(comparison))
 
 
-def to_json(made: Comparison) -> dict[str, Any]:
+def to_json(comparison: Comparison) -> dict[str, Any]:
     """The figures as plain values: by recipe each seed, the spread of each measure, verdicts."""
     return {
-        "budget": made.budget,
+        "budget": comparison.budget,
         "recipes": {
             c.name: {
                 "parameters": c.parameters,
@@ -282,10 +284,10 @@ def to_json(made: Comparison) -> dict[str, Any]:
                     for r in c.runs
                 },
             }
-            for c in made.contenders
+            for c in comparison.contenders
         },
-        "verdicts": verdicts(made),
-        "findings": [found.to_json() for found in made.findings],
+        "verdicts": verdicts(comparison),
+        "findings": [finding.to_json() for finding in comparison.findings],
     }
 
 

@@ -1,9 +1,9 @@
-"""How well a fine-tuned model answers labelled rows that it has not seen: figures with intervals.
+"""Evaluation of a fine-tuned model on labelled rows: figures with confidence intervals.
 
     evaluate_file("runs/reviews", "test.csv")   ->   {"accuracy": Estimate(0.91, 0.89, 0.93), …}
 
-Of a file all rows are asked; of a folder one part, the test part if there is one. The classes are
-the model's own: another label is refused with its line.
+All rows of a file are evaluated, or one part of a folder, the test part if there is one. The
+classes are the model's own: another label is refused with its line.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def evaluate_file(
         folder, model, data, part=part, columns=columns, read=read, rejects=rejects, say=say
     )
     encoded = task_type.encode(rows, model.frame)
-    for found in (*encoded.findings, *model.findings):
-        say(found.line())
+    for finding in (*encoded.findings, *model.findings):
+        say(finding.line())
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
     figures = task_type.estimated(rows, answers)
@@ -95,9 +95,9 @@ def evaluate_file(
         + (f" of {eval_part}" if eval_part else ""),
         figures,
     )
-    for each in (shown, task_type.by_class(rows, answers)):
-        if each is not None:
-            say("\n" + tables.for_terminal(each))
+    for figure_table in (shown, task_type.by_class(rows, answers)):
+        if figure_table is not None:
+            say("\n" + tables.for_terminal(figure_table))
     if one_sided := task_type.one_sided(rows, answers):
         say(one_sided.line())
         shown["note"] += f" Warning: {one_sided}."
@@ -118,7 +118,7 @@ def evaluate_file(
             what="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        plain = about | {"figures": {name: _plain(each) for name, each in figures.items()}}
+        plain = about | {"figures": {name: _plain(estimate) for name, estimate in figures.items()}}
         document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return figures
@@ -136,13 +136,13 @@ def rows_for(
     rejects: Path | None = None,
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
-    """A part of `data`, its rows as the task of `model` has them, and the task type of these.
+    """The name of a part of `data`, its rows as examples of the task of `model`, and the task type.
 
     Args:
         folder: that of the model.
-        parts: which is taken, the first that there is, where `part` does not say it.
-        rejects: where rows that are passed over are listed.
-        say: takes what was understood of the data.
+        parts: the first of these that `data` has is taken, unless `part` names one.
+        rejects: the file that lists rows that are passed over.
+        say: gets what was inferred about the data.
 
     Raises:
         As `evaluate_file`.
@@ -164,32 +164,32 @@ def _rows(
     folder: Path | str,
     model: Predictor,
     loaded: table.Table,
-    part: str,
+    name: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
     read: HowRead,
     say: Say,
 ) -> tuple[Sequence[Any], TaskType]:
-    """The rows of the `part` that is asked, as the model's task has them, and the kind of that;
-    what was understood is said."""
+    """The rows of the part called `name` as examples of the model's task, and that task type; `say`
+    gets what was inferred about the data."""
     asked_of = replace(
         loaded,
-        parts={ALL: loaded.parts[part]},
-        counts={ALL: loaded.counts[part]},
-        rejects={ALL: loaded.rejects[part]} if loaded.rejects else {},
+        parts={ALL: loaded.parts[name]},
+        counts={ALL: loaded.counts[name]},
+        rejects={ALL: loaded.rejects[name]} if loaded.rejects else {},
     )
     model, columns = _of_pairs(model, asked_of, columns, read.no_label)
     task = _task(model, asked_of, data, columns, read.no_label)
     for line in task.columns.lines():
         say(line)
-    if part in (ALL, TRAIN) and _learned_from(folder, data):
-        what = "these are the files that the model learned from, so the figures flatter it"
-        say(Finding("evaluated-on-training-data", what).line())
-    learned_from = loaded.parts.get(TRAIN, []) if part != TRAIN else []
+    if name in (ALL, TRAIN) and _learned_from(folder, data):
+        message = "these are the files that the model learned from, so the figures flatter it"
+        say(Finding("evaluated-on-training-data", message).line())
+    learned_from = loaded.parts.get(TRAIN, []) if name != TRAIN else []
     hidden = hidden_by(asked_of.first, learned_from, task.columns)
     if hidden is not None and (learned_from or hidden not in model.task_type.labels):
-        raise no_answers(part, asked_of.first, task.columns, hidden)
-    made = build(
+        raise no_answers(name, asked_of.first, task.columns, hidden)
+    examples = build(
         asked_of,
         task,
         fold_labels=read.fold_labels,
@@ -201,10 +201,11 @@ def _rows(
         assume=bool(model.task_type.options.get(UNTOLD)),
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
-    of_part = task.columns.layout.findings(ALL, made)
-    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_part, *of_labels):
-        say(found.line())
-    return made.parts[ALL], model.task_type
+    of_part = task.columns.layout.findings(ALL, examples)
+    of_reading = as_read(name, loaded.counts[name])
+    for finding in (*of_reading, *left_out(examples), *of_part, *of_labels):
+        say(finding.line())
+    return examples.parts[ALL], model.task_type
 
 
 def _of_pairs(
@@ -222,18 +223,18 @@ def _of_pairs(
         or task_type.problem == "multi"
     ):
         return model, columns
-    given = {TWO.get(role, role): names for role, names in columns.items()}
-    if "second" not in given:
-        named = "first" in given
-        if not named and all(stands(name, asked_of.columns) for name in TWO):
-            given |= {role: [name] for name, role in TWO.items()}
-        elif named or not _has_two(asked_of, columns, no_label):
+    named_columns = {TWO.get(role, role): names for role, names in columns.items()}
+    if "second" not in named_columns:
+        has_first = "first" in named_columns
+        if not has_first and all(stands(name, asked_of.columns) for name in TWO):
+            named_columns |= {role: [name] for name, role in TWO.items()}
+        elif has_first or not _has_two(asked_of, columns, no_label):
             return model, columns
     two = shape_for(PAIR, task_type.shape.label)
     assert two is not None
     return replace(
         model, task_type=task_for(two.name, task_type.labels, task_type.options), columns={}
-    ), given
+    ), named_columns
 
 
 def _has_two(
@@ -271,13 +272,15 @@ def _task(
                 wanted=", ".join(missing),
                 do=f"add it, or say which are read: --column {role}=NAME",
             )
-    known = {
+    trained_columns = {
         role: list(names)
         for role, names in (model.columns | model.targets).items()
         if all(stands(name, asked_of.columns) for name in names)
     }
-    task = infer(asked_of, {**known, **columns}, model.task_type.task, no_label)
-    task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))
+    task = infer(asked_of, {**trained_columns, **columns}, model.task_type.task, no_label)
+    task.columns.why.update(
+        dict.fromkeys(trained_columns.keys() - set(columns), "as in the training data")
+    )
     if task.separator is not None and model.separator is not None:
         task = replace(task, separator=model.separator)  # few rows may have none, or another
     return task

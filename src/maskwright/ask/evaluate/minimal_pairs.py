@@ -1,4 +1,4 @@
-"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, beside what needs no model.
+"""`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
 
 The figures go to `minimal-pairs-WAY-PART-PAIRS.json` in the output folder (PAIRS begins the hash of
 the pairs), every pair's outcome with them, so that two models can be compared pair by pair later.
@@ -63,15 +63,15 @@ def evaluate_pairs(
         part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
 
     Raises:
-        UsageError, DataError: the pairs, the part or the way is not there.
-        IncompatibleError: the model cannot be asked this way.
+        UsageError, DataError: the pairs, the part or the method does not exist.
+        IncompatibleError: the model cannot be scored by this method.
     """
     data, out = Path(data), Path(out)
     paradigms = minimal_pairs.part(minimal_pairs.read(data), part)
     commit.probe_writable(out)
     model = model if isinstance(model, Model) else open_model(model)
-    for found in model.findings:
-        say(found.line())
+    for finding in model.findings:
+        say(finding.line())
     how = scoring_method(model.network, model.conventions) if how is None else how
     network = prepare(model.network, precision="float32")
     result = score(network, model.tokenizer, paradigms, how)
@@ -85,7 +85,7 @@ def evaluate_pairs(
     named = f"Minimal pairs, {data.resolve().name}{WHICH[part]}, scored {how}"
     table = as_table(result, baselines, named)
     say(tables.for_terminal(table))
-    means = {name: each.mean for name, each in baselines.items()}
+    means = {name: baseline.mean for name, baseline in baselines.items()}
     path = save(out, result, paradigms, how, part, means, model.fingerprint)
     say(f"figures: {path}")
     if is_run(out):
@@ -95,11 +95,11 @@ def evaluate_pairs(
 
 
 def score(
-    model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
+    model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> Result:
-    """What the model prefers, its sentences scored by `how`."""
+    """The model's preferences, its sentences scored by the method `scoring`."""
     return minimal_pairs.judge(
-        paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
+        paradigms, partial(text_likelihood.scores, model, tokenizer, how=scoring)
     )
 
 
@@ -141,19 +141,19 @@ def save(
     out: Path,
     result: Result,
     paradigms: Sequence[Paradigm],
-    how: str,
-    part: str,
+    scoring: str,
+    subset: str,
     baselines: dict[str, float],
     model: str,
 ) -> Path:
     """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
-    hash of the folder that was asked."""
+    hash of the model folder."""
     plain = {
         "kind": "minimal pairs",
         "pairs": minimal_pairs.identity(paradigms),
         "model": model,
-        "how": how,
-        "part": part,
+        "how": scoring,
+        "part": subset,
         "mean": result.mean,
         "bootstrap": result.bootstrap,
         "normal": result.normal,
@@ -167,20 +167,20 @@ def save(
             for name, accuracy in result.accuracies.items()
         },
     }
-    path = figures_path(out, how, part, paradigms)
+    path = figures_path(out, scoring, subset, paradigms)
     plain = json.loads(canonical_json(plain))  # lists for tuples, as it will be read
     text = json.dumps({**plain, "sha256": fingerprint(plain)}, indent=2) + "\n"
     return document.write(path, text)
 
 
-def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) -> Path:
-    """Where the figures of one way and one part of these pairs lie."""
-    return out / f"minimal-pairs-{how}-{part}-{minimal_pairs.identity(paradigms)[:8]}.json"
+def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
+    """The path of the figures of one method and one part of these pairs."""
+    return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
-    """The result in a file of `save`, if it is of these very pairs and of the model folder of that
-    hash; None where there is none.
+    """The result in a file of `save`, if it is of these pairs and of the model folder with that
+    hash; else None.
 
     Raises:
         DataError: the file cannot be read.
@@ -189,16 +189,16 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         return None
     try:
         plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        own = plain.pop("sha256", None)  # which earlier releases did not write
-        if own is not None and own != fingerprint(plain):
+        digest = plain.pop("sha256", None)  # which earlier releases did not write
+        if digest is not None and digest != fingerprint(plain):
             raise ValueError("its own hash does not fit")
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
         return Result(
             {
-                name: np.array([values[sign] for sign in each["outcomes"]])
-                for name, each in plain["paradigms"].items()
+                name: np.array([values[sign] for sign in paradigm["outcomes"]])
+                for name, paradigm in plain["paradigms"].items()
             }
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -115,7 +115,7 @@ def prove(
     require_own(out, "text", "tokenizer", "comparison")
     counts = _write_texts(clean, out / "text", held_out)
     from maskwright.ask.evaluate.compare import compare
-    from maskwright.ask.evaluate.compare_candidate import run_folder
+    from maskwright.ask.evaluate.compare_recipe import run_folder
     from maskwright.ask.evaluate.text import evaluate_text
     from maskwright.learn.pretrain.tokenizer_run import train_and_report
     from maskwright.learn.recipes.base.find import find, override

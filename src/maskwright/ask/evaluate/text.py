@@ -1,4 +1,4 @@
-"""How well a trained folder knows a text, by the measure it was trained by.
+"""Evaluation of a pretrained model on text, by the objective of its pretraining.
 
 A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
 """
@@ -52,10 +52,10 @@ class TextEvaluation:
 
     Attributes:
         figures: of the model.
-        lines: of guessing evenly, and by how often each token occurs in the training text; without
+        lines: of uniform predictions, and of the token frequencies in the training text; without
             one, in this text itself (`own_counts`).
-        read: lines about what was read of the files.
-        findings: what the figures are, and are not, comparable with.
+        read: lines about the files that were read.
+        findings: about what the figures can be compared with.
     """
 
     figures: likelihood.Figures
@@ -65,7 +65,7 @@ class TextEvaluation:
     findings: Sequence[Finding] = ()
 
     def render(self) -> str:
-        """All of it as text: a small table between what was read and what is to be noted."""
+        """The lines about the files, a table of the figures, and the findings."""
         by = "of this text itself" if self.own_counts else "of the training text"
         figures, lines = self.figures, self.lines
         table = [
@@ -92,11 +92,11 @@ class TextEvaluation:
             text.append(f"{figures.bits_per_byte:.4f} bits per byte of text")
         text.append(f"{figures.targets:,} targets")
         if figures.sorts:
-            each = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
-            text.append(f"loss by sort of target: {', '.join(each)}")
+            losses = (f"{name} {value:.4f}" for name, value in figures.sorts.items())
+            text.append(f"loss by sort of target: {', '.join(losses)}")
         if figures.decided is not None:
             text.append(figures.decided.render())
-        return "\n".join([*self.read, *text, *(found.line() for found in self.findings)])
+        return "\n".join([*self.read, *text, *(finding.line() for finding in self.findings)])
 
 
 def evaluate_text(
@@ -114,13 +114,13 @@ def evaluate_text(
     training text.
 
     Args:
-        rows: at most so many are asked, drawn by their keys; that there are more is said.
-        reading: how the files are read; None: as those of the pretraining were.
+        rows: the largest number of rows, drawn by their keys; a finding says if there are more.
+        reading: how the files are read; None: as those of the pretraining.
     """
     model = model if isinstance(model, Model) else open_model(model)
     tokenizer, data = model.tokenizer, model.folder / "data"
     recipe = _measured_by(model)
-    read_of = [found.line() for found in model.findings]
+    read_of = [finding.line() for finding in model.findings]
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
             built = Path(scratch) / "store"
@@ -143,8 +143,8 @@ def evaluate_text(
         objective, rows_of, otherwise = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
-            what = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
-            read_of.append(Finding("measured-on-a-sample", what).line())
+            message = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
+            read_of.append(Finding("measured-on-a-sample", message).line())
         keeps_all = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
         figures = likelihood.evaluate(
@@ -159,7 +159,7 @@ def evaluate_text(
         lines = likelihood.reference_lines(
             objective,
             likelihood.token_counts(learned, weights),
-            mixed([rows_of(each) for each in learned], weights),
+            mixed([rows_of(trained_store) for trained_store in learned], weights),
             source,
             rows=rows,
         )
@@ -168,11 +168,11 @@ def evaluate_text(
 
 
 def _measured_by(model: Model) -> Recipe | None:
-    """A recipe with the objective, the rows and the way of reading that the loss of the model is
-    measured by; None where its folder states none.
+    """A recipe with the objective, the rows and the reading options by which the loss of the model
+    is measured; None if its folder states none.
 
     Raises:
-        ConfigError: what it states is none of these; the message names the field.
+        ConfigError: a field has a value that it does not take; the message names the field.
     """
     measure = model.conventions.measure
     if measure is None:
@@ -192,7 +192,7 @@ def _measured_by(model: Model) -> Recipe | None:
 
 
 def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> Iterator[Finding]:
-    """What the figures are, and are not, comparable with."""
+    """Findings about what the figures can be compared with."""
     if not keeps_all:
         yield Finding(
             "text-not-kept",
@@ -201,8 +201,8 @@ def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> I
         )
     if recipe is not None and objective.scorer is not objective.product:
         scorer = recipe.objective.spec.scored_by
-        what = f"the predictions are those of {scorer}, which fills the masks for it"
-        yield Finding("scored-by-another-network", what)
+        message = f"the predictions are those of {scorer}, which fills the masks for it"
+        yield Finding("scored-by-another-network", message)
 
 
 def _measure(
@@ -244,12 +244,15 @@ def _measure(
             do="name the run or a checkpoint of it, or score minimal pairs: --data FOLDER",
         )
     objective = build.objective(recipe, model.network, model.tokenizer)
-    taken = checkpoints.take_others(objective, model.path)
-    if lost := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
-        lost = sorted({name.partition(".")[0] for name in lost if name not in taken})
-    if lost:
+    loaded_parts = checkpoints.take_others(objective, model.path)
+    if missing_parts := [n for n, _ in objective.named_parameters() if not n.startswith(OWN)]:
+        missing_parts = sorted(
+            {name.partition(".")[0] for name in missing_parts if name not in loaded_parts}
+        )
+    if missing_parts:
         raise IncompatibleError(
-            f"the loss of this model needs its {', '.join(lost)}, which the folder does not have",
+            f"the loss of this model needs its {', '.join(missing_parts)}, which the folder does "
+            "not have",
             where=model.path / checkpoints.OTHERS,
             wanted="the file that pretraining wrote beside the weights",
             do="name the run or a whole copy of its checkpoint",
@@ -258,8 +261,8 @@ def _measure(
 
 
 def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | None:
-    """That a run was trained, and its own held-out loss measured, by another objective or by other
-    options than these; None where it was not."""
+    """A finding if the run was trained, and its held-out loss measured, by another objective or by
+    other options than these; else None."""
     measurement = member.spec.measurement
     if measurement is None or measurement.at_end(recipe.objective.checked) == options:
         return None
@@ -272,14 +275,14 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
 
 
 def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
-    """The objective that measures every model of this form, and its options: how many tokens of a
-    row are hidden is decided as in the pretraining."""
+    """The objective that measures every model of this architecture, and its options: the number of
+    masked tokens of a row is chosen as in the pretraining."""
     member = usual_for("decoder" if model.config.encoder is None else "encoder")
     measurement = member.spec.measurement
-    own = None if recipe is None else recipe.objective.checked
-    return member, member.options() if measurement is None else measurement.options(own)
+    options = None if recipe is None else recipe.objective.checked
+    return member, member.options() if measurement is None else measurement.options(options)
 
 
 def _length(model: Model) -> int:
-    """Of rows, where nothing says what the model was trained on."""
+    """The length of rows, where nothing says what the model was trained on."""
     return min(model.config.longest or LONGEST, LONGEST)

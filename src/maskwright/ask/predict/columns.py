@@ -1,4 +1,4 @@
-"""What an answer is called beside the row that it answers; the row must not use these names.
+"""The names of the columns of an answer, which the columns of the row must not have.
 
     prediction                         in JSON Lines, the answer as it is
     predicted_label, predicted_score   in a table, a column for each part of it; of the best --top
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from maskwright.ask.predict.predictor import Answering
+from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import UsageError
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
@@ -32,8 +32,8 @@ def flat_row(row: dict[str, Any], top: int | None) -> tuple[dict[str, Any], dict
     windows = {PREDICTED_WINDOWS: row.pop(WINDOWS)} if WINDOWS in row else {}
     cells = {} if answer is None else dict(_cells(PREDICTED, answer, top))
     cells |= windows
-    if taken := sorted(cells.keys() & row.keys()):
-        raise name_taken(", ".join(taken))
+    if clashes := sorted(cells.keys() & row.keys()):
+        raise name_taken(", ".join(clashes))
     return _as_text(row), _as_text(cells)
 
 
@@ -44,35 +44,35 @@ def _as_text(cells: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def names_of(example: Any, model: Answering, top: int | None, windows: bool) -> list[str]:
+def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool) -> list[str]:
     """The columns of an answer, with that of its `windows`. They are the same for all rows, but for
     the best `top`, of which a row may have more or fewer."""
     names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0], top)]
     return [*names, *([PREDICTED_WINDOWS] if windows else [])]
 
 
-def taken(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
-    """The columns of a row that answers with columns of these `names` need."""
+def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
+    """The columns of a row that clash with answer columns of these `names`."""
     if top is None:
         return sorted({*names} & {*row})
     ranked = {NUMBER.sub("", name) for name in names}
     return sorted(name for name in row if name in names or NUMBER.sub("", name) in ranked)
 
 
-def _cells(name: str, answer: Any, top: int | None, place: str = "") -> Iterator[tuple[str, Any]]:
-    """The columns of an answer, each with what stands there."""
+def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterator[tuple[str, Any]]:
+    """The columns of an answer: pairs of name and value."""
     if isinstance(answer, dict):
-        for part, value in answer.items():
-            yield from _cells(f"{name}{part}_", value, top, place)
-    elif top is not None and isinstance(answer, list) and not place:
+        for key, value in answer.items():
+            yield from _cells(f"{name}{key}_", value, top, suffix)
+    elif top is not None and isinstance(answer, list) and not suffix:
         for number, ranked in enumerate(answer, start=1):
             yield from _cells(name, ranked, top, f"_{number}")
     else:
-        yield name.removesuffix("_") + place, answer
+        yield name.removesuffix("_") + suffix, answer
 
 
 def name_taken(name: str, where: str | None = None) -> UsageError:
-    """What refuses a row that has the `name` of an answer."""
+    """The error about a row with a column called `name`, as the answer is."""
     return UsageError(
         "the file has a column of that name already",
         where=where,

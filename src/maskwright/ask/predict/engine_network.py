@@ -2,9 +2,9 @@
 
     ragged rows --padded to rectangles--> engine --states--> ragged rows
 
-Heads, pooling and likelihoods stay as they are, so every task is answered the same. The states are
-float32. What an engine does not read (rows with a mask of their own, one token after another) is
-read by our own.
+Heads, pooling and likelihoods stay as they are, so answers to every task are the same. The states
+are float32. Our own engine reads what others cannot: rows with a mask of their own, and generation
+token by token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from maskwright.base.errors import IncompatibleError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.model.graph import onnx
 from maskwright.model.graph.engines.base import calibration, engine, names
-from maskwright.model.graph.engines.base.calibration import Calibration
 from maskwright.model.graph.engines.base.engine import Engine
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
@@ -55,15 +54,15 @@ class EngineNetwork(Prepared):
     ) -> Tensor:
         """As `Prepared.ragged`, in float32."""
         ids = tokens.cpu().numpy()
-        kinds = None if segments is None else segments.cpu().numpy()
-        found, begin = [], 0
-        for part in rectangles(groups):
-            lengths = np.repeat([g.length for g in part], [g.count for g in part])
+        segment_ids = None if segments is None else segments.cpu().numpy()
+        states, begin = [], 0
+        for groups_read in rectangles(groups):
+            lengths = np.repeat([g.length for g in groups_read], [g.count for g in groups_read])
             end = begin + int(lengths.sum())
-            some = None if kinds is None else kinds[begin:end]
-            found.append(self._rectangle(ids[begin:end], some, lengths, place))
+            group_segments = None if segment_ids is None else segment_ids[begin:end]
+            states.append(self._rectangle(ids[begin:end], group_segments, lengths, place))
             begin = end
-        return torch.from_numpy(np.concatenate(found)).to(tokens.device)
+        return torch.from_numpy(np.concatenate(states)).to(tokens.device)
 
     def _rectangle(
         self,
@@ -76,11 +75,11 @@ class EngineNetwork(Prepared):
         mask = np.arange(int(lengths.max())) < lengths[:, None]
         rows = np.zeros(mask.shape, np.int64)
         rows[mask] = ids
-        kinds = None
+        segment_ids = None
         if segments is not None:
-            kinds = np.zeros_like(rows)
-            kinds[mask] = segments
-        states = self.engine.run(rows, mask.astype(np.int64), kinds)
+            segment_ids = np.zeros_like(rows)
+            segment_ids[mask] = segments
+        states = self.engine.run(rows, mask.astype(np.int64), segment_ids)
         if place is None:
             return states[mask]
         return states[np.arange(len(rows)), 0 if place == "first" else lengths - 1]
@@ -96,16 +95,17 @@ def is_plain(network: Transformer) -> bool:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which engine answers, and what there is to say of it."""
+class EngineChoice:
+    """The network that answers, the name of its engine, and findings about the choice."""
 
     network: Prepared
     name: str
     findings: tuple[Finding, ...] = ()
-    calibration: Calibration | None = field(default=None, repr=False)
 
 
-def with_engine(ready: Prepared, name: str, *, seconds: float = calibration.SECONDS) -> Choice:
+def with_engine(
+    ready: Prepared, name: str, *, seconds: float = calibration.SECONDS
+) -> EngineChoice:
     """`ready`, or the same with texts read by the engine `name`; "auto" measures those that are
     installed and takes another in place of ours where it is clearly faster.
 
@@ -116,53 +116,54 @@ def with_engine(ready: Prepared, name: str, *, seconds: float = calibration.SECO
     """
     names.require(name)
     if name == TORCH:
-        return Choice(ready, TORCH)
-    wanted = names.exact() if name == AUTO else [name]
-    loaded = _loaded(ready, wanted, leave_out=name == AUTO)
+        return EngineChoice(ready, TORCH)
+    engine_names = names.exact() if name == AUTO else [name]
+    loaded = _loaded(ready, engine_names, leave_out=name == AUTO)
     if name != AUTO:
-        return Choice(EngineNetwork(ready, loaded.engines[name]), name, tuple(loaded.findings))
-    return _soonest(ready, loaded, seconds)
+        network = EngineNetwork(ready, loaded.engines[name])
+        return EngineChoice(network, name, tuple(loaded.findings))
+    return _fastest(ready, loaded, seconds)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """Engines by name, and what there is to say of each."""
+    """The loaded engines by name, and findings about each."""
 
     engines: dict[str, Engine] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
-def _loaded(ready: Prepared, wanted: Sequence[str], *, leave_out: bool) -> _Loaded:
+def _loaded(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) -> _Loaded:
     """The engines over the graph of this network, warmed and compared with it.
 
     Args:
         leave_out: an engine that fails is left out with a finding, in place of an error.
     """
-    found = _Loaded()
+    loaded = _Loaded()
     precision = str(ready.dtype).removeprefix("torch.")
-    with engine.temporary() as place:
+    with engine.temporary() as folder:
         file: Path | None = None
-        for name in wanted:
+        for name in engine_names:
             try:
-                file = file or _graph(ready, Path(place))
+                file = file or _graph(ready, Path(folder))
                 threads = torch.get_num_threads()
-                made = engine.load(name, file, threads=threads, precision=precision)
-                made.warm([(1, min(32, ready.config.longest or 32))])
-                compared = _compared(ready, made)
+                loaded_engine = engine.load(name, file, threads=threads, precision=precision)
+                loaded_engine.warm([(1, min(32, ready.config.longest or 32))])
+                compared = _compared(ready, loaded_engine)
             except MaskwrightError as error:
                 if not leave_out:
                     raise
                 reason = error.what if error.found is None else f"{error.what}: {error.found}"
-                found.findings.append(
+                loaded.findings.append(
                     Finding("engine-left-out", f"{name} is left out", reason, error.do or "")
                 )
                 continue
-            found.engines[name] = made
-            found.findings.append(compared)
-    return found
+            loaded.engines[name] = loaded_engine
+            loaded.findings.append(compared)
+    return loaded
 
 
-def _graph(ready: Prepared, place: Path) -> Path:
+def _graph(ready: Prepared, folder: Path) -> Path:
     """The graph of this network's states in a file."""
     network = ready.network
     if network.device.type != "cpu":
@@ -173,27 +174,27 @@ def _graph(ready: Prepared, place: Path) -> Path:
             do='use the engine "torch"',
         )
     with ready.products.whole(network):
-        return onnx.write(states_graph(network), place)[0]
+        return onnx.write(states_graph(network), folder)[0]
 
 
-def _soonest(ready: Prepared, loaded: _Loaded, seconds: float) -> Choice:
-    """The soonest of ours and the engines that were loaded."""
-    findings = [each for each in loaded.findings if each.name != COMPARED]
+def _fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
+    """The fastest of our own engine and those that were loaded."""
+    findings = [finding for finding in loaded.findings if finding.name != COMPARED]
     if not loaded.engines:
-        what, remedy = "no other engine can be measured, so our own answers", ""
+        message, remedy = "no other engine can be measured, so our own answers", ""
         if not names.exact():
             engines = catalogue.names(names.ROOM)
             remedy = packages.install(*itertools.chain(*map(names.missing, engines)))
-        return Choice(ready, TORCH, (*findings, Finding("engine", what, remedy=remedy)))
+        return EngineChoice(ready, TORCH, (*findings, Finding("engine", message, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
-    networks |= {name: EngineNetwork(ready, each) for name, each in loaded.engines.items()}
+    networks |= {name: EngineNetwork(ready, engine) for name, engine in loaded.engines.items()}
     sides = {name: _asking(network) for name, network in networks.items()}
     times = calibration.calibrate(sides, TORCH, longest=ready.config.longest, seconds=seconds)
     chosen = times.chosen
-    what = f"{'our own engine' if chosen == TORCH else chosen} answers"
+    message = f"{'our own engine' if chosen == TORCH else chosen} answers"
     findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
-    findings.append(Finding("engine", what, times.line()))
-    return Choice(networks[chosen], chosen, tuple(findings), times)
+    findings.append(Finding("engine", message, times.line()))
+    return EngineChoice(networks[chosen], chosen, tuple(findings))
 
 
 def _asking(network: Prepared) -> calibration.Side:
@@ -206,42 +207,43 @@ def _asking(network: Prepared) -> calibration.Side:
 
 
 def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[Group]]:
-    """Rows of these lengths, the longest first, of ids by chance."""
+    """Rows of random ids with these lengths, the longest first."""
     generator = torch.Generator().manual_seed(0)
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
     grouped: Iterator[tuple[int, Iterator[int]]] = itertools.groupby(lengths)
-    return tokens, [Group(len(list(each)), length) for length, each in grouped]
+    return tokens, [Group(len(list(rows)), length) for length, rows in grouped]
 
 
-def _compared(ready: Prepared, made: Engine) -> Finding:
-    """How the engine's states differ from the network's own in float32, over rows of different
+def _compared(ready: Prepared, candidate: Engine) -> Finding:
+    """Compare the engine's states with the network's own in float32, over rows of different
     lengths.
 
     Raises:
-        IncompatibleError: by more than its precision explains.
+        IncompatibleError: they differ by more than its precision explains.
     """
     longest = ready.config.longest or 48
     lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
     tokens, groups = _random_rows(ready.network, lengths)
     with ready.products.whole(ready.network):
-        ours = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
-        wanted = ours.ragged(tokens, groups).float()
-    given = EngineNetwork(ready, made).ragged(tokens, groups).float()
-    off = float((given - wanted).abs().max()) / (float(wanted.abs().max()) or 1.0)
-    cosines = torch.nn.functional.cosine_similarity(given, wanted, dim=-1)
-    shown = f"largest difference of a state {off:.1g}, least cosine {float(cosines.min()):.4f}"
-    if not off <= CLOSE.get(made.precision, float("inf")):
+        our_network = Prepared(ready.network, type(ready.products)(torch.float32, live=True))
+        our_states = our_network.ragged(tokens, groups).float()
+    states = EngineNetwork(ready, candidate).ragged(tokens, groups).float()
+    difference = float((states - our_states).abs().max()) / (float(our_states.abs().max()) or 1.0)
+    cosines = torch.nn.functional.cosine_similarity(states, our_states, dim=-1)
+    cosine = float(cosines.min())
+    shown = f"largest difference of a state {difference:.1g}, least cosine {cosine:.4f}"
+    if not difference <= CLOSE.get(candidate.precision, float("inf")):
         raise IncompatibleError(
             "the engine gives other states than our own",
-            where=made.name,
+            where=candidate.name,
             found=shown,
-            wanted=f"at most {CLOSE[made.precision]:g} in {made.precision}",
+            wanted=f"at most {CLOSE[candidate.precision]:g} in {candidate.precision}",
             do='use the engine "torch"',
         )
-    cost = "" if made.precision in CLOSE else "; labels may change: maskwright evaluate tells"
+    cost = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
     return Finding(
         COMPARED,
-        f"{made.name} computes in {made.precision}, {made.bytes / 1e6:,.0f} MB",
+        f"{candidate.name} computes in {candidate.precision}, {candidate.bytes / 1e6:,.0f} MB",
         shown + cost,
     )

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from maskwright.ask.predict.columns import PREDICTION, WINDOWS, name_taken
-from maskwright.ask.predict.predictor import PORTION, Answering, Predictor, load
-from maskwright.ask.predict.remote import ModelChangedError, Server, with_server
+from maskwright.ask.predict.predictor import PORTION, BasePredictor, Predictor, load
+from maskwright.ask.predict.remote import ModelChangedError, RemoteServer, with_server
 from maskwright.ask.predict.rows import rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder, load_shared
 from maskwright.base.counted import counted
@@ -64,8 +64,8 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     """
     folder, out = Path(folder), Path(out)
     home = require_finished(folder) or folder
-    record, made = read_task(home), opened(home / ADAPTER)
-    if record is None or made is None or made.tokenizer is None:
+    record, model = read_task(home), opened(home / ADAPTER)
+    if record is None or model is None or model.tokenizer is None:
         raise UsageError(
             "not a head that was saved alone",
             where=folder,
@@ -76,8 +76,8 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
     task = replace(record, attached=False).render()
     pretrained.save(
-        made.model,
-        made.tokenizer.padding(),
+        model.model,
+        model.tokenizer.padding(),
         out / MODEL,
         About(labels=task_type.labels, problem_type=problem),
         more={TASK: task.encode()},
@@ -87,7 +87,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     return out / MODEL
 
 
-SAID = 3  # portions of which it is told what did not fit
+SAID = 3  # portions whose truncated rows are reported
 SHOW_SECONDS = 10.0  # between two lines of progress
 
 
@@ -104,11 +104,10 @@ def predict_file(
     base: Path | str | None = None,
     long: LongText = "as_trained",
     engine: str = TORCH,
-    server: Server | None = None,
+    server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
-    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines;
-    returns how many.
+    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines.
 
     Args:
         also: further models with the same body; an answer then has a part for each model, by the
@@ -121,20 +120,23 @@ def predict_file(
         long: what becomes of a text that is longer than the model reads: as it was trained;
             "windows", and a row then says how many; or it is refused.
         engine: what reads texts, as of `language_model.load`.
-        server: what answers in place of a model in `folder`, which is not looked at.
-        say: is told how many rows could not be answered, and which engine was chosen.
+        server: answers in place of the model in `folder`, which is ignored.
+        say: gets the number of rows without an answer, and the engine that was chosen.
+
+    Returns:
+        The number of rows written.
 
     Raises:
         UsageError: no such file, tables beside plain text, or a column that is called as the answer
             is.
         DataError: a row without the columns that are read.
     """
-    model = loaded(folder, also, columns, base, engine, say, server).reading(long)
+    model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
     counts = Counts()
     windows = long == "windows"
     count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
-    for found in unanswered(bad, counts):
-        say(found.line())
+    for finding in unanswered(bad, counts):
+        say(finding.line())
     return count
 
 
@@ -145,52 +147,52 @@ def loaded(
     base: Path | str | None = None,
     engine: str = TORCH,
     say: Say = quiet,
-    server: Server | None = None,
-) -> Answering:
-    """What answers: the model in `folder`, or several with one body, or a server, which reads these
-    `columns`.
+    server: RemoteServer | None = None,
+) -> BasePredictor:
+    """The predictor: the model in `folder`, several models with one body, or a server; it reads
+    these `columns`.
 
     Raises:
         UsageError: a column for a role that is not read; another engine for several models.
     """
-    others = listed(also)
-    given: dict[str, Sequence[str]] = {**as_names(columns)}
-    model: Answering
+    other_folders = listed(also)
+    named_columns: dict[str, Sequence[str]] = {**as_names(columns)}
+    model: BasePredictor
     if server is not None:
         model = with_server(server)
-    elif others:
+    elif other_folders:
         _require_own_engine(engine)
-        model = load_shared([folder, *others])
+        model = load_shared([folder, *other_folders])
     else:
         model = load(folder, base=base) if engine == TORCH else _by(engine, folder, base, say)
     if isinstance(model, SharedEncoder):
-        _require_one_reading(model, given)
-    if given and given.keys() == {model.task_type.alone}:
-        return model.with_columns(given)
+        _require_one_reading(model, named_columns)
+    if named_columns and named_columns.keys() == {model.task_type.alone}:
+        return model.with_columns(named_columns)
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
-    known = {*model.columns, *([SECOND] if pairs else [])}
-    for role, names in given.items():
-        if role not in known or (
+    roles = {*model.columns, *([SECOND] if pairs else [])}
+    for role, names in named_columns.items():
+        if role not in roles or (
             not may_be_joined(role) and len(names) != len(model.columns.get(role, names[:1]))
         ):
             raise UsageError(
                 "not a column that the model reads",
                 where="--column",
                 found=f"{role}={', '.join(names)}",
-                wanted=", ".join(sorted(known)),
+                wanted=", ".join(sorted(roles)),
                 do="name one of these: --column ROLE=NAME",
             )
-    return model.with_columns({**model.columns, **given})
+    return model.with_columns({**model.columns, **named_columns})
 
 
 def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
-    """The model in `folder`, its texts read by another engine, which is said."""
+    """The model in `folder` with another engine; `say` gets the findings about that engine."""
     from maskwright.ask.predict import language_model
 
-    opened = language_model.load(folder, base=base, engine=engine)
-    for found in opened.engine_findings:
-        say(found.line())
-    return opened.predictor
+    model = language_model.load(folder, base=base, engine=engine)
+    for finding in model.engine_findings:
+        say(finding.line())
+    return model.predictor
 
 
 def _require_own_engine(engine: str) -> None:
@@ -205,22 +207,23 @@ def _require_own_engine(engine: str) -> None:
 
 
 def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse models of which one reads one column and another several, until it is said."""
+    """Refuse models of which one reads one column and another several, unless `columns` names
+    them."""
     for name, member in model.members.items():
         for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
-            expected, other = model.columns[role], member.columns.get(role, ())
-            if len(expected) != len(other):
+            expected, member_columns = model.columns[role], member.columns.get(role, ())
+            if len(expected) != len(member_columns):
                 raise UsageError(
                     "the models were trained on different columns",
                     where=name,
-                    found=f"{role}: {', '.join(other)}",
+                    found=f"{role}: {', '.join(member_columns)}",
                     wanted=", ".join(expected),
                     do=f"say what both read: --column {role}=NAME",
                 )
 
 
 def answer_rows(
-    model: Answering,
+    model: BasePredictor,
     source: Path,
     stream: TextIO,
     read: HowRead,
@@ -230,43 +233,45 @@ def answer_rows(
     counts: Counts,
     windows: bool = False,
 ) -> tuple[int, int]:
-    """How many rows were written, and how many of these without an answer. Rows of a pipe are
-    answered as soon as it brings no more. With `windows` a row says how many it took."""
+    """Write the rows with their answers; returns the number of rows written, and of those without
+    an answer. Rows of a pipe are answered as soon as it is empty. With `windows` the number of
+    windows of a row is written too."""
     count = bad = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
     started = shown = time.monotonic()
 
-    def cut(found: Finding) -> None:
-        cuts[found.name] += 1
-        if cuts[found.name] <= SAID:  # at once, so that a kill does not take it along
-            first, last = skip + count + 1, skip + count + len(rows)
-            only_portion = first == 1 and len(rows) < PORTION
-            say((found if only_portion else found.of(f"of the rows {first:,} to {last:,}")).line())
+    def cut(finding: Finding) -> None:
+        cuts[finding.name] += 1
+        if cuts[finding.name] <= SAID:  # at once, so that a kill does not take it along
+            start, end = skip + count + 1, skip + count + len(rows)
+            if start > 1 or len(rows) == PORTION:
+                finding = finding.of(f"of the rows {start:,} to {end:,}")
+            say(finding.line())
 
     def answer() -> None:
-        """Answer the rows that are there, and write them."""
+        """Answer the rows that were read, and write them."""
         nonlocal count, bad, shown
         examples = [example for _, example in rows if example is not None]
         answers: Iterator[tuple[Any, int]] = iter(())
         changed: ModelChangedError | None = None
         if examples:
             try:
-                each, extent = model.answered(examples, top, cut)
+                predictions, extent = model.answer(examples, top, cut)
             except ModelChangedError as error:  # what the first model answered is written
-                (each, extent), changed = error.answered, error
-                places = [place for place, (_, example) in enumerate(rows) if example is not None]
-                del rows[places[len(each)] :]
-            answers = zip(each, extent.windows.tolist(), strict=True)
+                (predictions, extent), changed = error.answered, error
+                readable = [n for n, (_, example) in enumerate(rows) if example is not None]
+                del rows[readable[len(predictions)] :]
+            answers = zip(predictions, extent.windows.tolist(), strict=True)
         bad += sum(example is None for _, example in rows)
         for values, example in rows:
             if windows and WINDOWS in values:
                 raise name_taken(WINDOWS)
-            found, number = (None, None) if example is None else next(answers)
+            prediction, number = (None, None) if example is None else next(answers)
             row = {
                 **{name: _finite(value) for name, value in values.items()},
                 **({WINDOWS: number} if windows else {}),
-                PREDICTION: _finite(found),  # the last, by which a row without an answer is known
+                PREDICTION: _finite(prediction),  # last: `_kept` tells rows without one by it
             }
             line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=str)
             stream.write(harmless_json(line) + "\n")
@@ -279,8 +284,8 @@ def answer_rows(
             shown = now
             say(f"{counted(count, 'row')} answered, {count / (now - started):,.0f} per second")
 
-    for found in model.findings:
-        say(found.line())
+    for finding in model.findings:
+        say(finding.line())
     if (pipe := growing.find(source)) is not None:
         pipe.waiting = answer
     for row in islice(rows_to_answer(source, model, read, counts), skip, None):
@@ -289,34 +294,34 @@ def answer_rows(
             answer()
     answer()
     if (more := max(cuts.values(), default=0) - SAID) > 0:
-        what = f"and so on, in {more:,} more portions of {PORTION:,} rows"
-        say(Finding("cut-in-more-portions", what).line())
+        message = f"and so on, in {more:,} more portions of {PORTION:,} rows"
+        say(Finding("cut-in-more-portions", message).line())
     return count, bad
 
 
 def _finite(value: Any) -> Any:
-    """The value; nothing in place of a float that JSON has no word for, as an empty cell of a
-    parquet file may be, also within lists."""
+    """The value with None in place of floats that are not finite, which JSON does not have, such as
+    empty cells of a parquet file."""
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(element) for element in value]
     if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(element) for name, element in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
-    """The rows without an answer, and what else was met."""
+    """Findings about rows without an answer and about rows that were not read."""
     if bad:
-        what = f"{counted(bad, 'row')} could not be answered"
-        yield Finding("rows-without-answer", what, "the prediction there is null")
-    for found in counts.findings:
-        if found.name == SPANNING:
-            found = replace(found, remedy="where quotes are plain signs: --read quoting=false")
-        if found.name != REJECTED:  # given below, with the reasons
-            yield found
+        message = f"{counted(bad, 'row')} could not be answered"
+        yield Finding("rows-without-answer", message, "the prediction there is null")
+    for finding in counts.findings:
+        if finding.name == SPANNING:
+            finding = replace(finding, remedy="where quotes are plain signs: --read quoting=false")
+        if finding.name != REJECTED:  # given below, with the reasons
+            yield finding
     if counts.blank:
-        what = f"{counted(counts.blank, 'blank line')} passed over"
-        yield Finding("blank-lines", what, "with no line among the predictions")
+        message = f"{counted(counts.blank, 'blank line')} passed over"
+        yield Finding("blank-lines", message, "with no line among the predictions")
     if counts.rejected:
         reasons = ", ".join(f"{n:,} × {reason}" for reason, n in counts.rejected_by.items())
         yield Finding(

@@ -1,4 +1,4 @@
-"""The public object: a model folder that was opened once, and everything it can be asked.
+"""The public object: a model folder that is opened once, with its methods.
 
     model = maskwright.load("runs/mine")
     model.fill_mask("The court [MASK] the appeal.")
@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 
 from maskwright.ask.predict import texts as inference_texts
-from maskwright.ask.predict.given import listed
-from maskwright.ask.predict.opened import Opened
+from maskwright.ask.predict.inputs import listed
+from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.predictor import Answer, OnBad, Predictor
 from maskwright.ask.predict.shared_encoder import SharedEncoder, groups_of_one_base
 from maskwright.base.errors import DataError, IncompatibleError, UsageError
@@ -48,10 +48,10 @@ class CutWarning(UserWarning):
 
 
 class LanguageModel:
-    """A model that was opened, and what it can be asked.
+    """An opened model.
 
     Attributes:
-        precision: what is computed in: "float32", "bfloat16", or "auto", which is bfloat16 where
+        precision: of the computation: "float32", "bfloat16", or "auto", which is bfloat16 where
             there are matrix units for it. Likelihoods are always computed in float32.
     """
 
@@ -63,32 +63,32 @@ class LanguageModel:
         engines.require(engine)
         self.precision = precision
         self._active = DEFAULT if model.is_adapter else None
-        opened = Opened(model, precision, engine=engine)
-        self._models: dict[str | None, Opened] = {self._active: opened}
+        opened = OpenModel(model, precision, engine=engine)
+        self._models: dict[str | None, OpenModel] = {self._active: opened}
         if engine != engines.TORCH:
             opened.network()  # chosen and compared now, and not with the first answer
 
     @classmethod
-    def of(cls, opened: Opened) -> LanguageModel:
-        """One that was opened already, such as on the weights of another."""
-        made = cls(opened.model, opened.precision)
-        made._models = {made._active: opened}
-        return made
+    def of(cls, opened: OpenModel) -> LanguageModel:
+        """The language model of an opened folder, such as one on the weights of another."""
+        language_model = cls(opened.model, opened.precision)
+        language_model._models = {language_model._active: opened}
+        return language_model
 
     # ------------------------------------------------------------------------------- what it can
-    def opened(self, adapter: str | None = None) -> Opened:
-        """The opened folder, or what an adapter that was loaded makes of it."""
+    def opened(self, adapter: str | None = None) -> OpenModel:
+        """The opened folder, or the folder with a loaded adapter."""
         return self._now if adapter is None else self._models[adapter]
 
     @property
-    def _now(self) -> Opened:
+    def _now(self) -> OpenModel:
         """The model with the adapter that is active."""
         return self._models[self._active]
 
     @property
     def model(self) -> Model:
         """The opened folder: network, tokenizer, config, conventions and where they come from. Its
-        network has all weights from now on, beside those that are laid out for answering."""
+        network has all weights from now on, besides the copies that are laid out for inference."""
         return self._now.restored()
 
     @property
@@ -98,23 +98,23 @@ class LanguageModel:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was assumed when the folder was opened, and which engine was chosen."""
+        """Assumptions made when the folder was opened, and which engine was chosen."""
         return (*self._now.model.findings, *self.engine_findings)
 
     @property
     def engine_findings(self) -> tuple[Finding, ...]:
-        """Which engine was chosen, what was measured, and how its states differ from ours; empty
-        where our own was asked for."""
+        """Which engine was chosen, the measured times, and how its states differ from ours; empty
+        for "torch"."""
         return self._now.engine_findings
 
     @property
     def engine(self) -> str:
-        """What reads texts: "torch" is our own engine."""
+        """The engine that computes states: "torch" is our own."""
         return self._now.engine
 
     @property
     def predictor(self) -> Predictor:
-        """How it answers the task it was trained for.
+        """The predictor of the task that the model was trained for.
 
         Raises:
             IncompatibleError: it was trained for none.
@@ -174,12 +174,12 @@ class LanguageModel:
         self._active = name
 
     @property
-    def _base(self) -> Opened:
+    def _base(self) -> OpenModel:
         """The model without an adapter; that of an adapter folder is opened when it is asked."""
         if None not in self._models:
-            (first,) = [each for each in self._models.values() if each.base is None]
-            base = open_model(first.model.path)
-            self._models[None] = Opened(base, self.precision, engine=first.engine)
+            (adapted,) = [opened for opened in self._models.values() if opened.base is None]
+            base = open_model(adapted.model.path)
+            self._models[None] = OpenModel(base, self.precision, engine=adapted.engine)
         return self._models[None]
 
     # ---------------------------------------------------------------------------------- answers
@@ -193,7 +193,7 @@ class LanguageModel:
         long: LongText = "as_trained",
     ) -> list[Answer]:
         """An answer of the task for each example: a text, a tuple or a mapping of texts, or tables
-        and columns of them (`Answering.predict` says which).
+        and columns of them (`BasePredictor.predict` says which).
 
         Args:
             top: give a list of the best so many answers for each, the best first.
@@ -211,12 +211,12 @@ class LanguageModel:
             DataError: an example of another shape than the model was trained on.
         """
         if isinstance(given, Sequence) and len(given) == 0:
-            raise _nothing("predict")
+            raise nothing_to_answer("predict")
         if adapters is not None:
             return self._several(list(adapters), given, top, on_bad, long)
         with self._refusals_with_abilities("predict"):
-            answering = self.predictor.reading(long)
-        return answering.predict(given, top=top, on_bad=on_bad, note=_warn)
+            answering = self.predictor.with_long_texts(long)
+        return answering.predict(given, top=top, on_bad=on_bad, note=warn)
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """In how many windows `predict` with long="windows" reads each example; 1: at once.
@@ -225,7 +225,7 @@ class LanguageModel:
             As `predict`.
         """
         with self._refusals_with_abilities("predict"):
-            answering = self.predictor.reading("windows")
+            answering = self.predictor.with_long_texts("windows")
         return answering.windows(given)
 
     @overload
@@ -253,8 +253,8 @@ class LanguageModel:
         """
         many = self._texts(texts, "fill_mask")
         require_long_text(long)
-        found = self.filled(many, top, _warn, windows=long == "windows")
-        return found[0] if isinstance(texts, str) else found
+        holes = self.filled(many, top, warn, windows=long == "windows")
+        return holes[0] if isinstance(texts, str) else holes
 
     def filled(
         self,
@@ -305,7 +305,7 @@ class LanguageModel:
         """
         many = self._texts(prompts, "generate")
         with self._refusals_with_abilities("generate"):
-            found = inference_texts.write(
+            written = inference_texts.write(
                 self._now.model,
                 many,
                 tokens=tokens,
@@ -317,7 +317,7 @@ class LanguageModel:
                 num_beams=num_beams,
                 writer=self._writer(precision),
             )
-        return found[0] if isinstance(prompts, str) else found
+        return written[0] if isinstance(prompts, str) else written
 
     def stream(
         self,
@@ -354,35 +354,35 @@ class LanguageModel:
     def _several(
         self,
         names: list[str],
-        given: Iterable[Any],
+        inputs: Iterable[Any],
         top: int | None,
         on_bad: OnBad,
         long: LongText,
     ) -> list[Answer]:
         """The answers of several adapters to each example, by name."""
-        if isinstance(given, Iterator):
-            given = list(given)
+        if isinstance(inputs, Iterator):
+            inputs = list(inputs)
         members: dict[str, Predictor] = {}
         for name in names:
             if name not in self._models:
                 raise _no_adapter(name, self.adapters)
-            members[name] = self._models[name].predictor.reading(long)
-        found: dict[str, list[Answer]] = {}
+            members[name] = self._models[name].predictor.with_long_texts(long)
+        answers: dict[str, list[Answer]] = {}
         for group in groups_of_one_base(members):
             if len(group) == 1:
-                ((name, alone),) = group.items()
-                found[name] = alone.predict(given, top=top, on_bad=on_bad, note=_warn)
+                ((name, predictor),) = group.items()
+                answers[name] = predictor.predict(inputs, top=top, on_bad=on_bad, note=warn)
                 continue
-            rows = SharedEncoder.of(group).predict(given, top=top, on_bad=on_bad, note=_warn)
+            rows = SharedEncoder.of(group).predict(inputs, top=top, on_bad=on_bad, note=warn)
             for name in group:
-                found[name] = [None if row is None else row[name] for row in rows]
+                answers[name] = [None if row is None else row[name] for row in rows]
         return [
             dict(zip(names, row, strict=True))
-            for row in zip(*(found[name] for name in names), strict=True)
+            for row in zip(*(answers[name] for name in names), strict=True)
         ]
 
     def _writer(self, precision: Precision | None) -> Prepared:
-        """The network that writes, in a precision of its own or in that of all else."""
+        """The network for generation, in `precision` or in that of the model."""
         if precision is not None and precision not in get_args(Precision):
             raise _no_precision(precision)
         model = self._now.model
@@ -414,9 +414,9 @@ class LanguageModel:
             DataError: an example that is no text.
         """
         many = self._texts(texts, "embed")
-        made = self.predictor if "predict" in self.abilities else None
-        if made is None or not made.task_type.alone:
-            made = self._now.pooled(pooling or "mean")
+        predictor = self.predictor if "predict" in self.abilities else None
+        if predictor is None or not predictor.task_type.alone:
+            predictor = self._now.pooled(pooling or "mean")
             if long == "as_trained":
                 self._require_room(many)
         elif pooling is not None:
@@ -427,8 +427,8 @@ class LanguageModel:
                 do="leave it out",
             )
         with self._refusals_with_abilities("embed"):
-            found = made.reading(long).vectors(many, note=_warn)
-        return found[0] if isinstance(texts, str) else found
+            vectors = predictor.with_long_texts(long).vectors(many, note=warn)
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def _require_room(self, texts: Sequence[str]) -> None:
         model, tokenizer = self._now.model, self._now.model.tokenizer
@@ -453,8 +453,7 @@ class LanguageModel:
 
         Args:
             how: the method of `model/inference/likelihood_prompts.py`, such as "masked"; None: as
-            the
-                model was trained. Numbers of different methods or models do not compare.
+                the model was trained. Numbers of different methods or models do not compare.
 
         Raises:
             IncompatibleError: the model says nothing about tokens, or cannot be asked so.
@@ -463,52 +462,53 @@ class LanguageModel:
         """
         many = self._texts(texts, "log_likelihood")
         with self._refusals_with_abilities("log_likelihood"):
-            ready = self._now.network()
-            exact = ready if ready.dtype == torch.float32 else None
-            found = inference_texts.log_likelihoods(self._now.model, many, how, exact)
-        return float(found[0]) if isinstance(texts, str) else found
+            network = self._now.network()
+            float32_network = network if network.dtype == torch.float32 else None
+            model = self._now.model
+            likelihoods = inference_texts.log_likelihoods(model, many, how, float32_network)
+        return float(likelihoods[0]) if isinstance(texts, str) else likelihoods
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
         """The tokens of each text as the model reads it, its special tokens among them."""
         tokenizer = self._now.model.tokenizer
         many = self._texts(texts, "tokens")
-        found = [
+        names = [
             tokenizer.tokens(tokenizer.frame(ids.tolist())[0])
             for ids in tokenizer.encode_batch(many)
         ]
-        return found[0] if isinstance(texts, str) else found
+        return names[0] if isinstance(texts, str) else names
 
-    def _texts(self, given: str | Iterable[str], what: str) -> list[str]:
+    def _texts(self, texts: str | Iterable[str], method: str) -> list[str]:
         """The texts as a list."""
-        found = [given] if isinstance(given, str) else listed(given, what)
-        if not found:
-            raise _nothing(what)
-        for number, text in enumerate(found, start=1):
+        listed_texts = [texts] if isinstance(texts, str) else listed(texts, method)
+        if not listed_texts:
+            raise nothing_to_answer(method)
+        for number, text in enumerate(listed_texts, start=1):
             if not isinstance(text, str):
                 raise DataError(
                     "not a text",
-                    where=f"{what}: example {number}",
+                    where=f"{method}: example {number}",
                     found=f"{type(text).__name__} {text!r}"[:80],
                     wanted="a str",
                     do="leave it out, or write it as a text",
                 )
-        return found
+        return listed_texts
 
     @contextmanager
-    def _refusals_with_abilities(self, what: str) -> Iterator[None]:
-        """A refusal because of what the model is also says what it can be asked."""
+    def _refusals_with_abilities(self, method: str) -> Iterator[None]:
+        """Add the model's abilities to an `IncompatibleError` raised in the block."""
         try:
             yield
         except IncompatibleError as error:
-            can = [name for name in self.abilities if name != what]
-            remedy = f"this model can be asked: {', '.join(can)}" if can else ""
-            if what == "predict" and self._active is None and self.adapters:
+            other_methods = [name for name in self.abilities if name != method]
+            remedy = f"this model can be asked: {', '.join(other_methods)}" if other_methods else ""
+            if method == "predict" and self._active is None and self.adapters:
                 remedy = f"let a loaded adapter answer: set_adapter({self.adapters[0]!r}); {remedy}"
             raise IncompatibleError(
                 error.what,
                 where=error.where or self._now.model.folder,
                 found=error.found or self._now.describe(),
-                wanted=error.wanted or NEEDS[what],
+                wanted=error.wanted or NEEDS[method],
                 do="; ".join(filter(None, [str(error.do or ""), remedy])),
             ) from error
 
@@ -529,7 +529,7 @@ class LanguageModel:
             ("model", self._now.describe()),
             ("task", f"{task} ({labels})" if labels else task),
             ("can be asked", ", ".join(self.abilities)),
-            *(("note", str(found)) for found in model.findings),
+            *(("note", str(finding)) for finding in model.findings),
         ]
         return document.render("model.html", rows=rows)
 
@@ -572,30 +572,30 @@ def load(
     return LanguageModel(open_model(folder, base=base), precision, engine)
 
 
-def _no_adapter(name: str | None, known: Sequence[str]) -> UsageError:
+def _no_adapter(name: str | None, loaded: Sequence[str]) -> UsageError:
     return UsageError(
         "no adapter of that name was loaded",
         where="adapter",
         found=repr(name),
-        wanted=", ".join(known) or "the name that load_adapter gives",
+        wanted=", ".join(loaded) or "the name that load_adapter gives",
         do="load it first: load_adapter(FOLDER)",
     )
 
 
-def _no_precision(found: str) -> UsageError:
+def _no_precision(precision: str) -> UsageError:
     return UsageError(
         "no such precision",
         where="precision",
-        found=repr(found),
+        found=repr(precision),
         wanted=", ".join(get_args(Precision)),
     )
 
 
-def _nothing(what: str) -> UsageError:
+def nothing_to_answer(method: str) -> UsageError:
     return UsageError(
-        "nothing to answer", where=what, found="an empty list", wanted="one text or more"
+        "nothing to answer", where=method, found="an empty list", wanted="one text or more"
     )
 
 
-def _warn(found: Finding) -> None:
-    warnings.warn(str(found), CutWarning, stacklevel=4)
+def warn(finding: Finding) -> None:
+    warnings.warn(str(finding), CutWarning, stacklevel=4)

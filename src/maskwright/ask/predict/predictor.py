@@ -1,4 +1,4 @@
-"""Answers of a fine-tuned model (for files: predict_file.py).
+"""Predictions of a fine-tuned model (for files: file.py).
 
     load(folder).predict(["a text", …])  ->  [{"label": "good", "score": 0.93}, …]
 
@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.predict.given import examples
+from maskwright.ask.predict.inputs import examples
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError, UsageError, near
 from maskwright.base.findings import Finding, Note, ignore
 from maskwright.base.terminal import shell_word
@@ -63,52 +63,52 @@ from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tokenizer.training.sample import not_unicode
 
 
-def _a_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _a_text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _a_count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 1
 
 
-def _a_range(value: Any) -> bool:
+def _is_range(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 2
-        and all(map(_a_number, value))
+        and all(map(_is_number, value))
         and (value[0] < value[1])
     )
 
 
 KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("low", "high", "usual"), (_a_number, "a number")),
-    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_a_text, "a text")),
-    **dict.fromkeys(("beams", "longest"), (_a_count, "1 or more")),
+    **dict.fromkeys(("low", "high", "usual"), (_is_number, "a number")),
+    **dict.fromkeys(("prompt", "measure", "missing", "key"), (_is_text, "a text")),
+    **dict.fromkeys(("beams", "longest"), (_is_count, "1 or more")),
     "pooling": (lambda value: value in list(POOLINGS), ", ".join(POOLINGS)),
-    "scale": (_a_range, "two numbers, the lower first"),
-    "step": (lambda value: _a_number(value) and value > 0, "a number above 0"),
-    "threshold": (lambda value: value is None or _a_number(value), "a number"),
+    "scale": (_is_range, "two numbers, the lower first"),
+    "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "threshold": (lambda value: value is None or _is_number(value), "a number"),
 }
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
-    """Refuse what no release has settled.
+    """Refuse settled options of `task.json` that no release has written.
 
     Raises:
-        CheckpointError: naming it.
+        CheckpointError: naming the option.
     """
     for name, value in task.settled.items() if task.format == 1 else ():
-        fits, wanted = KNOWN.get(name, (None, near(name, KNOWN)))
+        fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
             raise CheckpointError(
                 "the option is unknown" if fits is None else "the option's value does not fit",
                 where=f"{path}: settled.{name}",
                 found=repr(value)[:80],
-                wanted=wanted,
+                wanted=expected,
                 do=COPY,
             )
 
@@ -118,32 +118,32 @@ PORTION = 2048  # examples that are read, encoded and answered together
 Answer = Any
 
 
-class Answering(ABC):
-    """What answers examples, a portion at a time."""
+class BasePredictor(ABC):
+    """Predicts examples, a portion at a time."""
 
     task_type: TaskType
     columns: Mapping[str, Sequence[str]]
 
     @property
-    def findings(self) -> list[Finding]:
-        """What to know of its answers."""
-        return []
+    @abstractmethod
+    def findings(self) -> Sequence[Finding]:
+        """Findings about its answers."""
 
     @abstractmethod
-    def reading(self, long: LongText) -> Self:
-        """The same, asked so that texts longer than the model reads are cut as it was trained, read
-        in windows, or refused.
+    def with_long_texts(self, long: LongText) -> Self:
+        """A copy that cuts texts longer than the model reads as in training, reads them in windows,
+        or refuses them.
 
         Raises:
             UsageError: another word for `long`.
         """
 
     @abstractmethod
-    def answered(
+    def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
-        """An answer for each example as the kind makes them, and how much of it was read; with
-        `top` the best so many. `note` gets what did not fit into the model.
+        """An answer for each example in the form of the task type, or the `top` best answers, and
+        how much of each example was read. `note` gets a finding about texts that were cut.
 
         Raises:
             DataError: a text is longer than the model reads, and may not be cut.
@@ -151,7 +151,7 @@ class Answering(ABC):
 
     @abstractmethod
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        """The same, reading these columns of a file, by role."""
+        """A copy that reads these columns of a file, by role."""
 
     @abstractmethod
     def extent(self, rows: Sequence[Any]) -> Extent:
@@ -160,8 +160,8 @@ class Answering(ABC):
     def answers(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        """The answers of `answered`."""
-        return self.answered(rows, top, note)[0]
+        """The answers of `answer`."""
+        return self.answer(rows, top, note)[0]
 
     def predict(
         self,
@@ -195,34 +195,39 @@ class Answering(ABC):
                 found=repr(on_bad),
                 wanted=near(str(on_bad), get_args(OnBad)),
             )
-        each = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(each, start=1))
-        return [answer for part in portions(rows) for answer in self._answered(part, top, note)]
+        values = examples(given, self.columns, self._other_names)
+        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
+        return list(
+            itertools.chain.from_iterable(
+                self._answered(portion, top, note) for portion in portions(rows)
+            )
+        )
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """In how many windows each example is read; args and errors as `predict`."""
-        each = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(each, start=1))
-        return [count for part in portions(rows) for count in self.extent(part).windows.tolist()]
+        values = examples(given, self.columns, self._other_names)
+        rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
+        counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
+        return list(itertools.chain.from_iterable(counts))
 
     @property
     def _other_names(self) -> set[str]:
-        """What a column of examples may be called besides."""
-        known = {
+        """Further names that a column of examples may have."""
+        names = {
             *self.task_type.roles,
             *self.task_type.beside,
             *filter(None, [self.task_type.alone]),
         }
-        return known | (TWO_TEXTS if self.task_type.head == "sequence" else set())
+        return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
 
-    def _answered(self, part: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
+    def _answered(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """An answer to each row of the part, None to None."""
-        there = [row for row in part if row is not None]
-        answers = iter(self.answers(there, top, note) if there else ())
-        yield from (None if row is None else next(answers) for row in part)
+        readable = [row for row in portion if row is not None]
+        answers = iter(self.answers(readable, top, note) if readable else ())
+        yield from (None if row is None else next(answers) for row in portion)
 
     def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
-        """The row of an example; None of a bad one that is passed over."""
+        """The example that a value stands for; None for a bad one that is passed over."""
         try:
             return self.row(value, where)
         except DataError as error:
@@ -233,10 +238,10 @@ class Answering(ABC):
             ) from None
 
     def row(self, value: Any, where: str) -> Any:
-        """The example that a value means, as the task reads it.
+        """The example that a value stands for, as the task reads it.
 
         Raises:
-            DataError: it means none.
+            DataError: it is none.
         """
         if isinstance(value, Mapping):
             two = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
@@ -247,22 +252,22 @@ class Answering(ABC):
     def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """By role, where the keys are the columns that were learned from; of several columns that
         fill a role together, the last may be missing or empty."""
-        found: dict[str, Any] = {}
+        by_role: dict[str, Any] = {}
         for role, names in self.columns.items():
             cells = [value.get(name) for name in names]
             while len(cells) > 1 and is_empty(cells[-1]):
                 cells.pop()
             if may_be_joined(role) and len(names) > 1 and not value.keys().isdisjoint(names):
-                found[role] = joined_or_whole(cells)
+                by_role[role] = joined_or_whole(cells)
             elif names[0] not in value:
                 return value
             else:
-                found[role] = cells[0] if len(names) == 1 else cells
-        return found
+                by_role[role] = cells[0] if len(names) == 1 else cells
+        return by_role
 
 
 def _require_unicode(value: Any, where: str) -> None:
-    """Refuse half of a surrogate pair, which no tokenizer takes, by the place of the example."""
+    """Refuse half of a surrogate pair, which no tokenizer takes, naming the example."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -271,20 +276,20 @@ def _require_unicode(value: Any, where: str) -> None:
     elif isinstance(value, Mapping):
         _require_unicode(list(value.values()), where)
     elif isinstance(value, list | tuple):
-        for each in value:
-            _require_unicode(each, where)
+        for element in value:
+            _require_unicode(element, where)
 
 
 @dataclass(frozen=True)
-class Predictor(Answering):
-    """A fine-tuned model, and how it is asked.
+class Predictor(BasePredictor):
+    """A fine-tuned model with the encoding of its inputs.
 
     Attributes:
-        columns: what is read of a row of a file, by role.
-        targets: where the training data had what is to be answered, by role.
-        values: the numbers that stood there for the labels; None: these stood there themselves.
-        separator: what stood there between several labels in a cell; None: no cells had several.
-        also: what to know of how texts are read, a sentence each.
+        columns: the columns of a file that are read, by role.
+        targets: the columns of the training data that are predicted, by role.
+        values: the numbers that encoded the labels there; None: the labels stood there themselves.
+        separator: between several labels in a cell there; None: no cells had several.
+        findings: about how texts are read.
         network: gives the network, prepared once for all who have it; weights that were laid out
             are freed in `model`.
         path: the folder of the weights, and `hashes` of the files that were compared there.
@@ -299,15 +304,11 @@ class Predictor(Answering):
     targets: dict[str, Sequence[str]] = field(default_factory=dict)
     values: Sequence[int] | None = None
     separator: str | None = None
-    also: Sequence[Finding] = ()
+    findings: Sequence[Finding] = ()
     path: Path | None = None
     hashes: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def findings(self) -> list[Finding]:
-        return list(self.also)
-
-    def reading(self, long: LongText) -> Self:
+    def with_long_texts(self, long: LongText) -> Self:
         require_long_text(long)
         return (
             self if long == self.frame.too_long else replace(self, frame=asking(self.frame, long))
@@ -317,11 +318,11 @@ class Predictor(Answering):
         return replace(self, columns=dict(columns))
 
     def extent(self, rows: Sequence[Any]) -> Extent:
-        found = self.task_type.encode(rows, self.frame).extent
-        assert found is not None
-        return found
+        extent = self.task_type.encode(rows, self.frame).extent
+        assert extent is not None
+        return extent
 
-    def answered(
+    def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
         encoded, outputs = self._outputs(rows, note)
@@ -330,20 +331,21 @@ class Predictor(Answering):
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
         """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
-        found = []
+        vectors = []
         rows = (
             self.task_type.of_value({self.task_type.alone: t}, f"example {n}")
             for n, t in enumerate(texts, start=1)
         )
-        for part in portions(rows):
-            found.append(np.asarray(self.task_type.merged(*self._outputs(part, note)), np.float32))
-        return np.concatenate(found)
+        for portion in portions(rows):
+            merged = self.task_type.merged(*self._outputs(portion, note))
+            vectors.append(np.asarray(merged, np.float32))
+        return np.concatenate(vectors)
 
     def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
-        """The rows as ids, and what the model makes of them."""
+        """The encoded rows, and the outputs of the model."""
         encoded = self.task_type.encode(rows, self.frame)
-        for found in encoded.findings:
-            note(found)
+        for finding in encoded.findings:
+            note(finding)
         outputs = self._read(encoded)
         require_finite(outputs, encoded.examples, self.path)
         return encoded, outputs
@@ -360,7 +362,7 @@ class Predictor(Answering):
         return self.reader(self.task_type)
 
     def reader(self, task_type: TaskType) -> Callable[[Encoded], Outputs]:
-        """What gives the scores, or the texts, for rows that `kind` encoded."""
+        """A function from rows that `task_type` encoded to scores, or to generated texts."""
         network: Any = self.network()
         return learner.reader(network, task_type, self.frame, self.collation)
 
@@ -368,7 +370,7 @@ class Predictor(Answering):
 def answers_of(
     task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
 ) -> Iterator[Answer]:
-    """What a kind makes of what a model gave: an answer each, or the best `top`.
+    """The answers of a task type from the outputs of a model: one each, or the `top` best.
 
     Raises:
         UsageError: fewer than one, or a task with one answer only.
@@ -398,20 +400,20 @@ def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
 
 
 def predictor(loaded: Model) -> Predictor:
-    """How an opened model answers the task it was trained for.
+    """The predictor of the task that an opened model was trained for.
 
     Raises:
         CheckpointError: `task.json` does not fit the model.
         IncompatibleError: a model without a task, or without a tokenizer.
     """
-    path, also, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
+    path, findings, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
     heads = loaded.config.heads
     record = loaded.task
     bare = record is None and not heads and not adapter
-    made = sentence_transformers_folder.read(path) if bare else None
-    also += [] if made is None else made.findings()
-    writes = bare and made is None and loaded.writes_for_texts
-    asked_for = record is not None or made is not None or writes or len(heads) == 1
+    sentence_folder = sentence_transformers_folder.read(path) if bare else None
+    findings += [] if sentence_folder is None else sentence_folder.findings()
+    writes = bare and sentence_folder is None and loaded.writes_for_texts
+    asked_for = record is not None or sentence_folder is not None or writes or len(heads) == 1
     if loaded.words is None or not asked_for:
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
@@ -424,27 +426,27 @@ def predictor(loaded: Model) -> Predictor:
     if record is not None:
         task_type = _task_type_of_record(record, loaded, loaded.home / TASK)
         task |= {name: value for name, value in vars(record).items() if value is not None}
-    elif made is not None:
+    elif sentence_folder is not None:
         task_type = sentence_transformers_folder.as_made(
-            made, loaded.tokenizer, loaded.config.width
+            sentence_folder, loaded.tokenizer, loaded.config.width
         )
-        task["length"] = made.length or task["length"]
+        task["length"] = sentence_folder.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
     elif writes:
         settings = generation_settings.read(path, loaded.extra)
         options = generation_settings.options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
-        also = [finding for finding in also if finding.name != generation_settings.FINDING]
-        also += generation_settings.findings(settings, follows=True)
+        findings = [finding for finding in findings if finding.name != generation_settings.FINDING]
+        findings += generation_settings.findings(settings, follows=True)
     else:
-        named = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
+        problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
-        alone = heads[0].kind == "sequence" and heads[0].labels == 1
-        usual: Problem = "number" if alone else "single"
+        one_score = heads[0].kind == "sequence" and heads[0].labels == 1
+        default_problem: Problem = "number" if one_score else "single"
         if heads[0].over is not None:
             task["long"] = HIERARCHICAL
-        problem = named.get(loaded.about.problem_type or "", usual)
-        if problem == "number" and not alone:
+        problem = problems.get(loaded.about.problem_type or "", default_problem)
+        if problem == "number" and not one_score:
             raise IncompatibleError(
                 "the model predicts more than one number",
                 where=path,
@@ -453,17 +455,19 @@ def predictor(loaded: Model) -> Predictor:
                 do="fine-tune it for one of them, or use the library that made it",
             )
         # One score is how likely something is, as `pipeline` has it, unless it is called a number.
-        logit = named.get(loaded.about.problem_type or "") != "number"
+        logit = problems.get(loaded.about.problem_type or "") != "number"
         if heads[0].kind == "sequence":
             activation, most = sentence_transformers_folder.read_head(path, loaded.extra)
             task["length"] = most or task["length"]
             logit = activation == "Sigmoid" if activation else logit
-            if activation and not alone:
-                what = f"sentence-transformers gives the scores of this folder through {activation}"
+            if activation and not one_score:
+                change = (
+                    f"sentence-transformers gives the scores of this folder through {activation}"
+                )
                 shares = "here they are shares of 1, as of transformers"
-                also.append(Finding("scores-as-shares", what, shares))
-        problem = "number" if alone and problem == "single" else problem
-        options = {UNTOLD: True, LOGIT: alone and logit}
+                findings.append(Finding("scores-as-shares", change, shares))
+        problem = "number" if one_score and problem == "single" else problem
+        options = {UNTOLD: True, LOGIT: one_score and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
         if task_type.head == "span":  # which reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
@@ -485,20 +489,20 @@ def predictor(loaded: Model) -> Predictor:
         task.get("targets", {}),
         task.get("values"),
         task.get("separator"),
-        also,
+        findings,
         loaded.path,
         loaded.hashes,
     )
 
 
 def laid_out_once(network: Transformer) -> Callable[[], Prepared]:
-    """What gives the prepared network, which is made when it is first asked for."""
+    """A function that returns the prepared network, which is made at the first call."""
     return functools.cache(lambda: prepare(network, give_up=True))
 
 
 def of_vectors(model: Model, pooling: str) -> Predictor:
-    """How a model that was not trained to make vectors makes some: `pooling` over the states of its
-    last layer, at length 1.
+    """The predictor of vectors of a model that was not trained for them: `pooling` over the states
+    of its last layer, at length 1.
 
     Raises:
         IncompatibleError: the model has no tokenizer, or cannot be pooled so.
@@ -517,41 +521,43 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
 
 
 def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
-    """The kind that `task.json` says, if it fits the model.
+    """The task type in `task.json`, if it fits the model.
 
     Raises:
-        CheckpointError: naming what does not.
+        CheckpointError: it does not.
     """
 
-    def refuse(what: str, field: str, found: object, wanted: object = None) -> CheckpointError:
-        return CheckpointError(what, where=f"{path}: {field}", found=found, wanted=wanted, do=COPY)
+    def refuse(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
+        where = f"{path}: {field}"
+        return CheckpointError(fault, where=where, found=value, wanted=expected, do=COPY)
 
     try:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
         raise refuse(error.what, "kind", error.found, error.wanted) from error
     if record.long not in LONG:
-        what = "the handling of long texts is unknown"
-        raise refuse(what, "long", repr(record.long), near(record.long, LONG))
+        fault = "the handling of long texts is unknown"
+        raise refuse(fault, "long", repr(record.long), near(record.long, LONG))
     require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
-        wanted = "a task for " + ("no head" if head is None else f"its {head.kind} head")
-        raise refuse("the model's head is not the one of its task", "kind", record.kind, wanted)
+        expected_task = "a task for " + ("no head" if head is None else f"its {head.kind} head")
+        fault = "the model's head is not the one of its task"
+        raise refuse(fault, "kind", record.kind, expected_task)
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
-        what = "the handling of long texts is not the one that the model was made for"
-        raise refuse(what, "long", record.long)
+        fault = "the handling of long texts is not the one that the model was made for"
+        raise refuse(fault, "long", record.long)
     if head is not None:
         require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
-        what = "the task is not the one that the model was made for"
-        raise refuse(what, "kind", record.kind, problem)
+        fault = "the task is not the one that the model was made for"
+        raise refuse(fault, "kind", record.kind, problem)
     return task_type
 
 
 def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:
     """`rows` in lists of at most `PORTION`."""
-    left = iter(rows)
-    while part := list(itertools.islice(left, PORTION)):
-        yield part
+    remaining = iter(rows)
+    while portion := list(itertools.islice(remaining, PORTION)):
+        yield portion

@@ -1,11 +1,11 @@
-"""A model that a running server answers for, asked row by row as one that was opened here.
+"""A model on a running server, used like one that was opened here.
 
     with_server("http://127.0.0.1:8000").answers(rows)
 
-Rows go there in chunks, several at a time, and answers come back in the order of the rows. A server
-that is full is asked again when it says; a chunk that is too much for it is halved. Nothing that it
-sends is trusted: a response has the fields of `TASK` or `PREDICTIONS`, an answer for each row that
-the task could give to it, and the fingerprint of the model that was connected to.
+Rows are sent in chunks, several at a time, and answers keep the order of the rows. A request to a
+full server is repeated after the time that it names; a chunk that is too large for it is halved.
+Responses are validated: the fields of `TASK` or `PREDICTIONS`, an answer for each row that the task
+can give, and the fingerprint of the model that was connected to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import re
 import time
 import types
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,8 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from maskwright.ask.predict.language_model import CutWarning
-from maskwright.ask.predict.predictor import Answer, Answering, OnBad
+from maskwright.ask.predict.language_model import nothing_to_answer, warn
+from maskwright.ask.predict.predictor import Answer, BasePredictor, OnBad
 from maskwright.ask.predict.wire import checksum_of, to_json
 from maskwright.base.counted import counted
 from maskwright.base.errors import (
@@ -71,7 +70,7 @@ ROW = re.compile(r"rows\[([0-9]{1,9})\]")  # a place in a refusal
 
 
 @dataclass(frozen=True)
-class Server:
+class RemoteServer:
     """A server of models.
 
     Attributes:
@@ -152,27 +151,27 @@ class Server:
                 raise self.unknown(name, repr(reply[name]) if name in reply else "nothing")
         return reply
 
-    def unknown(self, field: str, found: object) -> IncompatibleError:
-        """What refuses a response for what stands in a field."""
+    def unknown(self, field: str, value: object) -> IncompatibleError:
+        """The error about a field of a response that has an unknown value."""
         return IncompatibleError(
             "the server answers in a way that is not known here",
             where=f"{self.url}, {field}",
-            found=found,
+            found=value,
             do="use the same release of maskwright there and here",
         )
 
     def _once(
         self, method: str, path: str, body: bytes | None
     ) -> tuple[int, dict[str, str], bytearray]:
-        parts = urlsplit(self.url)
-        secure = parts.scheme == "https"
+        address = urlsplit(self.url)
+        secure = address.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        assert parts.hostname is not None
-        connection = kind(parts.hostname, parts.port or kind.default_port, timeout=TIMEOUT)
+        assert address.hostname is not None
+        connection = kind(address.hostname, address.port or kind.default_port, timeout=TIMEOUT)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
-            connection.request(method, parts.path.rstrip("/") + path, body, headers)
+            connection.request(method, address.path.rstrip("/") + path, body, headers)
             data, end = bytearray(), time.monotonic() + TIMEOUT
             with connection.getresponse() as response:
                 while len(data) <= LARGEST and (piece := response.read1(PIECE)):
@@ -195,24 +194,25 @@ class Server:
             connection.close()
 
     def _refused(self, status: int, reply: dict[str, Any]) -> MaskwrightError | None:
-        """What the server refuses; None: it is none of ours."""
-        what, kind, place, limit = (reply.get(name) for name in ("error", "kind", "field", "limit"))
+        """The error that the server reports; None: it is no server of ours."""
+        error, kind, field, limit = map(reply.get, ("error", "kind", "field", "limit"))
         if not isinstance(kind, str) and status not in (*TOO_MUCH, 401):
             return None
-        where = f"{self.url}{f', {place}' if place else ''}"
-        wanted = None if limit is None else f"at most {limit}"
-        what, found = f"the server refuses: {what}", f"status {status}"
+        where = f"{self.url}{f', {field}' if field else ''}"
+        limit_text = None if limit is None else f"at most {limit}"
+        message, found = f"the server refuses: {error}", f"status {status}"
         if status in TOO_MUCH:
-            return _TooMuchError(what, where=where, found=found, wanted=wanted)
-        if kind == "validation" and (row := ROW.match(str(place))):
-            return _RowError(int(row[1]), what, where, found, wanted)
+            return _TooMuchError(message, where=where, found=found, wanted=limit_text)
+        if kind == "validation" and (row := ROW.match(str(field))):
+            return _RowError(int(row[1]), message, where, found, limit_text)
         classes = {"validation": DataError, "model": IncompatibleError}
-        error, do = classes.get(str(kind), UsageError), None
+        error_class, remedy = classes.get(str(kind), UsageError), None
         if status == 401:
-            do = "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
-        if place == "model" and kind == "validation":  # no example is at fault
-            error, do = UsageError, "name one of them: model=NAME, or MODEL before the file"
-        return error(what, where=where, found=found, wanted=wanted, do=do)
+            remedy = "give the token of the server: --server-token, or MASKWRIGHT_TOKEN"
+        if field == "model" and kind == "validation":  # no example is at fault
+            error_class = UsageError
+            remedy = "name one of them: model=NAME, or MODEL before the file"
+        return error_class(message, where=where, found=found, wanted=limit_text, do=remedy)
 
     def _foreign(
         self, status: int, headers: Mapping[str, str], data: bytearray
@@ -227,11 +227,11 @@ class Server:
 
 
 def _fits(value: Any, form: Any, text: str = "") -> bool:
-    """Whether a value of a response has the form; places in it are those of the text."""
+    """Whether a value of a response has the form; offsets in it are those of `text`."""
     if isinstance(form, dict):
         if not isinstance(value, dict) or value.keys() != form.keys():
             return False
-        lengths = {len(part) for part in value.values() if isinstance(part, list)}
+        lengths = {len(value_list) for value_list in value.values() if isinstance(value_list, list)}
         if len(lengths) > 1 or not all(_fits(value[name], form[name], text) for name in form):
             return False
         start, end = value.get("start", 0), value.get("end", 0)
@@ -250,7 +250,7 @@ class ModelChangedError(StoppedError):
     """Another model answers under the name that was connected to.
 
     Attributes:
-        answered: what the first model answered before, as of `Answering.answered`.
+        answered: what the first model answered before, as of `BasePredictor.answer`.
     """
 
     answered: tuple[list[Answer], Extent]
@@ -271,8 +271,8 @@ class _RowError(DataError):
         row: its number in the chunk.
     """
 
-    def __init__(self, row: int, what: str, where: str, found: str, wanted: str | None) -> None:
-        super().__init__(what, where=where, found=found, wanted=wanted)
+    def __init__(self, row: int, what: str, where: str, status: str, limit: str | None) -> None:
+        super().__init__(what, where=where, found=status, wanted=limit)
         self.row = row
 
 
@@ -281,100 +281,160 @@ def _is_address(url: object) -> bool:
     if not isinstance(url, str) or not url.isascii() or not _is_line(url) or " " in url:
         return False
     try:
-        parts = urlsplit(url)
-        sound = parts.port != 0 and bool(parts.hostname) and parts.scheme in ("http", "https")
-        (parts.hostname or "").encode("idna")  # no part of a name is longer than 63 letters
+        address = urlsplit(url)
+        sound = address.port != 0 and bool(address.hostname) and address.scheme in ("http", "https")
+        (address.hostname or "").encode("idna")  # no part of a name is longer than 63 letters
     except ValueError:
         return False
-    return sound and not (parts.query or parts.fragment or "@" in parts.netloc)
+    return sound and not (address.query or address.fragment or "@" in address.netloc)
 
 
 def _is_line(text: str) -> bool:
     return bool(text) and text.isprintable()
 
 
-@dataclass(frozen=True)
-class RemotePredictor(Answering):
-    """A model of a task on a server.
+@dataclass(frozen=True, repr=False, eq=False)
+class RemoteModel(BasePredictor):
+    """A model of a task on a server, as `connect` gives it.
 
     Attributes:
         task_type, columns: as the server says; no network is here.
-        fingerprint: of the model there.
-        long: what becomes of a text that is longer than it reads.
+        fingerprint: the hash of the model's config, weights and tokenizer when it was connected to.
+        findings: what to know of its answers.
+        long: what becomes of a text that is longer than the model reads.
     """
 
-    server: Server
+    server: RemoteServer
     task_type: TaskType
     columns: Mapping[str, Sequence[str]]
     fingerprint: str
     max_rows: int
     max_bytes: int
+    findings: Sequence[Finding] = ()
     long: LongText = "as_trained"
-    known: Sequence[Finding] = field(default_factory=tuple)
 
     @property
-    def findings(self) -> list[Finding]:
-        return list(self.known)
+    def url(self) -> str:
+        """Of the server."""
+        return self.server.url
 
-    def reading(self, long: LongText) -> RemotePredictor:
+    @property
+    def name(self) -> str | None:
+        """Of the model there; None: it is the only one."""
+        return self.server.model
+
+    @property
+    def task(self) -> str:
+        """What it was trained for, such as "classification"."""
+        return self.task_type.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its classes; () where it has none."""
+        return self.task_type.labels
+
+    def predict(
+        self,
+        given: Iterable[Any],
+        *,
+        top: int | None = None,
+        on_bad: OnBad = "strict",
+        long: LongText = "as_trained",
+        note: Note = warn,
+    ) -> list[Answer]:
+        """An answer of the task for each example, as `LanguageModel.predict` of the same model.
+
+        Args:
+            given: examples, as there; they are sent in chunks, again where the server is full.
+            top: give a list of the best so many answers for each, the best first.
+            on_bad: with "skip" the answer to an example that cannot be read is None.
+            long: what becomes of a text that is longer than the model reads: "as_trained",
+                "windows" or "refuse", as there.
+            note: gets what was cut; the usual one warns.
+
+        Raises:
+            UsageError: an empty list, an argument that is none of these, or a server that cannot be
+                reached, stays full or refuses the token.
+            DataError: an example of another shape than the model was trained on.
+            StoppedError: one that takes the server too long.
+        """
+        if isinstance(given, Sequence) and len(given) == 0:
+            raise nothing_to_answer("predict")
+        model = self.with_long_texts(long)
+        return BasePredictor.predict(model, given, top=top, on_bad=on_bad, note=note)
+
+    def windows(self, given: Iterable[Any]) -> list[int]:
+        """In how many windows `predict` with long="windows" reads each example; 1: at once. It
+        takes as long as `predict`.
+
+        Raises:
+            As `predict`.
+        """
+        return BasePredictor.windows(self.with_long_texts("windows"), given)
+
+    def __repr__(self) -> str:
+        name = "" if self.name is None else f"{self.name!r} "
+        return f"<maskwright model {name}at {self.url}: {self.task}>"
+
+    def with_long_texts(self, long: LongText) -> RemoteModel:
         require_long_text(long)
         return replace(self, long=long)
 
-    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> RemotePredictor:
+    def with_columns(self, columns: Mapping[str, Sequence[str]]) -> RemoteModel:
         return replace(self, columns=columns)
 
     def extent(self, rows: Sequence[Any]) -> Extent:
-        return self.answered(rows)[1]
+        return self.answer(rows)[1]
 
-    def answered(
+    def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
         if top is not None and top < 1:
             raise UsageError("no answer to give", where="--top", found=top, wanted="1 or more")
         chunks = self._chunks([self.task_type.value_of(row) for row in rows])
-        firsts = [0, *accumulate(map(len, chunks))][:-1]
+        starts = [0, *accumulate(map(len, chunks))][:-1]
 
-        def part(first: int, values: list[Any]) -> list[dict[str, Any]]:
-            return self._part(values, rows[first : first + len(values)], top)
+        def predict_chunk(start: int, values: list[Any]) -> list[dict[str, Any]]:
+            return self._responses(values, rows[start : start + len(values)], top)
 
-        parts: list[dict[str, Any]] = []
+        responses: list[dict[str, Any]] = []
         changed: ModelChangedError | None = None
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                for chunk in pool.map(part, firsts, chunks):
-                    parts += chunk
+                for chunk_responses in pool.map(predict_chunk, starts, chunks):
+                    responses += chunk_responses
             except ModelChangedError as error:
                 changed = error
-        found: dict[str, list[Any]] = {
-            name: [item for part in parts for item in part[name]] for name in LISTS
+        lists: dict[str, list[Any]] = {
+            name: [value for response in responses for value in response[name]] for name in LISTS
         }
-        if cut := sum(found["truncated"]):
+        if cut := sum(lists["truncated"]):
             note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
-        numbers = (np.array(found[name], np.int64) for name in ("tokens", "windows", "truncated"))
-        answered = found["answers"], Extent(*numbers)
+        numbers = (np.array(lists[name], np.int64) for name in ("tokens", "windows", "truncated"))
+        answered = lists["answers"], Extent(*numbers)
         if changed is not None:
             changed.answered = answered
             raise changed
         return answered
 
     def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
-        """Rows by as many as go into a request."""
+        """The rows in lists that fit into a request."""
         most, largest = min(CHUNK, self.max_rows), self.max_bytes // SHARE
-        found: list[list[Any]] = []
+        chunks: list[list[Any]] = []
         size = 0
         for value in values:
-            own = len(json.dumps(value))
-            if not found or len(found[-1]) == most or size + own > largest:
-                found.append([])
+            bytes_of_row = len(json.dumps(value))
+            if not chunks or len(chunks[-1]) == most or size + bytes_of_row > largest:
+                chunks.append([])
                 size = 0
-            found[-1].append(value)
-            size += own
-        return found
+            chunks[-1].append(value)
+            size += bytes_of_row
+        return chunks
 
-    def _part(
+    def _responses(
         self, values: list[Any], rows: Sequence[Any], top: int | None
     ) -> list[dict[str, Any]]:
-        """The answers to the values of some rows, of one request or more."""
+        """The responses to one request with the values of some rows, or to several smaller ones."""
         body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
         try:
             predictions = self.server.ask(
@@ -391,8 +451,8 @@ class RemotePredictor(Answering):
                 late = error.found == f"status {SLOW}"  # not the fault of the row
                 raise _at(rows[0], error, StoppedError if late else DataError) from error
         half = len(values) // 2
-        first = self._part(values[:half], rows[:half], top)
-        return [*first, *self._part(values[half:], rows[half:], top)]
+        first_half = self._responses(values[:half], rows[:half], top)
+        return [*first_half, *self._responses(values[half:], rows[half:], top)]
 
     def _require_fitting(
         self, predictions: dict[str, Any], values: list[Any], rows: Sequence[Any], top: int | None
@@ -425,12 +485,12 @@ class RemotePredictor(Answering):
 
 
 def _at(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
-    """What the server says of a row, by the place that the row has here."""
+    """The server's error about a row, with the place of the row here."""
     return kind(error.what, where=row.where, found=error.found, wanted=error.wanted)
 
 
-def with_server(server: Server) -> RemotePredictor:
-    """The model of a task that a server answers for.
+def with_server(server: RemoteServer) -> RemoteModel:
+    """The model of a task on a server.
 
     Raises:
         IncompatibleError: the model there was trained for no task, or for one that this release
@@ -447,99 +507,15 @@ def with_server(server: Server) -> RemotePredictor:
     except (UsageError, ValueError) as error:
         raise server.unknown("task", error) from error
     columns = described["columns"]
-    known, needed = {*task_type.roles, *task_type.beside, SECOND}, {*task_type.roles}
-    fitting = known >= columns.keys() >= needed or columns.keys() == {task_type.alone}
+    allowed, needed = {*task_type.roles, *task_type.beside, SECOND}, {*task_type.roles}
+    fitting = allowed >= columns.keys() >= needed or columns.keys() == {task_type.alone}
     if not fitting or not all(names and _fits(names, [str]) for names in columns.values()):
         raise server.unknown("columns", columns)
     numbers = described["max_rows"], described["max_body_bytes"]
-    return RemotePredictor(
-        server, task_type, columns, described["fingerprint"], *numbers, known=findings
-    )
+    return RemoteModel(server, task_type, columns, described["fingerprint"], *numbers, findings)
 
 
 TOKEN = "MASKWRIGHT_TOKEN"
-
-
-class RemoteModel:
-    """A model of a task on a server, as `connect` gives it."""
-
-    def __init__(self, predictor: RemotePredictor) -> None:
-        self._predictor = predictor
-
-    @property
-    def url(self) -> str:
-        """Of the server."""
-        return self._predictor.server.url
-
-    @property
-    def name(self) -> str | None:
-        """Of the model there; None: it is the only one."""
-        return self._predictor.server.model
-
-    @property
-    def task(self) -> str:
-        """What it was trained for, such as "classification"."""
-        return self._predictor.task_type.task
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of its classes; () where it has none."""
-        return self._predictor.task_type.labels
-
-    @property
-    def fingerprint(self) -> str:
-        """The hash of its config, weights and tokenizer, as when it was connected to."""
-        return self._predictor.fingerprint
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What to know of its answers."""
-        return tuple(self._predictor.findings)
-
-    def predict(
-        self,
-        given: Iterable[Any],
-        *,
-        top: int | None = None,
-        on_bad: OnBad = "strict",
-        long: LongText = "as_trained",
-    ) -> list[Answer]:
-        """An answer of the task for each example, as `LanguageModel.predict` of the same model.
-
-        Args:
-            given: examples, as there; they are sent in chunks, again where the server is full.
-            top: give a list of the best so many answers for each, the best first.
-            on_bad: with "skip" the answer to an example that cannot be read is None.
-            long: what becomes of a text that is longer than the model reads: "as_trained",
-                "windows" or "refuse", as there.
-
-        Raises:
-            UsageError: an empty list, an argument that is none of these, or a server that cannot be
-                reached, stays full or refuses the token.
-            DataError: an example of another shape than the model was trained on.
-            StoppedError: one that takes the server too long.
-        """
-        if isinstance(given, Sequence) and len(given) == 0:
-            raise UsageError(
-                "nothing to answer",
-                where="predict",
-                found="an empty list",
-                wanted="one text or more",
-            )
-        return self._predictor.reading(long).predict(given, top=top, on_bad=on_bad, note=_warn)
-
-    def windows(self, given: Iterable[Any]) -> list[int]:
-        """In how many windows `predict` with long="windows" reads each example; 1: at once. It
-        takes as long as `predict`.
-
-        Raises:
-            As `predict`.
-        """
-        return self._predictor.reading("windows").windows(given)
-
-    def __repr__(self) -> str:
-        name = "" if self.name is None else f"{self.name!r} "
-        return f"<maskwright model {name}at {self.url}: {self.task}>"
 
 
 def connect(url: str, token: str | None = None, *, model: str | None = None) -> RemoteModel:
@@ -557,8 +533,4 @@ def connect(url: str, token: str | None = None, *, model: str | None = None) -> 
             trained for no task.
     """
     token = os.environ.get(TOKEN) if token is None else token
-    return RemoteModel(with_server(Server(url, token or None, model)))
-
-
-def _warn(found: Finding) -> None:
-    warnings.warn(str(found), CutWarning, stacklevel=4)
+    return with_server(RemoteServer(url, token or None, model))

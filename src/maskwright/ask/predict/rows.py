@@ -1,4 +1,4 @@
-"""The rows of a file that is to be answered, each with its example.
+"""The rows of a file to predict, each with its example.
 
 A file may have the columns of the training data or, for tasks of one text, be plain text with a
 line for each; cells of a csv may spell lists.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from maskwright.ask.predict.columns import PREDICTION, name_taken
-from maskwright.ask.predict.given import LISTS
-from maskwright.ask.predict.predictor import Answering
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.csv_file import OTHERS
@@ -34,16 +34,14 @@ from maskwright.text.tables.rows import Row, read_rows
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tables.split_files import separate_class_names
 
-# What the file of a row is called.
+# Names for the column with the file of a row.
 FILE = ("file", "source_file", "predicted_from")
-# So many first rows without what is read, and it is no matter of single rows.
-AT_MOST = 1000
-# So many bytes of standard input say which format it has.
-HEAD = 1 << 16
+AT_MOST = 1000  # first rows without a needed column, after which the file is refused
+HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
 def rows_to_answer(
-    source: Path, model: Answering, read: HowRead, counts: Counts
+    source: Path, model: BasePredictor, read: HowRead, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
@@ -86,9 +84,9 @@ def rows_to_answer(
                 do="leave it out, or name a .csv or .tsv file",
             )
         for file in files:
-            for place, (number, text) in enumerate(_lines(file, read.reading, counts)):
+            for position, (number, text) in enumerate(_lines(file, read.reading, counts)):
                 where = f"{file.shown}, line {number}"
-                if not place:
+                if not position:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
                 value = text if model.task_type.counts_places else as_read(text)
@@ -109,7 +107,8 @@ def rows_to_answer(
                 break
             continue
         yield from (
-            (_with_file(each.as_given().values, each.file, source), None) for each in lacking or ()
+            (_with_file(lacking_row.as_given().values, lacking_row.file, source), None)
+            for lacking_row in lacking or ()
         )
         lacking = None
         yield (
@@ -129,42 +128,43 @@ def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, 
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _not_there(row: Row, missing: str, model: Answering) -> DataError:
-    alone = model.task_type.alone
+def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
+    single_role = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
-    other = f", or --column {alone}=NAME for the answer to one text" if alone else ""
+    advice = f", or --column {single_role}=NAME for the answer to one text" if single_role else ""
     return DataError(
         "a column that the model reads is missing",
         where=row.where,
         found=", ".join(row.values),
         wanted=repr(missing),
-        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){other}",
+        do=f"say which it is: --column {role}=NAME ({near(missing, row.values)}){advice}",
     )
 
 
 def _is_labelled(file: Source, reading: Reading) -> bool:
-    """Whether lines of text say more than one text each."""
+    """Whether a text file holds labelled rows, not one text in each line."""
     if isinstance(file, unnamed_files.Parallel):
         return True
     with RegularFile(file) as opened:
-        first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
-    return first is not None and (
-        class_folders.is_labelled(first.text)
-        or conllu.is_one(first.text, may_be_table=True)
-        or conll.is_words(first.text)
+        first_block = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
+    return first_block is not None and (
+        class_folders.is_labelled(first_block.text)
+        or conllu.is_one(first_block.text, may_be_table=True)
+        or conll.is_words(first_block.text)
     )
 
 
-def _missing(row: Row, model: Answering) -> str | None:
-    """A column that the model reads and the row has not. Objects of their own leave out what is
-    empty; of a text of several columns one is enough in them."""
-    known = row.values.keys()
+def _missing(row: Row, model: BasePredictor) -> str | None:
+    """The name of a column that the model reads and the row lacks, or None. JSON objects leave out
+    empty values, so for a text of several columns one of these is enough."""
+    columns = row.values.keys()
     for role, names in model.columns.items():
-        there = [stands(name, known) for name in names]
+        present = [stands(name, columns) for name in names]
         if not (
-            all(there) or (may_be_joined(role) and any(there) and not TABLE_FILE.search(row.file))
+            all(present)
+            or (may_be_joined(role) and any(present) and not TABLE_FILE.search(row.file))
         ):
-            return names[there.index(False)]
+            return names[present.index(False)]
     return None
 
 
@@ -197,16 +197,16 @@ def _refuse_header(line: str, name: str, where: str) -> None:
         )
 
 
-def _example(model: Answering, row: Row) -> Any:
+def _example(model: BasePredictor, row: Row) -> Any:
     listed = [model.columns[role] for role in LISTS if role in model.columns]
-    alone = [names[0] for names in listed if len(names) == 1]
-    return model.task_type.of_row(row_with_lists(row, alone), model.columns)
+    single_columns = [names[0] for names in listed if len(names) == 1]
+    return model.task_type.of_row(row_with_lists(row, single_columns), model.columns)
 
 
-def _tried(skips: bool, make: Callable[..., Any], *given: Any) -> Any:
-    """The example that `make` makes; None of a bad one, if those are passed over."""
+def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `make_example`; None for a bad row, if `skips`."""
     try:
-        return make(*given)
+        return make_example(*arguments)
     except DataError as error:
         if skips:
             return None
@@ -236,9 +236,8 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
 def stdin_file(
     stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
 ) -> Iterator[Path]:
-    """Standard input as a temporary file: a table where `read` has settings of one, JSON Lines
-    where it begins with a brace, JSON where it begins as an array of objects or is an array, else
-    lines of text.
+    """Standard input as a temporary file: a table if `read` has settings of tables, JSON Lines if
+    it begins with a brace, JSON if it is an array, else lines of text.
 
     Args:
         complete: the file is whole from the start; else it grows while it is read, so that the rows
@@ -263,7 +262,8 @@ def stdin_file(
 
 
 def _head(pipe: Growing) -> bytes:
-    """What tells the format: the first line that is not blank; of what may be an array more."""
+    """The bytes that identify the format: up to the first line that is not blank, or more of what
+    may be an array."""
     head = b""
     while len(head) < HEAD and (data := pipe.more()):
         head += data
@@ -274,7 +274,7 @@ def _head(pipe: Growing) -> bytes:
 
 
 def _ending(head: bytes) -> str:
-    """What the name of a file that begins so would end with."""
+    """The extension of a file that begins with these bytes."""
     head = head.removeprefix(codecs.BOM_UTF8)
     if head.lstrip()[:1] == b"{":
         return ".jsonl"

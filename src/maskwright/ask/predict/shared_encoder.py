@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from maskwright.ask.predict.predictor import Answer, Answering, Predictor, answers_of, load
+from maskwright.ask.predict.predictor import Answer, BasePredictor, Predictor, answers_of, load
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.base.findings import Finding, Note, ignore
 from maskwright.learn.tasks.base.choices import LongText
@@ -30,9 +30,9 @@ from maskwright.model.objectives.modules.supervised import Supervised
 
 
 @dataclass(frozen=True)
-class SharedEncoder(Answering):
-    """Models on one base, by name; rows are read as the first of them reads them, and an
-    answer is what each of them says."""
+class SharedEncoder(BasePredictor):
+    """Models on one base, by name; rows are read as the first of them reads them, and an answer has
+    the answer of each by its name."""
 
     members: Mapping[str, Predictor]
     task_type: TaskType
@@ -41,31 +41,31 @@ class SharedEncoder(Answering):
     @classmethod
     def of(cls, members: Mapping[str, Predictor]) -> SharedEncoder:
         """Of models that stand on one base and read rows alike."""
-        first = next(iter(members.values()))
-        return cls(members, first.task_type, first.columns)
+        predictor = next(iter(members.values()))
+        return cls(members, predictor.task_type, predictor.columns)
 
     @property
     def first(self) -> Predictor:
         return next(iter(self.members.values()))
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> Sequence[Finding]:
         return self.first.findings
 
     @cached_property
     def _objectives(self) -> list[Supervised]:
-        """What each is asked through, above networks that share what they have in common."""
-        body, found = self.first.network(), []
-        for each in self.members.values():
-            network = each.network()
+        """The objective of each member, above networks that share their common weights."""
+        body, objectives = self.first.network(), []
+        for member in self.members.values():
+            network = member.network()
             if network.products is not body.products:
-                each = replace(each, network=partial(prepare, each.model, like=body))
-            assert isinstance(each.objective, Supervised)
-            found.append(each.objective)
-        return found
+                member = replace(member, network=partial(prepare, member.model, like=body))
+            assert isinstance(member.objective, Supervised)
+            objectives.append(member.objective)
+        return objectives
 
-    def reading(self, long: LongText) -> SharedEncoder:
-        members = {name: each.reading(long) for name, each in self.members.items()}
+    def with_long_texts(self, long: LongText) -> SharedEncoder:
+        members = {name: member.with_long_texts(long) for name, member in self.members.items()}
         return replace(self, members=members)
 
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> SharedEncoder:
@@ -74,21 +74,23 @@ class SharedEncoder(Answering):
     def extent(self, rows: Sequence[object]) -> Extent:
         return self.first.extent(rows)
 
-    def answered(
+    def answer(
         self, rows: Sequence[object], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
         encoded = self.task_type.encode(rows, self.first.frame)
-        for found in encoded.findings:
-            note(found)
+        for finding in encoded.findings:
+            note(finding)
         examples, collation = encoded.examples, self.first.collation
-        scores = scores_of_all([Asked(each, examples, collation) for each in self._objectives])
-        answers = [
-            answers_of(each.task_type, encoded, one, top)
-            for each, one in zip(self.members.values(), scores, strict=True)
+        scores = scores_of_all([Asked(o, examples, collation) for o in self._objectives])
+        by_member = [
+            answers_of(member.task_type, encoded, member_scores, top)
+            for member, member_scores in zip(self.members.values(), scores, strict=True)
         ]
         assert encoded.extent is not None
-        each: list[tuple[Answer, ...]] = list(zip(*answers, strict=True))
-        return [dict(zip(self.members, row, strict=True)) for row in each], encoded.extent
+        answers: list[Answer] = [
+            dict(zip(self.members, row, strict=True)) for row in zip(*by_member, strict=True)
+        ]
+        return answers, encoded.extent
 
 
 def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
@@ -115,52 +117,52 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
                 found=member.task_type.task,
             )
         if members:
-            first_name, first = next(iter(members.items()))
-            _require_alike(first, first_name, member, folder)
-            for part in ("tokens", "encoder", "decoder"):
-                setattr(member.model, part, getattr(first.model, part))
+            first_name, reference = next(iter(members.items()))
+            _require_alike(reference, first_name, member, folder)
+            for stack in ("tokens", "encoder", "decoder"):
+                setattr(member.model, stack, getattr(reference.model, stack))
         members[name] = member
     return SharedEncoder.of(members)
 
 
 def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predictor]]:
     """Members that read rows alike and stand on one base, together."""
-    found: list[dict[str, Predictor]] = []
+    groups: list[dict[str, Predictor]] = []
     for name, member in members.items():
-        for group in found:
-            first = next(iter(group.values()))
-            if _of_one_base(first, member):
+        for group in groups:
+            reference = next(iter(group.values()))
+            if _of_one_base(reference, member):
                 group[name] = member
                 break
         else:
-            found.append({name: member})
-    return found
+            groups.append({name: member})
+    return groups
 
 
-def _of_one_base(one: Predictor, other: Predictor) -> bool:
+def _of_one_base(predictor: Predictor, second: Predictor) -> bool:
     return (
-        one.task_type.head == other.task_type.head == "sequence"
-        and one.network().products is other.network().products
-        and _reading(one) == _reading(other)
+        predictor.task_type.head == second.task_type.head == "sequence"
+        and predictor.network().products is second.network().products
+        and _reading(predictor) == _reading(second)
     )
 
 
-def _require_alike(first: Predictor, name: str, other: Predictor, folder: Path) -> None:
-    ours, theirs = _reading(first), _reading(other)
-    for what, value in ours.items():
-        if value != theirs[what]:
+def _require_alike(reference: Predictor, name: str, member: Predictor, folder: Path) -> None:
+    ours, theirs = _reading(reference), _reading(member)
+    for setting, value in ours.items():
+        if value != theirs[setting]:
             raise IncompatibleError(
                 "the models do not read texts alike",
                 where=folder,
-                found=f"{what} {theirs[what]}",
+                found=f"{setting} {theirs[setting]}",
                 wanted=f"{value}, as {name}",
                 do="fine-tune them with the same settings",
             )
-    one, two = _body(first.model), _body(other.model)
+    our_body, their_body = _body(reference.model), _body(member.model)
     differing = [
         n
-        for n in sorted(one.keys() | two.keys())
-        if n not in one or n not in two or not torch.equal(one[n], two[n])
+        for n in sorted(our_body.keys() | their_body.keys())
+        if n not in our_body or n not in their_body or not torch.equal(our_body[n], their_body[n])
     ]
     if differing:
         raise IncompatibleError(

@@ -1,4 +1,4 @@
-"""A model asked with texts: it fills masks, continues a text, and says how likely one is.
+"""Texts in, texts out: masks are filled, texts continued, and their likelihoods computed.
 
 All take a `Model` that was opened (`model/opening/open.py`) and a list of texts, and answer in
 their order.
@@ -62,8 +62,8 @@ def fill_masks(
         IncompatibleError: the model fills none.
     """
     masked = [masked_text(model, text, windows=windows) for text in texts]
-    found = read_masks(model, masked, top=top, prepared=prepared)
-    return [spelled_masks(model, *each, note=note) for each in zip(masked, found, strict=True)]
+    likeliest = read_masks(model, masked, top=top, prepared=prepared)
+    return [spelled_masks(model, *pair, note=note) for pair in zip(masked, likeliest, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -91,24 +91,24 @@ class MaskedText:
 
 def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
     """A text as `read_masks` reads it; args and errors as `fill_masks`."""
-    if _fills_gaps(model) and (given := _gapped(model, text)) is not None:
-        source = model.tokenizer.frame(given.ids)[0]
-        _require_room(model, source, given.text, "shorten the text around the gaps")
-        return MaskedText(text, None, given, 1, len(source))
+    if _fills_gaps(model) and (gaps := _gapped(model, text)) is not None:
+        source = model.tokenizer.frame(gaps.ids)[0]
+        _require_room(model, source, gaps.text, "shorten the text around the gaps")
+        return MaskedText(text, None, gaps, 1, len(source))
     masks = fill_mask.encoded(model.config, model.tokenizer, text, windows=windows)
-    tokens = sum(len(each.ids) for each in masks.windows)
+    tokens = sum(len(window.ids) for window in masks.windows)
     return MaskedText(text, masks, None, len(masks.windows), tokens)
 
 
 def read_masks(
     model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
 ) -> list[list[Likeliest] | list[Hole]]:
-    """What the network says of each mask of each text, for `spelled_masks`; no text becomes ids
-    here. Args and errors as `fill_masks`."""
+    """The network's predictions for each mask of each text, for `spelled_masks`; nothing is
+    tokenized here. Args and errors as `fill_masks`."""
     reader = model.network if prepared is None else prepared
     start = model.decoder_start if model.tokenizer.mask is not None else None
-    with_masks = [each.masks for each in texts if each.masks is not None]
-    found = iter(
+    with_masks = [text.masks for text in texts if text.masks is not None]
+    likeliest = iter(
         fill_mask.likeliest(
             reader,
             model.tokenizer,
@@ -123,23 +123,23 @@ def read_masks(
     )
     with answering(reader) as network:
         return [
-            next(found) if each.gaps is None else _fill_gaps(model, network, each.gaps, top)
-            for each in texts
+            next(likeliest) if text.gaps is None else _fill_gaps(model, network, text.gaps, top)
+            for text in texts
         ]
 
 
 def spelled_masks(
-    model: Model, given: MaskedText, found: Sequence[Any], note: Note = ignore
+    model: Model, text: MaskedText, likeliest: Sequence[Any], note: Note = ignore
 ) -> list[Hole]:
-    """The holes of a text that was read, with their words; `note` as of `fill_masks`."""
-    if given.masks is None:
-        return list(found)
-    holes = fill_mask.spelled(model.tokenizer, given.masks, found)
-    return _with_unknown(model, given.text, holes, note)
+    """The holes of a text with their words; `note` as of `fill_masks`."""
+    if text.masks is None:
+        return list(likeliest)
+    holes = fill_mask.spelled(model.tokenizer, text.masks, likeliest)
+    return _with_unknown(model, text.text, holes, note)
 
 
 def _fills_gaps(model: Model) -> bool:
-    """Whether it was trained to write what sentinels stand for."""
+    """Whether the model was trained to write the spans that sentinels stand for."""
     sentinels = model.tokenizer.sentinels
     return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
 
@@ -151,31 +151,31 @@ def _gapped(model: Model, text: str) -> Gapped | None:
         UsageError: it has neither.
     """
     tokenizer = model.tokenizer
-    given = gapped(tokenizer, text)
-    if given is None and tokenizer.mask is None:
-        first = tokenizer.vocabulary[tokenizer.sentinels[0]]
+    gaps = gapped(tokenizer, text)
+    if gaps is None and tokenizer.mask is None:
+        first_sentinel = tokenizer.vocabulary[tokenizer.sentinels[0]]
         raise UsageError(
             "the text has no gap",
             where=text[:60],
-            wanted=f"{first} where something is to be found",
-            do=f"write {first} for the first gap, and so on",
+            wanted=f"{first_sentinel} where something is to be found",
+            do=f"write {first_sentinel} for the first gap, and so on",
         )
-    return given
+    return gaps
 
 
 def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:
-    """What is unknown has no text among the ids: the user's own stands around the hole."""
+    """Unknown characters are not among the ids, so the user's text is put around the candidates."""
     tokenizer = model.tokenizer
     assert tokenizer.mask is not None  # or there were no holes
     sign = tokenizer.tokens([tokenizer.mask])[0]
-    parts = text.split(sign)
-    unknown = tokenizer.unknown_in(part for part in parts if part)
-    for found in unknown.findings(OTHER_MODEL):
-        note(found)
+    pieces = text.split(sign)
+    unknown = tokenizer.unknown_in(piece for piece in pieces if piece)
+    for finding in unknown.findings(OTHER_MODEL):
+        note(finding)
     if not unknown.unknown:
         return holes
     return [
-        _in_given_text(model, hole, sign.join(parts[:n]), sign.join(parts[n:]))
+        _in_given_text(model, hole, sign.join(pieces[:n]), sign.join(pieces[n:]))
         for n, hole in enumerate(holes, start=1)
     ]
 
@@ -193,34 +193,34 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
 
 
-def _fill_gaps(model: Model, network: Prepared, given: Gapped, top: int) -> list[Hole]:
+def _fill_gaps(model: Model, network: Prepared, gaps: Gapped, top: int) -> list[Hole]:
     """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     tokenizer, start = model.tokenizer, model.decoder_start
-    source = tokenizer.frame(given.ids)[0]
-    _require_room(model, source, given.text, "shorten the text around the gaps")
+    source = tokenizer.frame(gaps.ids)[0]
+    _require_room(model, source, gaps.text, "shorten the text around the gaps")
     assert start is not None  # the decoder was trained
     end = special_tokens.vocabulary(tokenizer).end
     stops = {*tokenizer.sentinels, *(() if end is None else (end,))}
     forbidden = _never(model) - stops
     written, holes = [start], []
-    for sign in given.signs:
+    for sign in gaps.signs:
         number = tokenizer.id(sign)
         assert number is not None
         written.append(number)
-        found = spans(network, source, written, stops, forbidden, top)
-        words = [tokenizer.decode(list(each.ids)).strip() for each in found]
+        candidates = spans(network, source, written, stops, forbidden, top)
+        words = [tokenizer.decode(list(candidate.ids)).strip() for candidate in candidates]
         holes.append(
             Hole(
                 source.index(number),
                 tuple(
-                    Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
-                    for each, word in zip(found, words, strict=True)
+                    Candidate(span.ids[0], word, span.probability, gaps.filled(sign, word))
+                    for span, word in zip(candidates, words, strict=True)
                 ),
             )
         )
-        written += found[0].ids if found else ()
+        written += candidates[0].ids if candidates else ()
     return holes
 
 
@@ -325,29 +325,29 @@ def prompts_of(
     """
     prompt_batch = _prompt_batch(model, texts)
     sampling = _sampling(temperature, top_k, top_p, seed)
-    found: dict[int, Prompt] = {}
-    for some, forbidden, decode in _alike(model, prompt_batch):
-        seen: Counter[tuple[object, ...]] = Counter()
-        for n in some:
-            ids = prompt_batch.opened[n]
+    prompts: dict[int, Prompt] = {}
+    for numbers, forbidden, decode in _alike(model, prompt_batch):
+        copies: Counter[tuple[object, ...]] = Counter()
+        for n in numbers:
+            ids = prompt_batch.start_ids[n]
             source = None if prompt_batch.sources is None else prompt_batch.sources[n]
             name = (*ids, None, *(source or ()))
-            found[n] = Prompt(
+            prompts[n] = Prompt(
                 ids=ids,
                 count=tokens,
                 decode=decode,
                 sampling=replace(sampling, forbidden=forbidden),
                 source=source,
-                given=prompt_batch.given[n],
+                given=prompt_batch.prompt_ids[n],
                 stop=stop,
                 end=special_tokens.vocabulary(model.tokenizer).end,
                 is_byte=partial(_is_byte, model.tokenizer),
-                copy=seen[name],
+                copy=copies[name],
                 logprobs=logprobs,
                 top_logprobs=top_logprobs,
             )
-            seen[name] += 1
-    return [found[n] for n in range(len(texts))]
+            copies[name] += 1
+    return [prompts[n] for n in range(len(texts))]
 
 
 @dataclass(frozen=True)
@@ -356,12 +356,13 @@ class PromptTokens:
 
     Attributes:
         ids: all that the network reads.
-        own: those of the text itself, which stand last.
-        offsets: at which character of the text each of `own` begins, the spaces before it included.
+        text_ids: those of the text itself, which stand last.
+        offsets: at which character of the text each of `text_ids` begins, the spaces before it
+            included.
     """
 
     ids: list[int]
-    own: list[int]
+    text_ids: list[int]
     offsets: list[int]
 
 
@@ -373,13 +374,14 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
     """
     require_decoder(model.config)
     prompt_batch = _prompt_batch(model, texts)
-    found = []
+    prompts = []
     encoded = model.tokenizer.encode_batch(texts, offsets=True)
-    for ids, own, (_, ends) in zip(prompt_batch.opened, prompt_batch.given, encoded, strict=True):
-        # The token before ends where the spaces begin; bytes of one character share its place.
-        places = np.minimum(ends[1:, 0], ends[:-1, 1])
-        found.append(PromptTokens(ids, own, [0, *places.tolist()]))
-    return found
+    prompt_ids = zip(prompt_batch.start_ids, prompt_batch.prompt_ids, encoded, strict=True)
+    for ids, text_ids, (_, ends) in prompt_ids:
+        # The token before ends where the spaces begin; bytes of one character share its offsets.
+        starts = np.minimum(ends[1:, 0], ends[:-1, 1])
+        prompts.append(PromptTokens(ids, text_ids, [0, *starts.tolist()]))
+    return prompts
 
 
 def writing(model: Model, network: Prepared) -> Generation:
@@ -408,16 +410,16 @@ class _PromptBatch:
     """Prompts as ids.
 
     Attributes:
-        opened: what the network goes on from.
+        start_ids: what the network goes on from.
         sources: what an encoder reads; None where there is none.
-        given: of each prompt the ids whose text is not written anew.
+        prompt_ids: of each prompt the ids whose text is not written anew.
         before: of each prompt the text that is.
         with_gaps: whether a prompt has sentinels, and is answered with them.
     """
 
-    opened: list[list[int]]
+    start_ids: list[list[int]]
     sources: list[list[int]] | None
-    given: list[list[int]]
+    prompt_ids: list[list[int]]
     before: list[str]
     with_gaps: list[bool]
 
@@ -426,8 +428,8 @@ def _prompt_batch(model: Model, prompts: Sequence[str]) -> _PromptBatch:
     tokenizer, conventions = model.tokenizer, model.conventions
     require_writer(model.config, one_way=conventions.writes)
     reads = model.num_stacks == 2
-    first = model.decoder_start
-    if reads and first is None:
+    start_token = model.decoder_start
+    if reads and start_token is None:
         raise IncompatibleError(
             "this model's decoder was never taught to write",
             where=model.path,
@@ -441,9 +443,9 @@ def _prompt_batch(model: Model, prompts: Sequence[str]) -> _PromptBatch:
     ]
     sources = None
     if reads:
-        assert first is not None
+        assert start_token is not None
         sources = [tokenizer.frame(ids)[0] for ids in openings]
-        target = [first, *(opening(tokenizer) if conventions.framed_target else [])]
+        target = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
         opened, openings = [target for _ in openings], [[] for _ in openings]
     else:
         framed = conventions.framed_prompt
@@ -467,24 +469,24 @@ def _pieces(
 ) -> Iterator[Piece]:
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
-    for some, forbidden, decode in _alike(model, prompt_batch):
+    for numbers, forbidden, decode in _alike(model, prompt_batch):
         for piece in stream(
             model.network if writer is None else writer,
-            [prompt_batch.opened[n] for n in some],
+            [prompt_batch.start_ids[n] for n in numbers],
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            given=[prompt_batch.given[n] for n in some],
+            given=[prompt_batch.prompt_ids[n] for n in numbers],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
             sources=None
             if prompt_batch.sources is None
-            else [prompt_batch.sources[n] for n in some],
+            else [prompt_batch.sources[n] for n in numbers],
             end=end,
             whole=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         ):
-            yield replace(piece, row=some[piece.row])
+            yield replace(piece, row=numbers[piece.row])
 
 
 def _alike(
@@ -495,11 +497,11 @@ def _alike(
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
     for with_gaps in (False, True):
-        some = [n for n, gaps in enumerate(prompt_batch.with_gaps) if gaps is with_gaps]
+        numbers = [n for n, gaps in enumerate(prompt_batch.with_gaps) if gaps is with_gaps]
         allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
-        if some:
+        if numbers:
             decode = partial(spelled, tokenizer) if with_gaps else tokenizer.decode
-            yield some, tuple(sorted(_never(model) - allowed)), decode
+            yield numbers, tuple(sorted(_never(model) - allowed)), decode
 
 
 def _searched(
@@ -512,30 +514,30 @@ def _searched(
 ) -> Steps[list[str]]:
     """As `write`, by beam search."""
     tokenizer, texts = model.tokenizer, list(prompt_batch.before)
-    for some, forbidden, decode in _alike(model, prompt_batch):
+    for numbers, forbidden, decode in _alike(model, prompt_batch):
 
-        def grown(place: int, ids: Sequence[int]) -> tuple[str, bool]:
-            given = prompt_batch.given[some[place]]  # noqa: B023
-            text = GrowingText(decode, given, stop, partial(_is_byte, tokenizer))  # noqa: B023
+        def grown(row: int, ids: Sequence[int]) -> tuple[str, bool]:
+            prompt_ids = prompt_batch.prompt_ids[numbers[row]]  # noqa: B023
+            text = GrowingText(decode, prompt_ids, stop, partial(_is_byte, tokenizer))  # noqa: B023
             pieces = [text.add(token) for token in ids if not text.stopped]
             return "".join([*pieces, text.end()]), text.stopped
 
-        found = yield from beam_steps(
+        best_rows = yield from beam_steps(
             model.network if writer is None else writer,
-            [prompt_batch.opened[n] for n in some],
+            [prompt_batch.start_ids[n] for n in numbers],
             tokens,
             beams,
             sources=None
             if prompt_batch.sources is None
-            else [prompt_batch.sources[n] for n in some],
+            else [prompt_batch.sources[n] for n in numbers],
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
-            stopped=(lambda place, ids: grown(place, ids)[1]) if stop else None,
+            stopped=(lambda row, ids: grown(row, ids)[1]) if stop else None,
             whole=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         )
-        for place, ids in enumerate(found):
-            texts[some[place]] += grown(place, ids)[0]
+        for beam_row, ids in enumerate(best_rows):
+            texts[numbers[beam_row]] += grown(beam_row, ids)[0]
     return texts
 
 

@@ -4,8 +4,8 @@
     predictions.csv     …the row…, predicted_label, predicted_score
                         with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
-The file is there whole or not at all. What was answered before a kill waits beside it and is gone
-on with when the same file is asked of the same model again.
+The file is written whole or not at all. Rows that were answered before a kill are kept beside it,
+and the same command continues after them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any
 from maskwright.ask.predict.columns import (
     PREDICTION,
     WINDOWS,
+    clashing,
     flat_row,
     name_taken,
     names_of,
-    taken,
 )
 from maskwright.ask.predict.file import answer_rows, loaded, unanswered
-from maskwright.ask.predict.given import LISTS
-from maskwright.ask.predict.predictor import Answering, Predictor
-from maskwright.ask.predict.remote import ModelChangedError, RemotePredictor, Server
+from maskwright.ask.predict.inputs import LISTS
+from maskwright.ask.predict.predictor import BasePredictor, Predictor
+from maskwright.ask.predict.remote import ModelChangedError, RemoteModel, RemoteServer
 from maskwright.ask.predict.rows import rows_to_answer
 from maskwright.ask.predict.shared_encoder import SharedEncoder
 from maskwright.base.counted import counted
@@ -54,9 +54,9 @@ from maskwright.text.tables.columns import as_names
 from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
 
-# What is written by the name of the file: what stands between columns, None for JSON Lines.
-WRITES = 2
-WRITTEN = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
+WRITES = 2  # copies of the rows that lie on the disk at a time
+# The separator of columns by the name of the file; None for JSON Lines.
+DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
 def write_predictions(
@@ -71,7 +71,7 @@ def write_predictions(
     base: Path | str | None = None,
     long: LongText = "as_trained",
     engine: str = TORCH,
-    server: Server | None = None,
+    server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
     """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
@@ -82,13 +82,13 @@ def write_predictions(
         OutputError: it cannot be written.  StoppedError: another process is writing it.
     """
     folder, source, out = Path(folder), Path(source), Path(out)
-    delimiter = WRITTEN.get(out.suffix.lower(), "")
+    delimiter = DELIMITERS.get(out.suffix.lower(), "")
     if delimiter == "":
         raise UsageError(
             "the format of the output file is unknown",
             where=out,
             found=out.suffix or "none",
-            wanted=", ".join(WRITTEN),
+            wanted=", ".join(DELIMITERS),
             do="choose another name for --out",
         )
     if not out.parent.is_dir():
@@ -102,10 +102,10 @@ def write_predictions(
     with commit.writing(out), _told_of(out):
         if not _size(staged):
             document.require_new(out)
-        model = loaded(folder, also, columns, base, engine, say, server).reading(long)
+        model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
         settings = {
             "base": None if base is None else hashes(Path(base)),
-            "also": [_model(Path(other)) for other in listed(also)],
+            "also": [_model(Path(other_folder)) for other_folder in listed(also)],
             "columns": as_names(columns),
             "read": None if read == AS_IT_COMES else repr(read),
             "top": top,
@@ -131,48 +131,48 @@ def write_predictions(
                 _as_table(staged, target, delimiter, names, top)
 
         counts = Counts()
-        kept, kept_bad = _kept(staged, json.dumps(about), say)
+        rows_before, bad_before = _kept(staged, json.dumps(about), say)
         try:
             with staged.open("a", encoding="utf-8") as stream:
                 count, bad = answer_rows(
-                    model, source, stream, read, top, kept, say, counts, windows
+                    model, source, stream, read, top, rows_before, say, counts, windows
                 )
             _require_unchanged(source, about["source"])
         except MaskwrightError as error:
             raise _ended(error, staged, json.dumps(about), out, save) from error
         save(out)
         staged.unlink()
-    for found in unanswered(kept_bad + bad, counts):
-        say(found.line())
-    return kept + count
+    for finding in unanswered(bad_before + bad, counts):
+        say(finding.line())
+    return rows_before + count
 
 
 def _ended(
     error: MaskwrightError, staged: Path, about: str, out: Path, save: Callable[[Path], None]
 ) -> MaskwrightError:
-    """The error, with what becomes of the rows that were answered before it. They are of no use
-    where a row is at fault, and are kept for the same command otherwise."""
+    """The error with advice about the rows that were answered before it. They are deleted if a row
+    is at fault, and kept for the same command otherwise."""
     count, _ = _kept(staged, about, quiet)
     if count == 0 or isinstance(error, DataError):
         staged.unlink(missing_ok=True)
         return error
     rows = f"{counted(count, 'row')} answered before"
     if not isinstance(error, ModelChangedError):
-        first = f"{error.do}; then give" if error.do else "give"
-        return error.advising(f"{first} the same command again: {rows} are kept")
+        advice = f"{error.do}; then give" if error.do else "give"
+        return error.advising(f"{advice} the same command again: {rows} are kept")
     numbers = itertools.count(1)
     names = (out.with_name(f"{out.stem}.partial-{number}{out.suffix}") for number in numbers)
-    place = next(name for name in names if not os.path.lexists(name))
-    save(place)
+    partial = next(name for name in names if not os.path.lexists(name))
+    save(partial)
     return error.advising(
-        f"{rows} are in {place}; to go on after them, let the server answer by that model and "
+        f"{rows} are in {partial}; to go on after them, let the server answer by that model and "
         "give the same command again; with another model it answers all rows anew"
     )
 
 
 @contextlib.contextmanager
 def _told_of(out: Path) -> Iterator[None]:
-    """A block in which what the system refuses is refused by the name of the file."""
+    """Turn an `OSError` in the block into an `OutputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -185,7 +185,7 @@ def _told_of(out: Path) -> Iterator[None]:
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
-    """Refuse answers to rows of two versions of a file.
+    """Refuse predictions of rows of two versions of a file.
 
     Raises:
         DataError: naming what changed since `before`.
@@ -206,50 +206,50 @@ def _size(path: Path) -> int:
 
 
 def _first_line(staged: Path) -> str:
-    """Of what the rows that are kept are."""
+    """The first line of the staged file, which says what its rows are predictions of."""
     with staged.open(encoding="utf-8", errors="replace") as file:
         return file.readline().removesuffix("\n")
 
 
-def _answering(folder: Path, model: Answering) -> dict[str, str]:
-    """The hashes of what answers."""
-    if isinstance(model, RemotePredictor):
+def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
+    """The hashes of the model that answers."""
+    if isinstance(model, RemoteModel):
         return {"served": model.fingerprint}
-    first = model.first if isinstance(model, SharedEncoder) else model
-    return _model(folder, first if isinstance(first, Predictor) else None)
+    predictor = model.first if isinstance(model, SharedEncoder) else model
+    return _model(folder, predictor if isinstance(predictor, Predictor) else None)
 
 
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
-    """The hashes of what answers, without what else lies in the folder; those of the files that
-    were compared when the model was `opened` are known."""
+    """The hashes of the model's files in `folder`; those that were computed when the model was
+    `opened` are reused."""
     home = home_of(folder)
-    parts = [home / name for name in (MODEL, ADAPTER, TASK)]
-    if not parts[0].is_dir() and not parts[1].is_dir():
-        parts = [folders.model_folder(home)]
-    there = [part for part in parts if part.exists()]
-    known = {} if opened is None else {opened.path: opened.hashes}
+    paths = [home / name for name in (MODEL, ADAPTER, TASK)]
+    if not paths[0].is_dir() and not paths[1].is_dir():
+        paths = [folders.model_folder(home)]
+    present = [path for path in paths if path.exists()]
+    known_hashes = {} if opened is None else {opened.path: opened.hashes}
     return {
-        f"{part.name}/{n}": digest
-        for part in there
-        for n, digest in hashes(part, known.get(part)).items()
+        f"{path.name}/{n}": digest
+        for path in present
+        for n, digest in hashes(path, known_hashes.get(path)).items()
     }
 
 
 def _look_at(
     source: Path,
-    model: Answering,
+    model: BasePredictor,
     read: HowRead,
     top: int | None,
     flat: bool,
     windows: bool,
 ) -> list[str]:
-    """Refuse now what would be refused after hours: bad rows, and in a table columns that are
-    called as those of an answer; their names are given, none for lines."""
+    """Refuse bad rows before anything is computed, and columns with the names of those of an
+    answer; returns the latter, or nothing for JSON Lines."""
     names: list[str] = []
     for values, example in rows_to_answer(source, model, read, Counts()):
         if flat and not names and example is not None:
             names = names_of(example, model, top, windows)
-        if used := taken([*names, *([WINDOWS] if windows else [])], values, top):
+        if used := clashing([*names, *([WINDOWS] if windows else [])], values, top):
             raise name_taken(", ".join(used), str(source))
     if flat and not names:  # no row can be answered
         values = {role: ["a", "b"] if role in LISTS else "a" for role in model.task_type.roles}
@@ -258,20 +258,20 @@ def _look_at(
 
 
 def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
-    """How many rows of an earlier try are whole, and how many of these without an answer; the first
-    line of the file says of what. What a kill has torn is cut off."""
-    first, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
+    """The number of whole rows of an earlier run of the same command, and of those without an
+    answer; the first line of the file identifies the command. A torn last line is cut off."""
+    header, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
     count = bad = 0
     with staged.open("a+b") as file:
         file.seek(0)
-        if (found := file.readline()) != first:
-            if found:
-                what = "found partial predictions of a different command; starting over"
-                say(Finding("partial-predictions", what).line())
+        if (first_line := file.readline()) != header:
+            if first_line:
+                message = "found partial predictions of a different command; starting over"
+                say(Finding("partial-predictions", message).line())
             file.truncate(0)
-            file.write(first)
+            file.write(header)
             return 0, 0
-        length = len(first)
+        length = len(header)
         for line in file:
             if not line.endswith(b"\n"):
                 break

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maskwright.cli.from_dataclass import add_base, existing
 
-SUMMARY = "measure how fast a model answers here, also beside other libraries"
+SUMMARY = "measure how fast a model answers here, also beside other engines"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="measure ONNX Runtime, OpenVINO, transformers and sentence-transformers as well, "
-        "where they are installed",
+        help="measure ONNX Runtime and OpenVINO as well, where they are installed",
     )
     add_base(parser)
     parser.add_argument(

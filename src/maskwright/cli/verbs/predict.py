@@ -128,7 +128,7 @@ def do(a: argparse.Namespace) -> None:
     if a.server is None:
         note_busy(a.threads)
     from maskwright.ask.predict.file import predict_file
-    from maskwright.ask.predict.remote import Server
+    from maskwright.ask.predict.remote import RemoteServer
     from maskwright.ask.predict.rows import stdin_file
     from maskwright.ask.predict.write import write_predictions
     from maskwright.base.report.say import printer
@@ -143,7 +143,9 @@ def do(a: argparse.Namespace) -> None:
         "engine": a.engine,
         "server": None
         if a.server is None
-        else Server(a.server, a.server_token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)),
+        else RemoteServer(
+            a.server, a.server_token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)
+        ),
         "say": printer(sys.stderr),
     }
     with (

@@ -33,7 +33,7 @@ def do(a: argparse.Namespace) -> None:
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     require_settings(recipe)
     existing_texts(a.text)
-    from maskwright.ask import closing
+    from maskwright.api import pretrain
 
     out = a.out or next_run(recipe.name)
-    say_model(closing.pretrain(recipe, out, origin=run_of(a.recipe)), out)
+    say_model(pretrain(recipe, out, origin=run_of(a.recipe)), out)

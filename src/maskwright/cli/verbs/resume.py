@@ -27,6 +27,6 @@ def do(a: argparse.Namespace) -> None:
     settings = None
     if a.settings and is_run(a.run):
         settings = override(read(a.run / RECIPE), a.settings)
-    from maskwright.ask import closing
+    from maskwright.api import resume
 
-    say_model(closing.resume(a.run, settings=settings), a.run)
+    say_model(resume(a.run, settings=settings or ()), a.run)

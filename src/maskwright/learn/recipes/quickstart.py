@@ -23,6 +23,8 @@ from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.learn.train.schedule import Schedule
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 
+MARKER = "quickstart.json"  # a file that lies in the run of the quickstart
+
 
 def recipe() -> Recipe:
     return Recipe(

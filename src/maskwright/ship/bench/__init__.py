@@ -1,9 +1,6 @@
-"""How fast a model answers on this machine, beside the libraries that run the same model.
+"""How fast a model answers on this machine, beside other engines that run the same model.
 
 In reading order: `bench` (the whole measurement: the sides take turns, each in a process of its
-own; times to a table), `work` (what is asked, and of which texts), `worker` (what a side's process
-does), `processor` (the machine, and the same cores for all).
-
-`sides/` has a file for each side: our engine and the libraries beside it. What they share lies in
-`side.py`.
+own; times to a table), `work` (what is asked, and of which texts), `sides` (our engine and the
+others), `worker` (the process of a side), `processor` (the machine, and the same cores for all).
 """

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maskwright.base import catalogue
+from maskwright.base import packages
 from maskwright.base.config import require
 from maskwright.base.errors import MaskwrightError, OutputError, ResourceError
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, quiet
 from maskwright.base.report.tables import Table
 from maskwright.ship.bench.processor import facts
-from maskwright.ship.bench.side import OURS, ROOM, absence, missing, peers
+from maskwright.ship.bench.sides import OURS, PEERS, SIDES, missing
 from maskwright.ship.bench.work import Work, items_of, work_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -41,8 +41,8 @@ class Process:
     """The parent's end of `python -m module --side name --key=value …`.
 
     Attributes:
-        turns: what the side answered, step by step.
-        started: seconds from the start of the process to its first line, if that was waited for.
+        turns: the answers of the side, step by step.
+        started: seconds from the start of the process to its first line, once `opened` returned.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class Process:
         )
 
     def opened(self) -> dict[str, Any]:
-        """What the side says when it is open.
+        """Wait until the side is open; returns its first message.
 
         Raises:
-            ResourceError: it ended instead.
+            ResourceError: the process ended.
         """
-        found = self._line()
+        message = self._line()
         self.started = time.perf_counter() - self._begin
-        return found
+        return message
 
     def step(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One step of the side, and its answer.
+        """Send a request to the side; returns its answer.
 
         Raises:
-            ResourceError: its process ended.
+            ResourceError: the process ended.
         """
         assert self._process.stdin
         try:
@@ -104,12 +104,12 @@ class Process:
         self._errors.close()
 
     def _line(self) -> dict[str, Any]:
-        """The next line that is an object; libraries print others."""
+        """The next line that is a JSON object; libraries may print others."""
         assert self._process.stdout
         while line := self._process.stdout.readline():
             if line.startswith("{"):
-                found: dict[str, Any] = json.loads(line)
-                return found
+                message: dict[str, Any] = json.loads(line)
+                return message
         raise self._ended()
 
     def _ended(self) -> ResourceError:
@@ -125,21 +125,20 @@ class Process:
 
 
 ENOUGH = 100
-"""Items of which one in a hundred can be said."""
+"""Single items from which a 99th percentile is meaningful."""
 CLOSE = 0.999
-"""Cosine of two vectors of one text that are taken for the same."""
+"""Least cosine of two vectors of one text that agree."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one side came to.
+class SideTimes:
+    """The times and answers of one side.
 
     Attributes:
         label: its name in the table.
         turns: of its worker.
         started: seconds from the start of its process to the first answer.
         answers: to the first items, for comparison.
-        tokens: of each of the first `items`, read or written.
     """
 
     label: str
@@ -152,8 +151,8 @@ class Measured:
     def single(self) -> list[float]:
         return [seconds for turn in self.turns for seconds in turn["single"]]
 
-    def figures(self, tokens: float, ours: Measured | None, work: Work) -> dict[str, Any]:
-        """The figures; `tokens` of an item on average."""
+    def figures(self, tokens: float, ours: SideTimes | None, work: Work) -> dict[str, Any]:
+        """The figures; `tokens` is the mean number of tokens of an item."""
         single, count = self.single, int(self.turns[0]["items"])
         together = statistics.median(_together(turn) for turn in self.turns)
         return {
@@ -183,49 +182,51 @@ def _together(turn: Mapping[str, Any]) -> float:
     return statistics.median(turn["together"])
 
 
-def _times(side: Measured, ours: Measured, of: Any) -> float:
-    """The median over the turns of its time over ours."""
+def _times(side: SideTimes, ours: SideTimes, of: Any) -> float:
+    """The median over the turns of the ratio of its time to ours."""
     return statistics.median(of(a) / of(b) for a, b in zip(side.turns, ours.turns, strict=False))
 
 
-def agreement(work: Work, found: Sequence[Any], ours: Sequence[Any]) -> float:
-    """The share of items that are answered as ours: the same label, the same text, or vectors whose
-    cosine is at least `CLOSE`."""
+def agreement(work: Work, answers: Sequence[Any], our_answers: Sequence[Any]) -> float:
+    """The share of items whose answers agree with ours: the same label, the same text, or vectors
+    whose cosine is at least `CLOSE`."""
     if work.kind == "label":
-        return float(np.mean([a[0] == b[0] for a, b in zip(found, ours, strict=True)]))
+        return float(np.mean([a[0] == b[0] for a, b in zip(answers, our_answers, strict=True)]))
     if work.kind == "vector":
-        first, second = np.asarray(found, np.float64), np.asarray(ours, np.float64)
-        if first.shape != second.shape:
+        vectors, our_vectors = np.asarray(answers, np.float64), np.asarray(our_answers, np.float64)
+        if vectors.shape != our_vectors.shape:
             return 0.0
-        lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-        return float(((first * second).sum(1) / lengths >= CLOSE).mean())
-    return float(np.mean([a == b for a, b in zip(found, ours, strict=True)]))
+        lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(our_vectors, axis=1)
+        return float(((vectors * our_vectors).sum(1) / lengths >= CLOSE).mean())
+    return float(np.mean([a == b for a, b in zip(answers, our_answers, strict=True)]))
 
 
 def table(work: Work, sides: Mapping[str, Any], absent: Mapping[str, str], about: str) -> Table:
-    """The figures of all sides, and why the others have none."""
+    """The figures of all sides, and below them why the others have none."""
     writes = work.kind == "text"
     unit = "prompts" if writes else "texts" if work.kind != "answer" else "rows"
-    first = next(iter(sides.values()))
-    head = ["", "one: median", "99 %", f"{first['items_at_once']} at once: {unit}/s"]
+    our_figures = next(iter(sides.values()))
+    head = ["", "one: median", "99 %", f"{our_figures['items_at_once']} at once: {unit}/s"]
     head += ["tokens/s at 1", "tokens/s"] if writes else ["tokens/s"]
     head += ["memory", "cold start", "its time of ours: one, at once", "as ours"]
     rows = []
-    for each in sides.values():
-        few = "" if each["singles"] >= ENOUGH else f" of {each['singles']}"
+    for figures in sides.values():
+        few = "" if figures["singles"] >= ENOUGH else f" of {figures['singles']}"
         row = [
-            f"{each['label']}, {each['precision']}",
-            f"{each['single_p50'] * 1e3:,.1f} ms",
-            f"{each['single_p99'] * 1e3:,.1f} ms{few}",
-            f"{each['items_per_second']:,.1f}",
+            f"{figures['label']}, {figures['precision']}",
+            f"{figures['single_p50'] * 1e3:,.1f} ms",
+            f"{figures['single_p99'] * 1e3:,.1f} ms{few}",
+            f"{figures['items_per_second']:,.1f}",
         ]
-        row += [f"{each['tokens_per_second_single']:,.1f}"] if writes else []
+        row += [f"{figures['tokens_per_second_single']:,.1f}"] if writes else []
         row += [
-            f"{each['tokens_per_second']:,.0f}",
-            f"{each['peak_bytes'] / 2**20:,.0f} MiB",
-            f"{each['cold_start']:,.1f} s",
-            "" if each is first else f"{each['times_single']:.2f}x, {each['times_together']:.2f}x",
-            "" if each["agrees"] is None else f"{each['agrees']:.1%}",
+            f"{figures['tokens_per_second']:,.0f}",
+            f"{figures['peak_bytes'] / 2**20:,.0f} MiB",
+            f"{figures['cold_start']:,.1f} s",
+            ""
+            if figures is our_figures
+            else f"{figures['times_single']:.2f}x, {figures['times_together']:.2f}x",
+            "" if figures["agrees"] is None else f"{figures['agrees']:.1%}",
         ]
         rows.append(row)
     notes = [f"{about}."] + [f"{name}: {reason}." for name, reason in absent.items()]
@@ -261,8 +262,8 @@ AT_ONCE, WRITTEN_AT_ONCE = 128, 8
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """What was measured.
+class BenchResult:
+    """The result of a measurement.
 
     Attributes:
         sides: the figures of each side by its name, ours first.
@@ -277,7 +278,7 @@ class Measurement:
     machine: dict[str, str]
 
     def table(self) -> Table:
-        """To be shown."""
+        """The figures as a table."""
         return table(self.work, self.sides, self.absent, self.items)
 
     def plain(self) -> dict[str, Any]:
@@ -303,7 +304,7 @@ def bench(
     out: Path | str | None = None,
     pause: float = PAUSE,
     say: Say = quiet,
-) -> Measurement:
+) -> BenchResult:
     """Measure how fast the model in `folder` answers.
 
     Args:
@@ -334,21 +335,21 @@ def bench(
     work = work_of(model, Path(folder), None if base is None else Path(base))
     items, about = items_of(model, work, None if data is None else Path(data))
     tokenizer = model.model.tokenizer
-    with tempfile.TemporaryDirectory() as place:
-        work, absent = _prepared(model, work, Path(place), beside)
+    with tempfile.TemporaryDirectory() as scratch:
+        work, absent = _prepared(model, work, Path(scratch), beside)
         del model  # its memory is free for the sides
-        work.write(Path(place), items)
-        names = [OURS, *(name for name in peers() if beside and name not in absent)]
-        measured = _measured(names, absent, Path(place), threads, seconds, pause, say)
+        work.write(Path(scratch), items)
+        names = [OURS, *(name for name in PEERS if beside and name not in absent)]
+        measured = _measured(names, absent, Path(scratch), threads, seconds, pause, say)
     ours = measured[OURS]
     tokens = _tokens(tokenizer, work, items, ours.answers)
-    found = {
+    figures = {
         name: side.figures(tokens, None if side is ours else ours, work)
         for name, side in measured.items()
     }
     machine = facts(threads, [])
-    reasons = {catalogue.load(ROOM, name).LABEL: reason for name, reason in absent.items()}
-    result = Measurement(work, about, found, reasons, machine)
+    reasons = {SIDES[name].label: reason for name, reason in absent.items()}
+    result = BenchResult(work, about, figures, reasons, machine)
     say("\n".join(f"{name}: {value or 'none'}" for name, value in machine.items()) + "\n")
     say(tables.for_terminal(result.table()))
     if out is not None:
@@ -357,24 +358,27 @@ def bench(
 
 
 def _prepared(
-    model: LanguageModel, work: Work, place: Path, beside: bool
+    model: LanguageModel, work: Work, scratch: Path, beside: bool
 ) -> tuple[Work, dict[str, str]]:
-    """The work with a graph, if a side wants one, and why sides take no turn, by their labels."""
+    """The work with a graph, if `beside` asks for other sides, and why sides take no turn."""
     if not beside:
         return work, {}
-    wanting = [name for name in peers() if catalogue.load(ROOM, name).GRAPH and not missing(name)]
-    reasons: dict[str, str | None] = {}
-    if wanting and work.kind in ("label", "vector"):
+    absent = {
+        name: f"not installed ({', '.join(lacking)}): {packages.install(*lacking)}"
+        for name in PEERS
+        if (lacking := missing(name))
+    }
+    installed = [name for name in PEERS if name not in absent]
+    refusal = work.refusal
+    if installed and not refusal:
         try:
-            work = replace(work, graph=str(_write_graph(model, work, place)))
+            work = replace(work, graph=str(_write_graph(model, work, scratch)))
         except MaskwrightError as error:
-            why = error.what if error.found is None else f"{error.what}: {error.found}"
-            reasons |= dict.fromkeys(wanting, why)
-    reasons |= {name: absence(name, work) for name in peers() if name not in reasons}
-    return work, {name: reason for name, reason in reasons.items() if reason is not None}
+            refusal = error.what if error.found is None else f"{error.what}: {error.found}"
+    return work, absent | (dict.fromkeys(installed, refusal) if refusal else {})
 
 
-def _write_graph(model: LanguageModel, work: Work, place: Path) -> Path:
+def _write_graph(model: LanguageModel, work: Work, folder: Path) -> Path:
     """The scores of the head, or the states, as a graph in a file.
 
     Raises:
@@ -389,33 +393,33 @@ def _write_graph(model: LanguageModel, work: Work, place: Path) -> Path:
         graph, *_ = graphs_of(network, decoder_start=start)
     else:
         graph = states_graph(network)
-    return onnx.write(graph, place)[0]
+    return onnx.write(graph, folder)[0]
 
 
 def _measured(
     names: Sequence[str],
     absent: dict[str, str],
-    place: Path,
+    scratch: Path,
     threads: int,
     seconds: float,
     pause: float,
     say: Say,
-) -> dict[str, Measured]:
-    """The turns of all sides; one that ends is in `absent` with its last words, unless it is
-    ours."""
-    work, _ = Work.read(place)
+) -> dict[str, SideTimes]:
+    """Let all sides take their turns; one whose process ends goes to `absent` with the last line of
+    its errors, unless it is ours."""
+    work, _ = Work.read(scratch)
     processes: dict[str, Process] = {}
     opened: dict[str, dict[str, Any]] = {}
     try:
         for name in names:
             time.sleep(pause)
-            options = {"place": place, "threads": threads}
+            options = {"place": scratch, "threads": threads}
             processes[name] = Process(name, WORKER, options)
             with _leaving_out(name, absent):
                 opened[name] = processes[name].opened()
-        first = processes[OURS].step({"seconds": 0.0, "together": 1, "start": 0})
+        trial = processes[OURS].step({"seconds": 0.0, "together": 1, "start": 0})
         processes[OURS].turns.clear()
-        many = _at_once(work, first["single"][0], seconds / ROUNDS / 2)
+        many = _at_once(work, trial["single"][0], seconds / ROUNDS / 2)
         for number in range(ROUNDS):
             for name in [name for name in names if name not in absent]:
                 time.sleep(pause)
@@ -427,14 +431,14 @@ def _measured(
                 with _leaving_out(name, absent):
                     processes[name].step(request)
             say(f"turn {number + 1} of {ROUNDS}")
-        found = {}
+        times = {}
         for name in [name for name in names if name not in absent]:
             side = processes[name]
             turns = list(side.turns)
             answers = side.step({"answers": COMPARED if not work.tokens else many})["answers"]
-            label = catalogue.load(ROOM, name).LABEL
-            found[name] = Measured(label, opened[name]["precision"], turns, side.started, answers)
-        return found
+            label = SIDES[name].label
+            times[name] = SideTimes(label, opened[name]["precision"], turns, side.started, answers)
+        return times
     finally:
         for side in processes.values():
             side.close()
@@ -442,7 +446,7 @@ def _measured(
 
 @contextlib.contextmanager
 def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
-    """A side that ends is left out, and said; ours may not."""
+    """Put a side whose process ends in the block into `absent`; raise the error of our own side."""
     try:
         yield
     except ResourceError as error:
@@ -452,7 +456,7 @@ def _leaving_out(name: str, absent: dict[str, str]) -> Iterator[None]:
 
 
 def _at_once(work: Work, single: float, half: float) -> int:
-    """How many items are asked together: fewer where one alone takes long."""
+    """The number of items asked together: fewer if a single one takes long."""
     if work.tokens:
         return WRITTEN_AT_ONCE
     return max(8, min(AT_ONCE, int(half / max(single, 1e-6))))
@@ -466,8 +470,8 @@ def _tokens(
     margins = sum(tokenizer.frame_margins())
     if work.kind == "text":
         written = [len(tokenizer.encode(text)) for text in answers]
-        given = [len(tokenizer.encode(text)) for text in items[: len(answers)]]
-        read = given if work.decoder else [0] * len(given)
+        prompt_tokens = [len(tokenizer.encode(text)) for text in items[: len(answers)]]
+        read = prompt_tokens if work.decoder else [0] * len(prompt_tokens)
         # What is read again from odd bytes may be more tokens than were written.
         counts = (min(work.tokens, max(1, a - b)) for a, b in zip(written, read, strict=True))
         return statistics.mean(counts)

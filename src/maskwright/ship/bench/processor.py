@@ -34,7 +34,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def instructions() -> str:
-    """What of vectors and matrices it has, as the system says, by names between blanks."""
+    """The vector and matrix instructions that the system lists, separated by blanks."""
     flags = _cpuinfo().get("flags", "").split()
     return " ".join(name for name in WANTED if name in flags)
 

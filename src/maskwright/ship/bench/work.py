@@ -1,11 +1,11 @@
-"""What a measurement asks: the one thing that the model is for, and items of it.
+"""The work of a measurement: the one task of the model, and items of it.
 
     a head over whole texts      label     a text -> its label
     another task                 answer    the rows of a file -> what `predict` gives
     no task, it writes           text      a prompt -> so many new tokens
     no task                      vector    a text -> the pooled states
 
-Other libraries are asked the first, the third and the last of these, of one text each.
+Other engines are asked for labels and vectors of one text each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WORK, ITEMS = "work.json", "items.json"
 NEW_TOKENS = 64
 MADE = 256
-"""How many texts are made up."""
+"""The number of made-up texts."""
 # Tokens of a made-up text: as long as news, whose mean is about 50; of a prompt.
 SPREAD, LONGEST, PROMPT = (3.8, 0.4), 160, 24
 
@@ -38,28 +38,25 @@ Kind = Literal["label", "answer", "text", "vector"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is asked, of whom; it goes to the process of each side as JSON.
+    """The task of a measurement; the process of each side reads it as JSON.
 
     Attributes:
         folder: as the user named it, and `base` of an adapter.
-        model: the folder with the weights, as other libraries read it.
-        apart: why no other library answers alike from that folder; "": one could.
-        family: the model type in its config.json.
+        model: the folder with the weights.
+        refusal: why no graph of the model answers this; "": one could.
         labels: of a head over whole texts; `multi`: any number of them may hold.
         pooling: of vectors.
         longest: tokens of a text.
         tokens: how many each prompt is continued by; 0: none.
         decoder: whether the model is a decoder alone.
         graph: the model as an ONNX file, where one was written for the sides that need it.
-        precision: what our side was told to compute in.
     """
 
     kind: Kind
     folder: str
     model: str
     base: str | None = None
-    apart: str = ""
-    family: str = ""
+    refusal: str = ""
     labels: tuple[str, ...] = ()
     multi: bool = False
     pooling: str = "mean"
@@ -67,23 +64,22 @@ class Work:
     tokens: int = 0
     decoder: bool = False
     graph: str = ""
-    precision: str = "auto"
 
-    def write(self, place: Path, items: Sequence[Any]) -> None:
-        """For the sides' processes."""
-        (place / WORK).write_text(json.dumps(asdict(self)), encoding="utf-8")
-        (place / ITEMS).write_text(json.dumps(list(items)), encoding="utf-8")
+    def write(self, folder: Path, items: Sequence[Any]) -> None:
+        """Write the work and its items for the processes of the sides."""
+        (folder / WORK).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        (folder / ITEMS).write_text(json.dumps(list(items)), encoding="utf-8")
 
     @classmethod
-    def read(cls, place: Path) -> tuple[Work, list[Any]]:
-        """What `write` wrote."""
-        plain = json.loads((place / WORK).read_text(encoding="utf-8"))
-        items = json.loads((place / ITEMS).read_text(encoding="utf-8"))
+    def read(cls, folder: Path) -> tuple[Work, list[Any]]:
+        """Read what `write` wrote."""
+        plain = json.loads((folder / WORK).read_text(encoding="utf-8"))
+        items = json.loads((folder / ITEMS).read_text(encoding="utf-8"))
         return cls(**{**plain, "labels": tuple(plain["labels"])}), items
 
 
 def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Work:
-    """What this model is asked.
+    """The work that this model is measured with.
 
     Raises:
         IncompatibleError: it answers nothing, or has no tokenizer.
@@ -98,42 +94,33 @@ def work_of(model: LanguageModel, folder: Path, base: Path | None = None) -> Wor
         "folder": str(folder.resolve()),
         "base": None if base is None else str(base.resolve()),
         "model": str((below or opened.path).resolve()),
-        "family": opened.model_type,
         "longest": min(config.longest or 512, 512) - opened.positions,
         "decoder": config.encoder is None,
     }
-    attached = opened.is_adapter or (opened.task is not None and opened.task.attached)
-    apart = "what was learned is an adapter beside the model" if attached else ""
-    if opened.model_type == "maskwright":
-        apart = "the model belongs to no family that other libraries know"
     _ = opened.tokenizer
     if "predict" in model.abilities:
         predictor = model.predictor
         task_type = predictor.task_type
         common["longest"] = min(common["longest"], predictor.frame.length)
         if task_type.alone and task_type.head is None:
-            made = sentence_transformers_folder.read(opened.path)
-            extra = [] if made is None else made.beside_the_model()
-            if extra:
-                apart = f"the folder adds {', '.join(extra)}"
-            pooling = "mean" if made is None else made.poolings[0]
-            return Work(kind="vector", apart=apart, pooling=pooling, **common)
+            sentence_folder = sentence_transformers_folder.read(opened.path)
+            extra = [] if sentence_folder is None else sentence_folder.beside_the_model()
+            refusal = f"the folder adds {', '.join(extra)}" if extra else ""
+            pooling = "mean" if sentence_folder is None else sentence_folder.poolings[0]
+            return Work(kind="vector", refusal=refusal, pooling=pooling, **common)
         plain = task_type.head == "sequence" and task_type.problem != "number"
         if plain and len(task_type.roles) == 1 and task_type.labels and not task_type.writes:
             multi = task_type.problem == "multi"
             labels = tuple(task_type.labels)
-            return Work(kind="label", apart=apart, labels=labels, multi=multi, **common)
-        return Work(kind="answer", apart=apart or f"the task is {task_type.task}", **common)
+            return Work(kind="label", labels=labels, multi=multi, **common)
+        return Work(kind="answer", refusal=f"the task is {task_type.task}", **common)
     if config.decoder is not None and "generate" in model.abilities:
         tokens = min(NEW_TOKENS, common["longest"] // 2)
-        return Work(kind="text", apart=apart, tokens=tokens, **common)
+        refusal = "a graph of one pass does not write"
+        return Work(kind="text", refusal=refusal, tokens=tokens, **common)
     if "embed" in model.abilities:
-        return Work(kind="vector", apart=apart, **common)
-    raise _nothing_to_measure(model, folder)
-
-
-def _nothing_to_measure(model: LanguageModel, folder: Path) -> UsageError:
-    return UsageError(
+        return Work(kind="vector", **common)
+    raise UsageError(
         "this model has nothing whose speed is measured",
         where=folder,
         found=f"it can: {', '.join(model.abilities) or 'nothing'}",
@@ -143,7 +130,7 @@ def _nothing_to_measure(model: LanguageModel, folder: Path) -> UsageError:
 
 # ------------------------------------------------------------------------------------------ items
 def items_of(model: LanguageModel, work: Work, data: Path | None) -> tuple[list[Any], str]:
-    """The items that all sides are asked, and in words what they are.
+    """The items for all sides, and a description of them.
 
     Raises:
         UsageError: the task reads more than single texts, and there is no `data`.
@@ -166,8 +153,8 @@ def items_of(model: LanguageModel, work: Work, data: Path | None) -> tuple[list[
 
 
 def made_up(tokenizer: Tokenizer, count: int, longest: int, most: int) -> Iterator[str]:
-    """Texts of tokens that are no special ones, drawn evenly; their number of tokens is spread as
-    that of news, up to `longest`, and what is read again has at most `most`."""
+    """Texts of ordinary tokens, drawn uniformly; their lengths are distributed as those of news, up
+    to `longest`, and tokenized again they have at most `most` tokens."""
     generator = np.random.default_rng(0)
     usable = np.array(
         [n for n in range(tokenizer.vocabulary_size) if n not in tokenizer.special_ids]
@@ -189,10 +176,10 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     can = "predict" in model.abilities
     predictor: Predictor = model.predictor if can else of_vectors(model.model, "mean")
     if work.kind == "vector" and predictor.columns.keys() != {predictor.task_type.alone}:
-        alone = predictor.task_type.alone
-        predictor = replace(predictor, columns={alone: (alone,)})
+        single_role = predictor.task_type.alone
+        predictor = replace(predictor, columns={single_role: (single_role,)})
     names = [name for role in predictor.columns.values() for name in role]
-    found: list[Any] = []
+    items: list[Any] = []
     longer = 0
     tokenizer = model.model.tokenizer
     room = work.longest - sum(tokenizer.frame_margins()) - work.tokens
@@ -203,10 +190,10 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
             if len(tokenizer.encode(item)) > room:
                 longer += 1
                 continue
-        found.append(item)
-        if len(found) == MADE:
+        items.append(item)
+        if len(items) == MADE:
             break
-    if not found:
+    if not items:
         raise DataError(
             "no row of the file fits into the model",
             where=data,
@@ -214,4 +201,4 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
             do="name a file with shorter texts",
         )
     left_out = f"; {longer} longer than the model reads left out" if longer else ""
-    return found, f"{len(found)} rows of {data.name}{left_out}"
+    return items, f"{len(items)} rows of {data.name}{left_out}"

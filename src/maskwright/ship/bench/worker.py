@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from maskwright.base import catalogue
 from maskwright.ship.bench.processor import hold
 
 FIRST = 1
@@ -28,7 +27,7 @@ FIRST = 1
 
 
 def timed(act: Callable[[], Any]) -> float:
-    """Seconds that it takes."""
+    """The seconds that `act` takes."""
     begin = time.perf_counter()
     act()
     return time.perf_counter() - begin
@@ -61,14 +60,14 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is no answer
 
     from maskwright.base.memory import peak_resident
-    from maskwright.ship.bench.side import ROOM
+    from maskwright.ship.bench.sides import SIDES
     from maskwright.ship.bench.work import Work
 
     def say(content: dict[str, Any]) -> None:
         print(json.dumps({**content, "peak_bytes": peak_resident()}), file=answers_to, flush=True)
 
     work, items = Work.read(a.place)
-    side = catalogue.load(ROOM, a.side).open(work, a.threads)
+    side = SIDES[a.side].open(work, a.threads)
     side.ask(items[:FIRST])
     say({"precision": side.precision})
     for line in sys.stdin:

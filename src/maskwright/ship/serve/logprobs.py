@@ -45,8 +45,8 @@ def of_prompt(tokenizer: Tokenizer, prompt: PromptTokens, scores: Sequence[Token
     """Those of the text of a prompt; `scores` are of all that the network read after its first
     id."""
     found = Logprobs()
-    own = scores[len(scores) + 1 - len(prompt.own) :]
-    for nth, (token, place) in enumerate(zip(prompt.own, prompt.offsets, strict=True)):
+    own = scores[len(scores) + 1 - len(prompt.text_ids) :]
+    for nth, (token, place) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
         log, best = (None, None) if nth == 0 else (own[nth - 1][0], own[nth - 1][1])
         written = tokenizer.decode([token], False)
         found.add(written, log, None if best is None else likeliest(tokenizer, best), place)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from maskwright.ask.predict import texts as inference_texts
-from maskwright.ask.predict.opened import Opened
+from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.texts import MaskedText, PromptTokens
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
 from maskwright.model.inference import together
@@ -51,7 +51,7 @@ def read_scores(requests: Sequence[Asked]) -> list[Any]:
     return list(found)
 
 
-def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
+def read_states(opened: OpenModel, given: Sequence[Examples]) -> list[list[Any]]:
     """The states of each row of each payload, (T, D) float32."""
     rows: list[Any] = []
     segments: list[Any] | None = None if given[0].segments is None else []
@@ -69,7 +69,7 @@ def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
 
 
 def read_masks(
-    opened: Opened, given: Sequence[tuple[list[MaskedText], int]]
+    opened: OpenModel, given: Sequence[tuple[list[MaskedText], int]]
 ) -> list[list[tuple[MaskedText, list[Any]]]]:
     """What the network says of the masks of each text of each payload, of as many candidates as it
     wants."""
@@ -82,7 +82,7 @@ def read_masks(
 
 
 def read_prompts(
-    opened: Opened, given: Sequence[tuple[list[PromptTokens], int]]
+    opened: OpenModel, given: Sequence[tuple[list[PromptTokens], int]]
 ) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
     """The scores of each prompt of each payload, with as many of the likeliest tokens as it
     wants."""

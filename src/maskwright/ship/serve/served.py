@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from maskwright.ask.predict.language_model import LanguageModel
-from maskwright.ask.predict.opened import Opened
+from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.base.findings import Note, ignore
@@ -56,7 +56,7 @@ class Asking:
     """
 
     name: str
-    opened: Opened
+    opened: OpenModel
     backbone: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _made: dict[Head, tuple[Predictor, Any]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Served:
         return tuple(name for name in self._asking if name is not None)
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> OpenModel:
         return self._asking[None].opened
 
     @property

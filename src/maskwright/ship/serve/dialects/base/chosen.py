@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from maskwright.ask.predict.opened import Opened
+from maskwright.ask.predict.open_model import OpenModel
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host, Options, Served
@@ -33,7 +33,7 @@ class Chosen:
         return self.host.model(self.name)
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> OpenModel:
         return self.served.asking(self.adapter).opened
 
     @property

@@ -1,16 +1,17 @@
-"""What a Python program gives to be answered, as one example after the other.
+"""The inputs of `predict` in Python, as an iterator of examples.
 
     ["a text", …]                     each is an example; so is each tuple, mapping or named tuple
     {"text": "a text"}                one example, by the names of columns or roles
     {"text": ["a text", …]}           columns of examples, as are the tables of pandas, polars,
                                       pyarrow and datasets
 
-Tables are told by what they can do, so none of these libraries is imported. Iterating over one
-would give the names of its columns, which are texts as well.
+Tables are recognised by their attributes, so none of these libraries is imported. (Iterating over
+one would give the names of its columns, which are texts as well.)
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,91 +25,89 @@ LISTS = ("tokens", "choices")
 
 
 def examples(
-    given: Any, roles: Mapping[str, Sequence[str]], others: Collection[str] = ()
+    inputs: Any, roles: Mapping[str, Sequence[str]], other_names: Collection[str] = ()
 ) -> Iterator[Any]:
-    """The examples in what `predict` was given.
+    """The examples in the input of `predict`.
 
     Args:
-        given: a text, a mapping, a table, or an iterable of examples.
-        roles: what the columns that are read are called, by role.
-        others: what else they may be called.
+        inputs: a text, a mapping, a table, or an iterable of examples.
+        roles: the names of the columns that are read, by role.
+        other_names: further names that they may have.
 
     Raises:
         DataError: none of these; a table without any of the columns, or with columns of different
             lengths.
         UsageError: the path of a file, or a set, which has no order.
     """
-    names = {*roles, *others, *(name for of_role in roles.values() for name in of_role)}
-    if isinstance(given, str):
-        _refuse_path(given)
-        return iter([given])
-    if isinstance(given, set | frozenset):
-        raise UsageError(
-            "a set has no order for the answers to keep",
-            where=WHERE,
-            found=type(given).__name__,
-            wanted="a list",
-        )
-    if isinstance(given, Mapping):
-        return _of_mapping(given, names, roles)
-    if hasattr(given, "collect") and hasattr(given, "collect_schema"):
+    names = {*roles, *other_names, *itertools.chain(*roles.values())}
+    if isinstance(inputs, str):
+        _refuse_path(inputs)
+        return iter([inputs])
+    _refuse_set(inputs, WHERE)
+    if isinstance(inputs, Mapping):
+        return _of_mapping(inputs, names, roles)
+    if hasattr(inputs, "collect") and hasattr(inputs, "collect_schema"):
         raise DataError(
             "the table's rows have not been computed yet",
             where=WHERE,
-            found=type(given).__name__,
+            found=type(inputs).__name__,
             wanted="a table with its rows",
             do="collect it first: predict(table.collect())",
         )
-    if (columns := _columns(given)) is not None:
-        return _of_table(given, columns, names, roles)
-    if (row := _row_of_series(given, names)) is not None:
+    if (columns := _columns(inputs)) is not None:
+        return _of_table(inputs, columns, names, roles)
+    if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+    if not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
         raise DataError(
             "no examples",
             where=WHERE,
-            found=repr(given)[:80],
+            found=repr(inputs)[:80],
             wanted="a list of texts, or of tuples or mappings",
         )
-    return (_plain(each, names) for each in given)
+    return (_plain(example, names) for example in inputs)
 
 
-def listed(given: Any, where: str) -> list[Any]:
+def listed(values: Any, where: str) -> list[Any]:
     """The values of a list, a tuple, an array, or a column of pandas, polars, pyarrow or datasets.
 
     Raises:
         UsageError: a set, which has no order.  DataError: a table, a mapping, or no values at all.
     """
-    if isinstance(given, set | frozenset):
-        raise UsageError(
-            "a set has no order for the answers to keep",
-            where=where,
-            found=type(given).__name__,
-            wanted="a list",
-        )
-    if isinstance(given, Mapping) or _columns(given) is not None:
+    _refuse_set(values, where)
+    if isinstance(values, Mapping) or _columns(values) is not None:
         raise DataError(
             "a table or a mapping, and texts are read",
             where=where,
-            found=type(given).__name__,
+            found=type(values).__name__,
             wanted="a list of texts, or one column",
             do='give the column: table["text"]',
         )
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
+    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         raise DataError(
-            "no texts", where=where, found=repr(given)[:80], wanted="a text, or a list of texts"
+            "no texts", where=where, found=repr(values)[:80], wanted="a text, or a list of texts"
         )
-    return _listed(given)
+    return _listed(values)
+
+
+def _refuse_set(values: Any, where: str) -> None:
+    if isinstance(values, set | frozenset):
+        raise UsageError(
+            "a set has no order for the answers to keep",
+            where=where,
+            found=type(values).__name__,
+            wanted="a list",
+        )
 
 
 def _refuse_path(text: str) -> None:
-    """A text that is the path of a file of data is not meant to be read as words."""
+    """Refuse the path of a data file, which is hardly meant as a text."""
     path = Path(text)
     try:
-        there = path.suffix.lower() in KINDS and path.is_file()
+        is_data_file = path.suffix.lower() in KINDS and path.is_file()
     except (OSError, ValueError):
         return
-    if there:
+    if is_data_file:
         raise UsageError(
             "the path of a file, and not a text",
             where=WHERE,
@@ -120,29 +119,29 @@ def _refuse_path(text: str) -> None:
 
 
 def _of_mapping(
-    given: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+    mapping: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
-    """One example, or those whose columns a mapping holds."""
-    if parts := [name for name, value in given.items() if _columns(value) is not None]:
+    """The example that a mapping is, or the examples of a mapping of columns."""
+    if tables := [name for name, value in mapping.items() if _columns(value) is not None]:
         raise DataError(
             "tables by name, and not one table",
             where=WHERE,
-            found=", ".join(map(str, parts)),
+            found=", ".join(map(str, tables)),
             wanted="one of them",
-            do=f"name it: predict(tables[{parts[0]!r}])",
+            do=f"name it: predict(tables[{tables[0]!r}])",
         )
     lists = {*LISTS, *(roles[role][0] for role in LISTS if len(roles.get(role, ())) == 1)}
-    columns = {name: value for name, value in given.items() if name in names}
-    columns = columns or dict(given)  # others than are read: said below by their names
+    columns = {name: value for name, value in mapping.items() if name in names}
+    columns = columns or dict(mapping)  # others than are read: said below by their names
     if not any(_is_column(value, name in lists) for name, value in columns.items()):
         _refuse_texts_as_words(columns, roles)
-        return iter([given])
-    _require(list(given), names, roles)
+        return iter([mapping])
+    _require(list(mapping), names, roles)
     return _rows({name: _cells(value, name) for name, value in columns.items()})
 
 
 def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Sequence[str]]) -> None:
-    """A list of texts in the place of the words of one text may be a column of texts as well."""
+    """Refuse a list of texts where the words of one text are read: it may be a column of texts."""
     for name in {"tokens", *roles.get("tokens", ())} & columns.keys():
         cells = columns[name]
         phrases = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
@@ -157,30 +156,31 @@ def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Seque
 
 
 def _is_column(value: Any, lists: bool) -> bool:
-    """Whether the values of several examples; of examples that hold lists, a list of lists is."""
+    """Whether `value` holds a value for each of several examples; where examples hold `lists`, that
+    is a list of lists."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
     if not lists:
         return True
     cells = _listed(value)
-    return bool(cells) and all(_is_column(each, lists=False) for each in cells)
+    return bool(cells) and all(_is_column(cell, lists=False) for cell in cells)
 
 
-def _columns(given: Any) -> list[Any] | None:
-    """The names of a table's columns; None of what is no table."""
-    if isinstance(given, type) or not hasattr(given, "__getitem__"):
+def _columns(inputs: Any) -> list[Any] | None:
+    """The names of a table's columns; None if `inputs` is no table."""
+    if isinstance(inputs, type) or not hasattr(inputs, "__getitem__"):
         return None
     for attribute in ("column_names", "columns"):  # of pyarrow, the second is no names
-        found = getattr(given, attribute, None)
-        if found is None and attribute == "columns":
-            found = getattr(getattr(given, "schema", None), "names", None)
-        if found is not None and not callable(found) and not isinstance(found, str):
-            return list(found)
+        names = getattr(inputs, attribute, None)
+        if names is None and attribute == "columns":
+            names = getattr(getattr(inputs, "schema", None), "names", None)
+        if names is not None and not callable(names) and not isinstance(names, str):
+            return list(names)
     return None
 
 
 def _of_table(
-    given: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+    table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
     if twice := sorted({str(name) for name in columns if columns.count(name) > 1}):
         raise DataError(
@@ -191,7 +191,7 @@ def _of_table(
             do="rename one",
         )
     _require(columns, names, roles)
-    return _rows({name: _cells(given[name], name) for name in columns if name in names})
+    return _rows({name: _cells(table[name], name) for name in columns if name in names})
 
 
 def _cells(value: Any, name: str) -> list[Any]:
@@ -206,11 +206,11 @@ def _cells(value: Any, name: str) -> list[Any]:
 
 
 def _listed(value: Iterable[Any]) -> list[Any]:
-    """The cells of a column as Python's own values, where the column knows these."""
+    """The cells of a column, converted to Python objects where the column can do so."""
     for method in ("to_pylist", "tolist"):
         if hasattr(value, method):
-            found = getattr(value, method)()
-            return found if isinstance(found, list) else [found]
+            cells = getattr(value, method)()
+            return cells if isinstance(cells, list) else [cells]
     return list(value)
 
 
@@ -233,12 +233,12 @@ def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """A row of a pandas table, which is a series whose index has the names of the columns."""
+    """The row of a pandas table, a series indexed by the names of the columns, or None."""
     index = getattr(value, "index", None)
     if index is None or callable(index) or not hasattr(value, "to_dict"):
         return None
-    known = [name for name in index if isinstance(name, str) and name in names]
-    return {name: value[name] for name in known} if known else None
+    columns = [name for name in index if isinstance(name, str) and name in names]
+    return {name: value[name] for name in columns} if columns else None
 
 
 def _plain(value: Any, names: Collection[str]) -> Any:
@@ -253,37 +253,31 @@ def _plain(value: Any, names: Collection[str]) -> Any:
         getattr(value, "dtype", None), "names", None
     )
     if fields and set(fields) & set(names):  # a named tuple, or a record of numpy
-        return {name: value[place] for place, name in enumerate(fields) if name in names}
+        return {name: value[position] for position, name in enumerate(fields) if name in names}
     if getattr(value, "ndim", 0) == 1:  # a row of an array
-        found = tuple(value.tolist())
-        return found[0] if len(found) == 1 else found
+        cells = tuple(value.tolist())
+        return cells[0] if len(cells) == 1 else cells
     return value
 
 
-def _require(found: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a table without a column that is read, or with some only of those that make one text.
+def _require(
+    columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
+) -> None:
+    """Refuse a table without the columns that are read, or with only some of those of one text.
 
     Raises:
-        DataError: it is one.
+        DataError: a column is missing.
     """
-    together = next(
-        (
-            columns_of_role
-            for columns_of_role in roles.values()
-            if set(columns_of_role) & set(found)
-        ),
-        (),
-    )
-    missing = [name for name in together if name not in found]
-    if set(names) & set(found) and not missing:
+    together = next((joined for joined in roles.values() if set(joined) & set(columns)), ())
+    missing = [name for name in together if name not in columns]
+    if set(names) & set(columns) and not missing:
         return
-    wanted = missing or list(
-        dict.fromkeys(name for columns_of_role in roles.values() for name in columns_of_role)
-    )
+    expected = missing or list(dict.fromkeys(itertools.chain(*roles.values())))
     raise DataError(
         "a column that the model reads is missing",
         where=WHERE,
-        found=f"the columns {', '.join(map(str, found)) or '(none)'}",
-        wanted=", ".join(map(repr, wanted)),
-        do=f"rename the column ({near(wanted[0], list(map(str, found)))}), or give a list of texts",
+        found=f"the columns {', '.join(map(str, columns)) or '(none)'}",
+        wanted=", ".join(map(repr, expected)),
+        do=f"rename the column ({near(expected[0], list(map(str, columns)))}), or give a list of "
+        "texts",
     )

@@ -1,9 +1,9 @@
-"""A model folder that was opened, with its network prepared once for all that it is asked.
+"""An opened model folder with its network prepared once for all uses.
 
 Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
-for the network itself gets it whole (`Opened.whole`). An adapter is opened as by itself, with what
-it learned beside the weights and not in them, where it can act so; weights that are its base's, bit
-for bit, are then held and laid out once for both.
+for the network itself gets it whole (`OpenModel.restored`). An adapter is opened as by itself, with
+what it learned beside the weights and not in them, where it can act so; weights that are its
+base's, bit for bit, are then held and laid out once for both.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from maskwright.model.opening.open import home_of, is_adapter, open_model
 NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 
 
-class Opened:
-    """An opened model and what is made of it, when it is first asked.
+class OpenModel:
+    """An opened model with its prepared network and its predictors, which are made when needed.
 
     Attributes:
         model: the opened folder; weights of its network may be freed.
-        precision: what is computed in, unless another is named.
+        precision: of the computation, unless another is named.
         base: the model whose weights this one shares; None: its own.
-        engine: what reads texts: "torch", "auto" or an engine of `model/graph/engines/`.
-        engine_findings: what there is to say of it, since the network was first asked.
+        engine: computes states: "torch", "auto" or an engine of `model/graph/engines/`.
+        engine_findings: findings about the engine, once the network was prepared.
     """
 
     def __init__(
-        self, model: Model, precision: Precision, base: Opened | None = None, engine: str = TORCH
+        self, model: Model, precision: Precision, base: OpenModel | None = None, engine: str = TORCH
     ) -> None:
         self.model, self.precision, self.base, self.engine = model, precision, base, engine
         self.engine_findings: tuple[Finding, ...] = ()
@@ -64,31 +64,31 @@ class Opened:
         dtype = choose(precision, str(network.device)).compute
         if dtype not in self._networks:
             if self.base is not None:
-                made = prepare(network, precision=precision, like=self.base.network(precision))
+                prepared = prepare(network, precision=precision, like=self.base.network(precision))
             else:
                 self._restore()  # a second layout needs all weights
                 frees = self._frees and not self._networks
-                made = prepare(network, precision=precision, give_up=frees)
-            self._networks[dtype] = self._read_by_engine(made, precision)
+                prepared = prepare(network, precision=precision, give_up=frees)
+            self._networks[dtype] = self._read_by_engine(prepared, precision)
         return self._networks[dtype]
 
-    def _read_by_engine(self, made: Prepared, precision: Precision) -> Prepared:
-        """The same, its texts read by the engine; a second precision is read by the same one, and
-        so is another head on the same stack. What acts beside the weights is read by our own."""
+    def _read_by_engine(self, prepared: Prepared, precision: Precision) -> Prepared:
+        """The network with the chosen engine, which is the same for a second precision and for
+        another head on the same stack. Our own engine reads what acts beside the weights."""
         if self.engine == TORCH:
-            return made
+            return prepared
         from maskwright.ask.predict.engine_network import EngineNetwork, is_plain, with_engine
 
         if self.base is not None:
-            if not is_plain(made.network):
-                what = "what an adapter does beside the weights is read by our own engine"
-                self.engine_findings = (Finding("engine-left-out", what),)
+            if not is_plain(prepared.network):
+                message = "what an adapter does beside the weights is read by our own engine"
+                self.engine_findings = (Finding("engine-left-out", message),)
                 self.engine = TORCH
-                return made
+                return prepared
             shared = self.base.network(precision).engine
-            if shared is not None and _one_stack(made.network, self.base.model.network):
-                return EngineNetwork(made, shared)
-        choice = with_engine(made, self.engine)
+            if shared is not None and _one_stack(prepared.network, self.base.model.network):
+                return EngineNetwork(prepared, shared)
+        choice = with_engine(prepared, self.engine)
         self.engine, self.engine_findings = choice.name, choice.findings
         return choice.network
 
@@ -101,13 +101,13 @@ class Opened:
         return self.model
 
     def _restore(self) -> None:
-        for each in self._networks.values():
-            each.restore()
+        for network in self._networks.values():
+            network.restore()
 
     # ------------------------------------------------------------------------------- what it can
     @cached_property
     def predictor(self) -> Predictor:
-        """How it answers the task it was trained for.
+        """The predictor of the task that the model was trained for.
 
         Raises:
             IncompatibleError: it was trained for none.
@@ -115,53 +115,54 @@ class Opened:
         return replace(predictor(self.model), network=self.network)
 
     def pooled(self, pooling: str) -> Predictor:
-        """How vectors are pooled over the states of a model that was not trained to make some.
+        """The predictor of vectors pooled over the states of a model that was not trained for
+        vectors.
 
         Raises:
             UsageError: no such pooling.
         """
-        known = {"cls", "mean", "max"} - ({"cls"} if self.model.config.encoder is None else set())
-        if pooling not in known:
+        poolings = {"mean", "max"} | (set() if self.model.config.encoder is None else {"cls"})
+        if pooling not in poolings:
             raise UsageError(
                 "no such pooling",
                 where="pooling",
                 found=repr(pooling),
-                wanted=", ".join(sorted(known)),
+                wanted=", ".join(sorted(poolings)),
             )
         if pooling not in self._poolings:
-            made = of_vectors(self.model, pooling)
-            self._poolings[pooling] = replace(made, network=self.network)
+            pooled = of_vectors(self.model, pooling)
+            self._poolings[pooling] = replace(pooled, network=self.network)
         return self._poolings[pooling]
 
     @cached_property
     def abilities(self) -> tuple[str, ...]:
         """The names of the methods of `LanguageModel` that this model answers."""
         config, conventions = self.model.config, self.model.conventions
-        found = []
+        methods = []
         try:
             _ = self.predictor
-            found.append("predict")
+            methods.append("predict")
         except MaskwrightError:
             pass
         words = self.model.words
         if words is None:
-            return tuple(found)
+            return tuple(methods)
         head = config.vocabulary_head is not None
         two = self.model.num_stacks == 2
         if head and config.encoder is not None and (words.mask is not None or words.sentinels):
-            found.append("fill_mask")
+            methods.append("fill_mask")
         if head and (
             (config.decoder is not None and conventions.decoder_trained) or conventions.writes
         ):
-            found.append("generate")
+            methods.append("generate")
         if config.encoder is not None or not two:
-            found.append("embed")
+            methods.append("embed")
         try:
             inference_texts.scoring_method(self.model.network, conventions)
-            found.append("log_likelihood")
+            methods.append("log_likelihood")
         except IncompatibleError:
             pass
-        return (*found, "tokens")
+        return (*methods, "tokens")
 
     def describe(self) -> str:
         """Family, stacks, sizes and heads, in a line."""
@@ -171,8 +172,8 @@ class Opened:
             if self.model.num_stacks == 2
             else ("decoder" if config.encoder is None else "encoder")
         )
-        both = [stack for stack in (config.encoder, config.decoder) if stack is not None]
-        layers = "+".join(str(len(stack.blocks)) for stack in both)
+        configs = [stack for stack in (config.encoder, config.decoder) if stack is not None]
+        layers = "+".join(str(len(stack.blocks)) for stack in configs)
         heads = [f"a {head.kind} head" for head in config.heads]
         heads += ["a vocabulary head"] if config.vocabulary_head is not None else []
         return (
@@ -181,9 +182,9 @@ class Opened:
         )
 
     # -------------------------------------------------------------------------------- adapters
-    def with_adapter(self, folder: Path | str) -> Opened:
-        """What the adapter in `folder`, or the result of a fine-tuning that left the model's
-        weights as they were but for an adapter or a head, makes of this model.
+    def with_adapter(self, folder: Path | str) -> OpenModel:
+        """This model with the adapter in `folder`, or with the result of a fine-tuning that left
+        the model's weights as they were but for an adapter or a head.
 
         Raises:
             IncompatibleError: it stands on another model.
@@ -191,9 +192,9 @@ class Opened:
         """
         home = home_of(Path(folder))
         base = self.model.path if is_adapter(home) else None
-        found = open_model(folder, base=base)
-        shared = self._share_weights(found)
-        if not shared or not self._reads_alike(found):
+        model = open_model(folder, base=base)
+        shared = self._share_weights(model)
+        if not shared or not self._reads_alike(model):
             raise IncompatibleError(
                 "the adapter stands on another model",
                 where=folder,
@@ -201,66 +202,67 @@ class Opened:
                 wanted=f"an adapter or a head that was trained on {self.model.path}",
                 do="open it by itself: maskwright.load",
             )
-        return Opened(found, self.precision, self, self.engine)
+        return OpenModel(model, self.precision, self, self.engine)
 
     @property
-    def root(self) -> Opened:
+    def root(self) -> OpenModel:
         """The model whose weights this one shares, or itself."""
         return self if self.base is None else self.base
 
-    def sharing(self, found: Model) -> Opened | None:
-        """Another opened folder, on the weights of this one; None where it stands on others."""
-        if found.config.tokens != self.model.config.tokens or not self._reads_alike(found):
+    def sharing(self, model: Model) -> OpenModel | None:
+        """Another opened folder on the weights of this one; None if it has other weights."""
+        if model.config.tokens != self.model.config.tokens or not self._reads_alike(model):
             return None
-        if not self._share_weights(found):
+        if not self._share_weights(model):
             return None
-        return Opened(found, self.precision, self, self.engine)
+        return OpenModel(model, self.precision, self, self.engine)
 
-    def _share_weights(self, found: Model) -> bool:
-        """Put the weights of this model in place of those that are equal; whether the tokens'
-        are."""
+    def _share_weights(self, model: Model) -> bool:
+        """Replace the weights of `model` that are equal to this model's by these; returns whether
+        the token embeddings are equal."""
         ours = self.model.network
         with ExitStack() as meanwhile:
-            for each in self._networks.values():
-                meanwhile.enter_context(each.products.whole(ours))
-            _let_act(found, ours)
-            return _share(found.network, ours)
+            for network in self._networks.values():
+                meanwhile.enter_context(network.products.whole(ours))
+            _let_act(model, ours)
+            return _share(model.network, ours)
 
-    def _reads_alike(self, found: Model) -> bool:
-        alike = found.words is not None and self.model.words is not None
-        return not alike or found.tokenizer.fingerprint == self.model.tokenizer.fingerprint
+    def _reads_alike(self, model: Model) -> bool:
+        both_read_words = model.words is not None and self.model.words is not None
+        ours = self.model
+        return not both_read_words or model.tokenizer.fingerprint == ours.tokenizer.fingerprint
 
 
 def _one_stack(network: Transformer, base: Transformer) -> bool:
     """Whether all weights but those of heads are the same ones."""
-    known = dict(base.named_parameters())
+    base_parameters = dict(base.named_parameters())
     return all(
-        known.get(name) is parameter
+        base_parameters.get(name) is parameter
         for name, parameter in network.named_parameters()
         if not name.startswith(TOPS)
     )
 
 
 @torch.no_grad()
-def _let_act(found: Model, base: Transformer) -> None:
-    """Where `found` has an adapter folded into weights of `base`, give it these weights back and
-    attach the adapter; nothing is changed where that would be another model."""
-    folder = found.home if found.is_adapter else found.home / ADAPTER
-    known, network = dict(base.named_parameters()), found.network
+def _let_act(model: Model, base: Transformer) -> None:
+    """If `model` has an adapter folded into weights of `base`, restore these weights and attach the
+    adapter; change nothing if that would be another model."""
+    folder = model.home if model.is_adapter else model.home / ADAPTER
+    base_parameters, network = dict(base.named_parameters()), model.network
     moved = {
         name: parameter
         for name, parameter in network.named_parameters()
         if not name.startswith(TOPS)
-        and name in known
-        and known[name].shape == parameter.shape
-        and not torch.equal(known[name], parameter)
+        and name in base_parameters
+        and base_parameters[name].shape == parameter.shape
+        and not torch.equal(base_parameters[name], parameter)
     }
     if not moved or not folder.is_dir():
         return
     folded = {name: parameter.clone() for name, parameter in moved.items()}
     for name, parameter in moved.items():
-        parameter.copy_(known[name])
-    if not _folds_into(network, folder, found.about.family, folded):
+        parameter.copy_(base_parameters[name])
+    if not _folds_into(network, folder, model.about.family, folded):
         for name, parameter in moved.items():
             parameter.copy_(folded[name])
 
@@ -268,33 +270,33 @@ def _let_act(found: Model, base: Transformer) -> None:
 def _folds_into(
     network: Transformer, folder: Path, family: str | None, folded: Mapping[str, torch.Tensor]
 ) -> bool:
-    """Attach the adapter in `folder`; whether it changes these weights, and as is known. If it does
-    not, it is not attached."""
+    """Attach the adapter in `folder` if, folded, it gives the `folded` weights; returns whether it
+    does."""
     try:
         adapter = folder_of_adapters.load(network, folder, family=family)
     except MaskwrightError:
         return False
-    made: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.Tensor] = {}
     if adapter.settings.merges:
         for path, branch in adapter.places():
-            weights = branch.folded(network.get_submodule(path))
-            made |= {f"{path}.{part}": weight for part, weight in weights.items()}
-    if all(n in made and torch.allclose(made[n], folded[n], **NEAR) for n in folded):
+            folded_parts = branch.folded(network.get_submodule(path))
+            weights |= {f"{path}.{suffix}": weight for suffix, weight in folded_parts.items()}
+    if all(n in weights and torch.allclose(weights[n], folded[n], **NEAR) for n in folded):
         return True
     adapter.detach()
     return False
 
 
 def _share(network: Transformer, base: Transformer) -> bool:
-    """Put the weights of `base` in place of those of `network` that are equal to them, if the
-    tokens' are; whether they are."""
+    """Replace the weights of `network` that are equal to those of `base` by these, if the token
+    embeddings are equal; returns whether they are."""
     tokens, theirs = network.tokens.weight, base.tokens.weight
     if tokens.shape != theirs.shape or not torch.equal(tokens, theirs):
         return False
-    known = dict(base.named_parameters())
+    base_parameters = dict(base.named_parameters())
     for name, parameter in list(network.named_parameters()):
-        ours = known.get(name)
+        ours = base_parameters.get(name)
         if ours is not None and ours.shape == parameter.shape and torch.equal(ours, parameter):
-            path, _, last = name.rpartition(".")
-            network.get_submodule(path)._parameters[last] = ours
+            path, _, attribute = name.rpartition(".")
+            network.get_submodule(path)._parameters[attribute] = ours
     return True

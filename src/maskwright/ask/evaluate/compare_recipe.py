@@ -40,15 +40,23 @@ EVALUATIONS = 10
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A recipe with its budget, and what had to be known of it before training."""
+class ComparedRecipe:
+    """A recipe with its budget, and its properties that decide what can be compared.
+
+    Attributes:
+        folder: where its tokenizer and token stores lie.
+        scoring: the method by which the model scores sentences.
+        reads: which sides of a hidden token the model sees; None if tokens cannot be hidden.
+        fills: whether the model fills masks.
+        scores_itself: whether the loss is that of the trained network, not of one beside it.
+    """
 
     recipe: Recipe
     prepared: Prepared
     folder: Path
     parameters: int
     flops_per_token: float
-    how: str
+    scoring: str
     is_language_model: bool
     keeps_text: bool
     fills: bool
@@ -57,14 +65,14 @@ class Candidate:
 
     @property
     def measure(self) -> str:
-        """Equal for entrants whose own held-out losses answer the same questions."""
-        r = self.recipe
-        about = (r.objective.name, r.objective.checked, r.rows, r.evaluation.rows)
+        """A hash that is equal for recipes whose held-out losses are comparable."""
+        recipe, objective = self.recipe, self.recipe.objective
+        about = (objective.name, objective.checked, recipe.rows, recipe.evaluation.rows)
         stores = [self.prepared.tokenizer.fingerprint, self.prepared.held_out.fingerprint]
-        return config.fingerprint([config.to_plain(each) for each in about] + stores)
+        return config.fingerprint([config.to_plain(settings) for settings in about] + stores)
 
 
-def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
+def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     """Prepare the text of `recipe` and count what its training costs."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
     about = [*choices, needs_sentences(recipe)]
@@ -79,8 +87,8 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
     budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
-    how = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
-    return Candidate(
+    scoring = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
+    return ComparedRecipe(
         recipe=replace(
             recipe,
             training=replace(training, budget=budget, log_seconds=min(training.log_seconds, 1.0)),
@@ -90,40 +98,40 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> Candidate:
         folder=folder,
         parameters=network.num_parameters(),
         flops_per_token=operations,
-        how=how,
+        scoring=scoring,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
-        reads=_reads(how, len(architecture.stacks), prepared.tokenizer),
-        fills=how == "masked" and prepared.tokenizer.mask is not None,
+        reads=_reads(scoring, len(architecture.stacks), prepared.tokenizer),
+        fills=scoring == "masked" and prepared.tokenizer.mask is not None,
         scores_itself=objective.scorer is objective.product,
     )
 
 
-def _reads(how: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
+def _reads(scoring: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
     """Which sides of a hidden token the model sees; None where it cannot be asked for it."""
     if stacks != 1 or tokenizer.mask is None:
         return None
-    return {"masked": "both sides", "causal": "one side"}.get(how)  # type: ignore[return-value]
+    return {"masked": "both sides", "causal": "one side"}.get(scoring)  # type: ignore[return-value]
 
 
 @dataclass
-class Pace:
-    """How fast the finished runs went, to tell how long the others will take."""
+class TrainingSpeed:
+    """Operations per second of the finished runs, to estimate the time that is left."""
 
     operations: float = 0.0
     seconds: float = 0.0
 
-    def add(self, candidate: Candidate, folder: Path) -> None:
-        """The finished run of `candidate` in `folder`."""
+    def add(self, candidate: ComparedRecipe, folder: Path) -> None:
+        """Add the finished run of `candidate` in `folder`."""
         state, _ = checkpoints.read_state(folders.newest(folder))
         self.operations += state.tokens * candidate.flops_per_token
         self.seconds += state.seconds
 
-    def left(self, entrants: Sequence[Candidate]) -> str:
-        """How long it takes to train these, as the end of a line; empty while nobody knows."""
+    def left(self, entrants: Sequence[ComparedRecipe]) -> str:
+        """The time to train these, as the end of a line; empty while no run is finished."""
         budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
         seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
-        operations = sum(each * b.tokens for b, each in budgets if b.tokens is not None)
+        operations = sum(per_token * b.tokens for b, per_token in budgets if b.tokens is not None)
         if operations and not self.operations:
             return ""
         seconds += operations * self.seconds / max(1.0, self.operations)
@@ -132,11 +140,11 @@ class Pace:
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
-    """Where the run of a recipe with a seed lies."""
+    """The folder of the run of a recipe with a seed."""
     return out / "runs" / name / f"seed-{seed}"
 
 
-def train(candidate: Candidate, seed: int, out: Path, stream: TextIO | None) -> None:
+def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
     """Start the run, go on with it, or leave it as it is."""
     recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
@@ -164,16 +172,16 @@ def finished(folder: Path) -> bool:
 
 
 def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
-    """A run folder with its recipe and text, ready to be resumed; there whole or not at all."""
+    """Write a run folder with its recipe and text, ready to be resumed, in one rename."""
     staged = folder.with_name(f".tmp-{folder.name}")
     if staged.exists():
         commit.remove_folder(staged)
     staged.mkdir(parents=True)
     document.write(staged / run.RECIPE, to_toml(recipe))
-    for part in ("tokenizer", "data"):
-        shutil.copytree(prepared / part, staged / part, copy_function=_link)
-        for place, _, _ in os.walk(staged / part, topdown=False):
-            commit.DISK.fsync_folder(Path(place))
+    for name in ("tokenizer", "data"):
+        shutil.copytree(prepared / name, staged / name, copy_function=_link)
+        for folder_path, _, _ in os.walk(staged / name, topdown=False):
+            commit.DISK.fsync_folder(Path(folder_path))
     commit.DISK.fsync_folder(staged)
     commit.DISK.rename(staged, folder)
     commit.DISK.fsync_folder(folder.parent)
