@@ -19,6 +19,10 @@ from maskwright.base.errors import UsageError, near_path
 from maskwright.base.findings import Finding
 from maskwright.base.terminal import harmless_lines
 
+# What makes pretraining need less memory.
+MICROBATCHES = "a divisor of the batch as --set training.microbatches=N"
+SHORTER_ROWS = f"shorter rows (--set rows.length=N), {MICROBATCHES}, or a smaller model"
+
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

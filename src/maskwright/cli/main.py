@@ -1,9 +1,20 @@
-"""The command `maskwright`: one verb per thing that can be done, in the order of the work.
+"""The command `maskwright`.
 
-Each verb is a file of `verbs/`, which only reads arguments, calls a function of `maskwright.api`,
-and prints. Nothing heavy is imported before a verb needs it, so help and mistakes are answered at
-once. A refusal is printed in five parts without a traceback (`--debug` shows it), and its class is
-the exit code; a signal is printed in one line, and the exit code is 128 + its number.
+The verbs are an open set: each is a file of `verbs/`, which only reads arguments, calls a function
+of `maskwright.api`, and prints. Its `arguments(parser)` adds its options and `do(arguments)` runs
+it. It declares `SUMMARY` (its line of the help), `GROUP` and `ORDER` (its position there), and
+where they apply:
+
+    EXAMPLES         arguments that work, in which names in capitals stand for the user's
+    LIGHT            True: it computes nothing
+    RECORDS_THREADS  True: its recipe records the number of threads
+    READING_OPTION   the option that takes settings of reading
+    LABELLED         True: the files that it reads are labelled
+    LESS_MEMORY      what makes it need less memory
+
+Nothing heavy is imported before a verb needs it, so help and mistakes are answered at once. A
+refusal is printed in five parts without a traceback (`--debug` shows it), and its class is the exit
+code; a signal is printed in one line, and the exit code is 128 + its number.
 """
 
 from __future__ import annotations
@@ -11,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import importlib
 import itertools
 import os
 import re
@@ -21,11 +31,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.base import memory
+from maskwright.base import catalogue, memory
 from maskwright.base.errors import MaskwrightError, ResourceError, UsageError, near, shorten
 from maskwright.base.findings import Finding
 from maskwright.base.storage import files as storage
@@ -283,59 +293,11 @@ class Parser(argparse.ArgumentParser):
                     )
 
 
-# Each with its examples, in which names in capitals stand for the user's.
-VERBS: dict[str, tuple[str, ...]] = {
-    "quickstart": (),
-    "curate": ("FILE --out FOLDER",),
-    "tokenizer": ("--text FILE",),
-    "tokens": ("MODEL TEXT",),
-    "pretrain": ("RECIPE --text FILE",),
-    "adapt": ("MODEL --text FILE",),
-    "resume": ("RUN",),
-    "compare": ("RECIPE OTHER --budget minutes=10",),
-    "evaluate": ("MODEL --data FILE", "MODEL --text FILE"),
-    "finetune": ("MODEL --data FILE",),
-    "predict": ("MODEL FILE",),
-    "serve": ("MODEL",),
-    "probe": ("MODEL --data FILE",),
-    "attention": ("MODEL --sentence TEXT", "MODEL --text FILE"),
-    "explore": ("MODEL",),
-    "fill-mask": ("MODEL TEXT",),
-    "generate": ("MODEL TEXT",),
-    "bench": ("MODEL --data FILE",),
-    "export": ("MODEL --to onnx --out FOLDER",),
-    "show": ("RECIPE",),
-    "list": ("recipes",),
-}
+# The order of the groups in the help.
+GROUPS = ("text", "pretraining", "labelled rows", "analysis", "models")
 MOST_THREADS = 1024
 # What the libraries that compute ask for the number of their threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-LIGHT = ("list", "show")  # verbs that compute nothing
-# The verbs whose recipe records the number.
-RECORDED = ("pretrain", "adapt", "resume", "compare")
-# The option by which each verb takes settings of reading.
-LABELLED = ("finetune", "predict", "probe")
-TYPED = {
-    **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
-    **dict.fromkeys(
-        ("curate", "tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "
-    ),
-}
-# What makes a verb need less memory.
-TRAINS = "a divisor of the batch as --set training.microbatches=N, or a smaller model"
-LESS = {
-    **dict.fromkeys(
-        ("pretrain", "adapt", "compare"), f"shorter rows (--set rows.length=N), {TRAINS}"
-    ),
-    "resume": TRAINS.partition(",")[0],
-    "tokenizer": "less text, or a smaller --vocabulary",
-    "finetune": "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, "
-    "or a smaller model",
-    "probe": "fewer --items, or a smaller model",
-    "attention": "less text, or a smaller model",
-    "generate": "fewer --tokens, a shorter prompt, or a smaller model",
-    "fill-mask": "a shorter text, or a smaller model",
-}
 
 
 class Terminated(KeyboardInterrupt):
@@ -347,7 +309,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def parser(only: str | None = None) -> Parser:
-    """The whole command line; with `only`, the options of that verb alone."""
+    """The whole command line; with `only`, the verb of that name alone."""
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
@@ -355,15 +317,15 @@ def parser(only: str | None = None) -> Parser:
         epilog="First time here? Run: maskwright quickstart",
     )
     top.add_argument("--version", action="version", version=f"maskwright {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-
-    for name in VERBS:
-        verb = _verb(name)
-        verb_parser = verbs.add_parser(
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    names = [only] if only else catalogue.names("verbs")
+    verbs = {name: catalogue.load("verbs", name) for name in names}
+    for name, verb in sorted(verbs.items(), key=lambda item: _position(item[1])):
+        verb_parser = subparsers.add_parser(
             name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
         )
         verb_parser.set_defaults(do=verb.do)
-        verb_parser.examples = VERBS[name]
+        verb_parser.examples = getattr(verb, "EXAMPLES", ())
         verb_parser.add_argument(
             "--debug", action="store_true", help="show the traceback of an error"
         )
@@ -374,19 +336,26 @@ def parser(only: str | None = None) -> Parser:
             metavar="N",
             help="number of processor threads (default: one for each core)",
         )
-        if only in (None, name):
-            verb.arguments(verb_parser)
+        verb.arguments(verb_parser)
     return top
+
+
+def _position(verb: ModuleType) -> tuple[int, int]:
+    """The position of a verb in the help; groups of other packages come last."""
+    groups = (*GROUPS, verb.GROUP)
+    return groups.index(verb.GROUP), verb.ORDER
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    came: list[int] = []
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verb: ModuleType | None = None
+    received: list[int] = []
     try:
-        with _signals_are_errors(came):
-            _run(given)
+        with _signals_are_errors(received):
+            if words and words[0] in catalogue.names("verbs"):
+                verb = catalogue.load("verbs", words[0])
+            _run(words, verb)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         number = stop.number if isinstance(stop, Terminated) else signal.SIGINT
@@ -396,40 +365,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
     except Exception as error:
-        if came:  # torch makes errors of its own of what stops it
-            return _stopped(came[0], arguments is None)
-        known = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
-        if debug or known is None:
+        if received:  # torch makes errors of its own of what stops it
+            return _stopped(received[0], arguments is None)
+        refusal = error if isinstance(error, MaskwrightError) else _system_refusal(error, verb)
+        if "--debug" in words or refusal is None:
             print(harmless_lines(traceback.format_exc()), end="", file=sys.stderr)
-        if known is None:
+        if refusal is None:
             print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
             return 70
-        print(known.render() + _typed(known, given), file=sys.stderr)
-        return known.exit_code
+        print(refusal.render() + _reading_advice(refusal, verb), file=sys.stderr)
+        return refusal.exit_code
     return 0
 
 
-def _stopped(number: int, ends: bool) -> int:
-    """Say that a signal came; the exit code. Daft, interrupted, aborts the process when the
-    interpreter is taken down, so where it was loaded the process `ends` here."""
+def _stopped(number: int, end_process: bool) -> int:
+    """Print which signal ended the command, and return the exit code.
+
+    An interrupted Daft aborts the process when the interpreter shuts down, so with `end_process`
+    the process ends here if Daft was loaded.
+    """
     name, code = signal.Signals(number).name, 128 + number
     print("interrupted" if number == signal.SIGINT else f"stopped by {name}", file=sys.stderr)
-    if ends and "daft" in sys.modules:
+    if end_process and "daft" in sys.modules:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _run(given: Sequence[str]) -> None:
-    """Run the command."""
-    top = parser(given[0] if given and given[0] in VERBS else None)
-    if not given:
+def _run(words: Sequence[str], verb: ModuleType | None) -> None:
+    """Run the command that `words` make; `verb` is the module of the first, where it is a verb."""
+    top = parser(words[0] if verb else None)
+    if not words:
         top.print_help()
         return
-    verbs = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
-    name, *rest = given
-    if name not in verbs:
+    choices = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
+    name, *rest = words
+    if verb is None:
         if name.startswith("-") and name not in ("-h", "--help", "--version"):
             raise UsageError(
                 "the verb comes first",
@@ -438,20 +410,21 @@ def _run(given: Sequence[str]) -> None:
             )
         if not name.startswith("-"):
             raise UsageError(
-                "no such verb", found=repr(name), wanted=near(name, verbs), do="maskwright --help"
+                "no such verb", found=repr(name), wanted=near(name, choices), do="maskwright --help"
             )
-        top.parse_args([name])  # which ends here
-    chosen = verbs[name].read(rest)
-    _use_threads(name, chosen)
-    if name not in LIGHT:
+        top.parse_args([name])  # prints and exits
+        return
+    options = choices[name].read(rest)
+    _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
+    if not getattr(verb, "LIGHT", False):
         memory.require_room_for_libraries()
-    with lock.none_empty(getattr(chosen, "out", None)):
-        chosen.do(chosen)
+    with lock.none_empty(getattr(options, "out", None)):
+        verb.do(options)
 
 
-def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
-    """Compute with the given number of threads, if any; a recipe records it."""
-    threads = chosen.threads
+def _use_threads(options: argparse.Namespace, recorded: bool) -> None:
+    """Compute with the number of threads of `--threads`, if any; `recorded`: in the recipe too."""
+    threads = options.threads
     if threads is None:
         return
     if not 1 <= threads <= MOST_THREADS:
@@ -467,26 +440,26 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
     os.environ |= dict.fromkeys(THREADS, str(threads))
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
         torch.set_num_threads(threads)
-    if verb in RECORDED:
-        chosen.settings = [*chosen.settings, f"training.threads={threads}"]
+    if recorded:
+        options.settings = [*options.settings, f"training.threads={threads}"]
 
 
 @contextlib.contextmanager
-def _signals_are_errors(came: list[int]) -> Iterator[None]:
-    """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that it leaves nothing
-    half written; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
+def _signals_are_errors(received: list[int]) -> Iterator[None]:
+    """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that no file is left
+    incomplete; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
 
     Args:
-        came: gets the numbers of the signals that came, Ctrl-C's too.
+        received: gets the numbers of the signals that come, Ctrl-C's too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if came and number != signal.SIGINT:
+        if received and number != signal.SIGINT:
             os._exit(128 + number)
-        came.append(number)
+        received.append(number)
         raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
 
     signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
@@ -500,17 +473,13 @@ def _signals_are_errors(came: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError | None:
+def _system_refusal(error: Exception, verb: ModuleType | None) -> MaskwrightError | None:
     """The refusal for an error of the system (memory, disk, paths) that may occur anywhere; None
-    for others."""
-    verb = given[0] if given else ""
+    for other errors."""
     if memory.is_shortage(error):
         of_device = memory.of_device(error)
-        less = (
-            f"less at once: {LESS[verb]}"
-            if verb in LESS
-            else "end other programs, or use a smaller model"
-        )
+        less = getattr(verb, "LESS_MEMORY", "")
+        less = f"less at once: {less}" if less else "end other programs, or use a smaller model"
         rest = "; or CUDA_VISIBLE_DEVICES= for the processor's memory" if of_device else ""
         return ResourceError(
             "out of memory",
@@ -531,24 +500,19 @@ def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError
     return None
 
 
-def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
+def _reading_advice(error: MaskwrightError, verb: ModuleType | None) -> str:
     """How to type the setting of reading that the message names; empty if it names none."""
     from maskwright.text.corpus.reading import Reading
 
     advice = f"{error.wanted} {error.do}"
-    option = TYPED.get(given[0] if given else "")
+    option = getattr(verb, "READING_OPTION", None)
     names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
-    if given and given[0] in LABELLED and "column" in names:
+    if getattr(verb, "LABELLED", False) and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
-    typed = re.search(r"--(read|set|column)\b", advice)
-    if option is None or not names or typed or error.kind != "E-DATA":
+    has_option = re.search(r"--(read|set|column)\b", advice)
+    if option is None or not names or has_option or error.kind != "E-DATA":
         return ""
     return f"\n  typed:  {', '.join(f'{option}{name}=…' for name in names)}"
-
-
-def _verb(name: str) -> Any:
-    """The module of a verb: its SUMMARY, `arguments` and `do`."""
-    return importlib.import_module(f"maskwright.cli.verbs.{name.replace('-', '_')}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from maskwright.base.errors import UsageError
 from maskwright.cli.from_dataclass import (
+    SHORTER_ROWS,
     add_out,
     add_settings,
     add_short_settings,
@@ -18,6 +19,11 @@ from maskwright.cli.from_dataclass import (
 )
 
 SUMMARY = "continue pretraining a model on other text"
+GROUP, ORDER = "pretraining", 2
+EXAMPLES = ("MODEL --text FILE",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 from maskwright.cli.from_dataclass import add_out, add_text, existing, next_run, note_busy
 
 SUMMARY = "show what the attention heads of a model look at"
+GROUP, ORDER = "analysis", 2
+EXAMPLES = ("MODEL --sentence TEXT", "MODEL --text FILE")
+LESS_MEMORY = "less text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

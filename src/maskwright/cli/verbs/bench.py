@@ -8,6 +8,8 @@ from pathlib import Path
 from maskwright.cli.from_dataclass import add_base, existing
 
 SUMMARY = "measure how fast a model answers here, also beside other libraries"
+GROUP, ORDER = "models", 1
+EXAMPLES = ("MODEL --data FILE",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 
 from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import (
+    SHORTER_ROWS,
     add_out,
     add_pairs,
     add_settings,
@@ -17,6 +18,11 @@ from maskwright.cli.from_dataclass import (
 )
 
 SUMMARY = "train recipes under an equal budget and compare them"
+GROUP, ORDER = "pretraining", 4
+EXAMPLES = ("RECIPE OTHER --budget minutes=10",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

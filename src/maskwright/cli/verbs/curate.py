@@ -10,6 +10,9 @@ from maskwright.base.errors import UsageError
 from maskwright.cli.from_dataclass import add_read, add_settings, existing_texts, going_on, note
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
+GROUP, ORDER = "text", 2
+EXAMPLES = ("FILE --out FOLDER",)
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

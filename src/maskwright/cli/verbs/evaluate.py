@@ -23,6 +23,9 @@ from maskwright.cli.from_dataclass import (
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
+GROUP, ORDER = "pretraining", 5
+EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from maskwright.cli.from_dataclass import existing
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
+GROUP, ORDER = "analysis", 3
+EXAMPLES = ("MODEL",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

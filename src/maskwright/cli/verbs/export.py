@@ -11,6 +11,8 @@ from maskwright.base.errors import UsageError, near
 from maskwright.cli.from_dataclass import add_base, add_fields, existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
+GROUP, ORDER = "models", 2
+EXAMPLES = ("MODEL --to onnx --out FOLDER",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,9 @@ from maskwright.base.terminal import harmless
 from maskwright.cli.from_dataclass import existing, note
 
 SUMMARY = "show the most likely tokens for each mask in a text"
+GROUP, ORDER = "analysis", 4
+EXAMPLES = ("MODEL TEXT",)
+LESS_MEMORY = "a shorter text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,14 @@ from maskwright.learn.finetune.recipe import Recipe, changed, override, read
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
+GROUP, ORDER = "labelled rows", 1
+EXAMPLES = ("MODEL --data FILE",)
+READING_OPTION = "--read "
+LABELLED = True
+LESS_MEMORY = (
+    "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, or "
+    "a smaller model"
+)
 # Fields of a recipe that are no plain option, or have another form here.
 OTHERS = ("data", "adapters", "columns", "curve", "read", "made_from")
 # Options that every verb has, and positional arguments.

@@ -11,6 +11,9 @@ from maskwright.cli.from_dataclass import existing, note
 from maskwright.model.device.choices import Precision
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
+GROUP, ORDER = "analysis", 5
+EXAMPLES = ("MODEL TEXT",)
+LESS_MEMORY = "fewer --tokens, a shorter prompt, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

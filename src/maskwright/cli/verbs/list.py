@@ -8,6 +8,9 @@ from maskwright.base.errors import UsageError, near
 
 ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets")
 SUMMARY = "list families, objectives, adapters, tasks, recipes, steps of a curation, targets"
+GROUP, ORDER = "models", 4
+EXAMPLES = ("recipes",)
+LIGHT = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

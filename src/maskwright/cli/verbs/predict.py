@@ -24,6 +24,10 @@ from maskwright.text.tables.reading_options import how_read
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
+GROUP, ORDER = "labelled rows", 2
+EXAMPLES = ("MODEL FILE",)
+READING_OPTION = "--read "
+LABELLED = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

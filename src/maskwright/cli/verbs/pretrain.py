@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from maskwright.cli.from_dataclass import (
+    SHORTER_ROWS,
     add_out,
     add_settings,
     add_short_settings,
@@ -15,6 +16,11 @@ from maskwright.cli.from_dataclass import (
 )
 
 SUMMARY = "pretrain a model from a recipe"
+GROUP, ORDER = "pretraining", 1
+EXAMPLES = ("RECIPE --text FILE",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,11 @@ from maskwright.cli.from_dataclass import (
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "probe what each layer of a frozen model encodes"
+GROUP, ORDER = "analysis", 1
+EXAMPLES = ("MODEL --data FILE",)
+READING_OPTION = "--read "
+LABELLED = True
+LESS_MEMORY = "fewer --items, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

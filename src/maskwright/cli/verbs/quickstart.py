@@ -7,6 +7,7 @@ import argparse
 from maskwright.cli.from_dataclass import add_out, next_run
 
 SUMMARY = "train a first model on the documentation of this Python installation"
+GROUP, ORDER = "text", 1
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_settings, existing, say_model
+from maskwright.cli.from_dataclass import MICROBATCHES, add_settings, existing, say_model
 
 SUMMARY = "continue a run from its last checkpoint"
+GROUP, ORDER = "pretraining", 3
+EXAMPLES = ("RUN",)
+RECORDS_THREADS = True
+LESS_MEMORY = MICROBATCHES
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,8 @@ from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.ship.serve.limits import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
+GROUP, ORDER = "labelled rows", 3
+EXAMPLES = ("MODEL",)
 TOKEN = "MASKWRIGHT_TOKEN"
 
 

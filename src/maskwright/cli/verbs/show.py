@@ -12,6 +12,9 @@ from maskwright.cli.from_dataclass import add_settings
 from maskwright.model.opening.run_folder import is_run
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
+GROUP, ORDER = "models", 3
+EXAMPLES = ("RECIPE",)
+LIGHT = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,10 @@ from maskwright.cli.from_dataclass import add_out, add_read, add_text, existing_
 # How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
 WORDPIECE = {"floored": None, "published": 2}
 SUMMARY = "train a tokenizer on your text and report on it"
+GROUP, ORDER = "text", 3
+EXAMPLES = ("--text FILE",)
+READING_OPTION = "--read "
+LESS_MEMORY = "less text, or a smaller --vocabulary"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

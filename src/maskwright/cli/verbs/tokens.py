@@ -8,6 +8,9 @@ from pathlib import Path
 from maskwright.cli.from_dataclass import add_read, add_text, existing, existing_texts
 
 SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
+GROUP, ORDER = "text", 4
+EXAMPLES = ("MODEL TEXT",)
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
