@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.data.toy import corpus, documents
 
-from maskwright.text.store import shards
+from maskwright.text.store import tokenize
 from maskwright.text.store.pack import PackedDocuments, SentencePairs, Stream
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store, sentence_starts
@@ -33,8 +33,8 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 @pytest.fixture
 def store(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenStore:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 3000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 500)
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 3000)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 500)
     return build_store(documents(TEXTS), tokenizer, tmp_path / "store")
 
 

@@ -19,9 +19,8 @@ from maskwright.text.store import pack
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.pack import PackedDocuments, RowSource, SentencePairs, Stream
 from maskwright.text.store.pairs import sentence_starts
-from maskwright.text.store.shards import blocks
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import build_store
+from maskwright.text.store.tokenize import blocks, build_store
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 pytestmark = pytest.mark.proof

@@ -21,7 +21,7 @@ from maskwright.base.errors import (
 )
 from maskwright.base.storage.commit import Lock
 from maskwright.text.corpus.document import Document
-from maskwright.text.store import shards
+from maskwright.text.store import tokenize
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store, sentence_starts
 
@@ -31,8 +31,8 @@ TEXTS = corpus(5, 120)
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several shards and blocks even for a few kilobytes of text."""
-    monkeypatch.setattr(shards, "SHARD_BYTES", 3000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 700)
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 3000)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 700)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -26,7 +26,7 @@ _FORM = re.compile(
 )
 
 
-class Counted(TypedDict):
+class BudgetUse(TypedDict):
     """What a run has used so far; `seconds` of training."""
 
     steps: float
@@ -50,12 +50,12 @@ class Budget:
     flops: float | None = None
 
     def __post_init__(self) -> None:
-        given = [n for n in UNITS if getattr(self, n) is not None]
-        if len(given) != 1 or not 0 <= getattr(self, given[0]) < math.inf:
+        given_units = [n for n in UNITS if getattr(self, n) is not None]
+        if len(given_units) != 1 or not 0 <= getattr(self, given_units[0]) < math.inf:
             raise ConfigError(
                 "a run lasts for steps, tokens, flops or minutes, exactly one of them",
                 where="training.budget",
-                found=", ".join(f"{n}={getattr(self, n)}" for n in given) or "none",
+                found=", ".join(f"{n}={getattr(self, n)}" for n in given_units) or "none",
                 wanted="one of steps, tokens, flops, minutes, not negative",
                 do="for example --set training.budget.steps=1000",
             )
@@ -71,11 +71,11 @@ class Budget:
         Raises:
             ConfigError: none of these, or not a positive number.
         """
-        found = _FORM.fullmatch(text.strip())
-        unit = (found["unit"] or found["last"]) if found else ""
-        unit, each = ("minutes", 60.0) if unit in HOURS else (SPELLINGS.get(unit, unit), 1.0)
+        match = _FORM.fullmatch(text.strip())
+        unit = (match["unit"] or match["last"]) if match else ""
+        unit, scale = ("minutes", 60.0) if unit in HOURS else (SPELLINGS.get(unit, unit), 1.0)
         try:
-            amount = each * float((found["amount"] or found["first"]) if found else "nan")
+            amount = scale * float((match["amount"] or match["first"]) if match else "nan")
         except ValueError:
             amount = math.nan
         if unit not in units or not 0.0 < amount < math.inf or (unit == "steps" and amount < 1):
@@ -86,8 +86,8 @@ class Budget:
                 found=repr(text),
                 wanted=f"{', '.join(usual[:-1])} or {usual[-1]}",
             )
-        whole = unit in ("steps", "tokens")
-        values: dict[str, Any] = {unit: max(1, int(amount)) if whole else amount}
+        integral = unit in ("steps", "tokens")
+        values: dict[str, Any] = {unit: max(1, int(amount)) if integral else amount}
         return cls(**values)
 
     @property

@@ -117,13 +117,15 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         if isinstance(plain, str) and WORDS.fullmatch(plain):
             plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
-            parts = [part.strip() for part in plain.split(",")] if isinstance(plain, str) else []
+            entries = (
+                [entry.strip() for entry in plain.split(",")] if isinstance(plain, str) else []
+            )
             raise ConfigError(
                 "not a list",
                 where=path,
                 found=repr(plain),
                 wanted="[…, …], in JSON or TOML",
-                do=f"write {json.dumps(parts, ensure_ascii=False)}" if parts else None,
+                do=f"write {json.dumps(entries, ensure_ascii=False)}" if entries else None,
             )
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
@@ -152,9 +154,9 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
         return None
     tag, configs = tag_of(hint)
     if isinstance(plain, dict) and configs:
-        own = next((n for n, arm in configs.items() if type(usual) is arm), None)
+        default_name = next((n for n, arm in configs.items() if type(usual) is arm), None)
         usually = _by_fields(plain, configs) if tag == "type" else next(iter(configs))
-        name = plain.get(tag, own or usually)
+        name = plain.get(tag, default_name or usually)
         if not isinstance(name, str) or name not in configs:
             raise ConfigError(
                 "which kind is meant",
@@ -163,7 +165,7 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
                 wanted=near(str(name), configs),
             )
         body = {k: v for k, v in plain.items() if k != "type"}
-        return from_plain(configs[name], body, path, usual if name == own else None)
+        return from_plain(configs[name], body, path, usual if name == default_name else None)
     errors = []
     tables = [arm for arm in arms if typing.get_origin(arm) is dict]
     for arm in tables if tables and isinstance(plain, dict) else arms:
@@ -258,15 +260,15 @@ def joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def require(where: str, found: float, low: float, high: float = math.inf) -> None:
+def require(where: str, value: float, low: float, high: float = math.inf) -> None:
     """Refuse a number that is not from `low` to `high`.
 
     Raises:
         ConfigError: naming the setting.
     """
-    if not low <= found <= high:
-        wanted = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+    if not low <= value <= high:
+        limits = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
         remedy = "choose a number within these limits, or leave it out for its default"
         raise ConfigError(
-            "a setting is out of range", where=where, found=found, wanted=wanted, do=remedy
+            "a setting is out of range", where=where, found=value, wanted=limits, do=remedy
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """The number with its noun in singular or plural; `things` where an s does not make it."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """The number with its noun in singular or plural; `plural` where an s does not make it."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def rounded(value: float) -> float:

@@ -33,24 +33,26 @@ def replace_at(config: T, values: dict[str, Any]) -> T:
 
 def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
     """Set one value in the plain form of a `kind`."""
-    names, done, whole = path.split("."), 0, plain
+    names, done, root = path.split("."), 0, plain
     while True:
-        name, here = names[done], ".".join(names[: done + 1])
-        last = done == len(names) - 1
+        name, path_so_far = names[done], ".".join(names[: done + 1])
+        is_last = done == len(names) - 1
         if isinstance(plain, list):
             if not (name.isdecimal() and int(name) < len(plain)):
-                raise ConfigError("no such entry", where=here, wanted=f"0 to {len(plain) - 1}")
+                raise ConfigError(
+                    "no such entry", where=path_so_far, wanted=f"0 to {len(plain) - 1}"
+                )
             key: Any = int(name)
         else:
             key = name
             free = isinstance(plain, dict) and (kind is Any or typing.get_origin(kind) is dict)
-            known = plain if isinstance(plain, dict) else {}
-            if name not in known and not free:
-                wanted = _elsewhere(names[-1], whole) or near(name, known)
-                raise ConfigError("no such setting", where=here, wanted=wanted)
-            if not last:
-                known.setdefault(name, {})
-        if last:
+            table = plain if isinstance(plain, dict) else {}
+            if name not in table and not free:
+                suggestion = _elsewhere(names[-1], root) or near(name, table)
+                raise ConfigError("no such setting", where=path_so_far, wanted=suggestion)
+            if not is_last:
+                table.setdefault(name, {})
+        if is_last:
             plain[key] = value
             return
         plain, kind = plain[key], _kind_of(kind, name, plain[key])
@@ -59,16 +61,16 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
 
 def _elsewhere(name: str, plain: Any) -> str:
     """A remedy that names the settings of that name in any table; empty without one."""
-    found = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
-    return f"did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+    matches = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
+    return f"did you mean {' or '.join(map(repr, matches[:3]))}?" if matches else ""
 
 
 def _paths(plain: Any, path: str) -> Iterator[str]:
     """The dotted path of every setting and table in the plain form of a config."""
     for name, value in plain.items() if isinstance(plain, dict) else ():
-        here = joined(path, name)
-        yield here
-        yield from _paths(value, here)
+        full_path = joined(path, name)
+        yield full_path
+        yield from _paths(value, full_path)
 
 
 def _kind_of(owner: Any, name: str, plain: Any) -> Any:
@@ -93,19 +95,19 @@ def assignments(settings: str | Sequence[str], example: str) -> dict[str, str]:
     Raises:
         UsageError: not path=value, or two values for one path.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
         path, sign, text = setting.partition("=")
         if not sign:
             raise UsageError("--set wants path=value", found=repr(setting), wanted=example)
-        if found.setdefault(path, text) != text:
+        if texts.setdefault(path, text) != text:
             raise UsageError(
                 "the setting is given twice",
                 where=f"--set {path}",
-                found=f"{found[path]} and {text}",
+                found=f"{texts[path]} and {text}",
                 wanted="one of them",
             )
-    return found
+    return texts
 
 
 def parse_value(text: str) -> Any:

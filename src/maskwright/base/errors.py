@@ -158,15 +158,15 @@ def shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def near(name: str, known: Iterable[str], limit: int = 3) -> str:
+def near(name: str, choices: Iterable[str], limit: int = 3) -> str:
     """A remedy that names the spellings nearest to `name`, whatever its capitals, or all of them
     when none is near."""
-    names = sorted(set(known))
+    names = sorted(set(choices))
     folded = dict[str, list[str]]()
-    for each in names:
-        folded.setdefault(each.casefold(), []).append(each)
-    found = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
-    close = [each for key in found for each in folded[key]][:limit]
+    for spelling in names:
+        folded.setdefault(spelling.casefold(), []).append(spelling)
+    matches = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
+    close = [spelling for key in matches for spelling in folded[key]][:limit]
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     if not names:

@@ -74,5 +74,5 @@ class Finding:
         return cls("recorded", plain) if isinstance(plain, str) else cls(**plain)
 
 
-def ignore(found: Finding) -> None:
+def ignore(finding: Finding) -> None:
     """A `Note` that drops what was found."""

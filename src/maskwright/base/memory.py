@@ -46,7 +46,7 @@ def free_bytes() -> int:
     except (OSError, KeyError, ValueError, IndexError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = (*map(left_in, _control_groups(CONTROL_GROUPS)), *_process_limits())
-    return min([free, *(left for left in limits if left is not None)])
+    return min([free, *(remaining for remaining in limits if remaining is not None)])
 
 
 def left_in(group: Path) -> int | None:
@@ -63,22 +63,22 @@ def left_in(group: Path) -> int | None:
     return None
 
 
-def _control_groups(root: Path, own: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
+def _control_groups(root: Path, membership: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
     """The folders of the groups that this process is in, with those around them, as limits add up:
     `0::/path` is version 2, `4:memory:/path` version 1. A container often shows its own group as
     the root."""
     yield from (root, root / "memory")
     try:
-        lines = own.read_text(encoding="utf-8").splitlines()
+        lines = membership.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "" or "memory" in controllers.split(","):
-            place = PurePosixPath(path.lstrip("/"))
+            group = PurePosixPath(path.lstrip("/"))
             base = root / "memory" if controllers else root
-            yield from (base / part for part in (place, *place.parents[:-1]))
+            yield from (base / folder for folder in (group, *group.parents[:-1]))
 
 
 def _process_limits() -> Iterator[int]:
@@ -103,12 +103,12 @@ def require_room_for_libraries() -> None:
     Raises:
         ResourceError: with what the limit leaves.
     """
-    left = min(_process_limits(), default=LIBRARIES)
-    if left < LIBRARIES:
+    remaining = min(_process_limits(), default=LIBRARIES)
+    if remaining < LIBRARIES:
         raise ResourceError(
             "the memory limit of this process is too low",
             where="ulimit -v, ulimit -d",
-            found=f"{left:,} bytes are left",
+            found=f"{remaining:,} bytes are left",
             wanted=f"{LIBRARIES:,} or more for the libraries alone",
             do="raise the limit, or take it away: ulimit -v unlimited -d unlimited",
         )
@@ -128,8 +128,8 @@ def peak_resident() -> int:
     child of a large process, `getrusage` tells the peak of its parent where that was larger."""
     try:
         with open("/proc/self/status", encoding="ascii") as lines:
-            (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return int(found) * 1024
+            (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return int(kilobytes) * 1024
     except (OSError, ValueError):
         pass
     if resource is None:
@@ -158,6 +158,6 @@ def of_device(error: BaseException) -> bool:
 
 def shortage(error: BaseException) -> str:
     """What the error says, what this process holds and what is free, in bytes."""
-    said = shorten(str(error).strip().partition("\n")[0], 120)
-    here = f"this process holds {resident():,} bytes, {free_bytes():,} are free"
-    return f"{said}; {here}" if said else here
+    message = shorten(str(error).strip().partition("\n")[0], 120)
+    usage = f"this process holds {resident():,} bytes, {free_bytes():,} are free"
+    return f"{message}; {usage}" if message else usage

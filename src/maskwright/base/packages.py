@@ -21,17 +21,17 @@ def missing(names: Sequence[str]) -> list[str]:
 
 def install(*names: str) -> str:
     """The command that installs packages for the Python that is running."""
-    wanted = dict.fromkeys(name.split(".")[0].replace("_", "-") for name in names)
-    return shlex.join([sys.executable or "python", "-m", "pip", "install", *wanted])
+    packages = dict.fromkeys(name.split(".")[0].replace("_", "-") for name in names)
+    return shlex.join([sys.executable or "python", "-m", "pip", "install", *packages])
 
 
 def require(
-    what: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
+    purpose: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
 ) -> Any:
     """Import packages, and return the first.
 
     Args:
-        what: needs them, as "serving".
+        purpose: needs them, as "serving".
         do, otherwise: the command, where it is not `install(*names)`, and what else helps.
 
     Raises:
@@ -43,7 +43,7 @@ def require(
         if is_shortage(error):  # it is installed, and gets no memory
             raise
         raise UsageError(
-            f"{what} needs packages that are not installed",
+            f"{purpose} needs packages that are not installed",
             where=where,
             found=error,
             wanted=", ".join(names),

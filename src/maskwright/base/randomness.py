@@ -80,11 +80,11 @@ def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
     return _to_uniform(_bits(keys, count))
 
 
-def uniforms_at(keys: Keys, places: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The numbers that `uniforms` gives at `places`, counted from 0, and no others; `keys`
-    broadcasts against `places`."""
+def uniforms_at(keys: Keys, positions: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The numbers that `uniforms` gives at `positions`, counted from 0, and no others; `keys`
+    broadcasts against `positions`."""
     with np.errstate(over="ignore"):
-        steps = (places.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        steps = (positions.astype(np.uint64) + np.uint64(1)) * GOLDEN
         bits = np.asarray(_mix(np.asarray(keys, np.uint64) + steps))
     return _to_uniform(bits)
 
@@ -115,27 +115,27 @@ def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[n
     Raises:
         UsageError: a size below 1, or an index outside range(size).
     """
-    places = np.asarray(index)
+    positions = np.asarray(index)
     if not 1 <= size <= 2**62:
         raise UsageError("nothing to shuffle", found=f"size = {size}", wanted="1 to 2**62")
-    if places.size and (places.min() < 0 or places.max() >= size):
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise UsageError(
             "an index outside the set to shuffle",
             wanted=f"0 to {size - 1}",
-            found=f"{places.min()} to {places.max()}",
+            found=f"{positions.min()} to {positions.max()}",
         )
-    keys, places = np.broadcast_arrays(np.asarray(key, np.uint64), places.astype(np.uint64))
-    shape, keys, places = places.shape, keys.ravel(), places.ravel()
+    keys, positions = np.broadcast_arrays(np.asarray(key, np.uint64), positions.astype(np.uint64))
+    shape, keys, positions = positions.shape, keys.ravel(), positions.ravel()
     if size <= SMALL:
         draws = _bits(keys, size)
-        own = np.take_along_axis(draws, places[:, None].astype(np.int64), axis=1)
-        return np.asarray((draws < own).sum(axis=1), np.int64).reshape(shape)
-    places = _feistel(keys, places, size)
-    outside = np.flatnonzero(places >= size)
+        own_draws = np.take_along_axis(draws, positions[:, None].astype(np.int64), axis=1)
+        return np.asarray((draws < own_draws).sum(axis=1), np.int64).reshape(shape)
+    positions = _feistel(keys, positions, size)
+    outside = np.flatnonzero(positions >= size)
     while outside.size:  # the network shuffles a few numbers more: walk on until inside again
-        places[outside] = _feistel(keys[outside], places[outside], size)
-        outside = outside[places[outside] >= size]
-    return places.astype(np.int64).reshape(shape)
+        positions[outside] = _feistel(keys[outside], positions[outside], size)
+        outside = outside[positions[outside] >= size]
+    return positions.astype(np.int64).reshape(shape)
 
 
 def torch_seed(key: Keys) -> int:
@@ -144,12 +144,14 @@ def torch_seed(key: Keys) -> int:
 
 
 # ------------------------------------------------------------------------------ the arithmetic
-def _feistel(keys: NDArray[np.uint64], places: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+def _feistel(
+    keys: NDArray[np.uint64], positions: NDArray[np.uint64], size: int
+) -> NDArray[np.uint64]:
     """A shuffle of a rectangle of at least `size` places: row and column take turns to move by an
     amount that the other decides. The rectangle is nearly a square, so few places are outside."""
     width = math.isqrt(size - 1) + 1
     height = -(-size // width)
-    moved, fixed = places // np.uint64(width), places % np.uint64(width)
+    moved, fixed = positions // np.uint64(width), positions % np.uint64(width)
     sides = (np.uint64(height), np.uint64(width))
     for turn in range(FEISTEL_ROUNDS):
         side = sides[turn % 2]

@@ -18,7 +18,7 @@ _HARMFUL = re.compile(
 def harmless(text: str, keep: str = "") -> str:
     r"""`text` with control characters, direction controls and lone surrogates as escapes such as
     `\x1b`, but for those in `keep`."""
-    return _HARMFUL.sub(lambda found: _escaped(found.group(), keep), text)
+    return _HARMFUL.sub(lambda match: _escaped(match.group(), keep), text)
 
 
 def harmless_lines(text: str) -> str:
@@ -28,7 +28,7 @@ def harmless_lines(text: str) -> str:
 
 def harmless_json(text: str) -> str:
     r"""The same of a line of JSON, which means what it did: `\u001b`."""
-    return _HARMFUL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def shell_word(value: object) -> str:

@@ -65,10 +65,10 @@ def refuse_other_kind(plain: Mapping[str, Any], fields: Collection[str], path: P
     Raises:
         ConfigError: with that command.
     """
-    for name, (what, command) in KINDS.items():
+    for name, (description, command) in KINDS.items():
         if name in plain and name not in fields:
             raise ConfigError(
-                f"this is {what}",
+                f"this is {description}",
                 where=f"{path}, {name}",
                 wanted=f"one with {', '.join(sorted(KINDS.keys() & {*fields}))}",
                 do=command.format(shell_word(path)),

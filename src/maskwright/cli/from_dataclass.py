@@ -85,7 +85,7 @@ def add_pairs(parser: argparse.ArgumentParser) -> None:
 
 def add_settings(
     parser: argparse.ArgumentParser,
-    what: str = "change one setting of the recipe, as training.batch=32; may be repeated",
+    help_text: str = "change one setting of the recipe, as training.batch=32; may be repeated",
 ) -> None:
     parser.add_argument(
         "--set",
@@ -93,7 +93,7 @@ def add_settings(
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help=what,
+        help=help_text,
     )
 
 
@@ -112,7 +112,7 @@ class AsSetting(argparse.Action):
 
 def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
     """Options for the settings of a recipe that the field has names for, in place of `--set`."""
-    for option, path, what in (
+    for option, path, help_text in (
         ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
         ("--batch", "training.batch", "rows per step"),
         ("--length", "rows.length", "tokens per row"),
@@ -131,35 +131,35 @@ def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str
                 dest=f"short {path}",
                 default=argparse.SUPPRESS,
                 metavar="VALUE",
-                help=f"{what}: --set {path}=VALUE",
+                help=f"{help_text}: --set {path}=VALUE",
             )
 
 
 def add_out(
     parser: argparse.ArgumentParser,
-    what: str = "where to write",
-    usual: str = "the next free folder under runs/",
+    help_text: str = "where to write",
+    default_text: str = "the next free folder under runs/",
 ) -> None:
     parser.add_argument(
         "--out",
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"{what} (default: {usual})",
+        help=f"{help_text} (default: {default_text})",
     )
 
 
-def note(found: Finding) -> None:
+def note(finding: Finding) -> None:
     """A finding as a line of standard error, where answers go to standard output."""
-    print(harmless_lines(found.line()), file=sys.stderr)
+    print(harmless_lines(finding.line()), file=sys.stderr)
 
 
 def note_busy(threads: int | None) -> None:
     """Note where fewer threads are likely faster."""
     from maskwright.model.device import machine
 
-    if found := machine.busy(threads):
-        note(found)
+    if finding := machine.busy(threads):
+        note(finding)
 
 
 @contextlib.contextmanager
@@ -178,7 +178,7 @@ def say_model(checkpoint: Path, run: Path) -> None:
     from maskwright.base.report.page import next_commands
 
     print(harmless_lines(f"model: {checkpoint}"))
-    print(harmless_lines("\n".join(["next:", *(f"  {each}" for each in next_commands(run))])))
+    print(harmless_lines("\n".join(["next:", *(f"  {command}" for command in next_commands(run))])))
 
 
 def existing_texts(paths: Sequence[str]) -> None:
@@ -191,13 +191,13 @@ def existing_texts(paths: Sequence[str]) -> None:
 
 def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
-    for given in a.column:
-        role, equals, name = given.partition("=")
+    for assignment in a.column:
+        role, equals, name = assignment.partition("=")
         if not (role and equals and name):
             raise UsageError(
                 "not a column",
                 where="--column",
-                found=repr(given),
+                found=repr(assignment),
                 wanted="ROLE=NAME, as text=review",
             )
         columns.setdefault(role, []).append(name)
@@ -212,21 +212,21 @@ def next_run(name: str) -> Path:
     return path
 
 
-def existing(path: Path | None, what: str, command: str = "") -> None:
+def existing(path: Path | None, kind: str, command: str = "") -> None:
     """Refuse a path that does not exist, and a file in place of a model; `command` works.
 
     Raises:
         UsageError: the message has the near names.
     """
-    model = what == "model"
+    model = kind == "model"
     file = model and path is not None and path.is_file()
     if path is None or (path.exists() and not file):
         return
     do = "name a folder on this machine; nothing is downloaded" if model and not file else command
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
-    wanted = "the folder of a model or a run" if file else near_path(path)
-    raise UsageError(f"no such {what}", where=path, wanted=wanted, do=do or None)
+    expected = "the folder of a model or a run" if file else near_path(path)
+    raise UsageError(f"no such {kind}", where=path, wanted=expected, do=do or None)
 
 
 def add_fields(

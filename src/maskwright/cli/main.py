@@ -95,14 +95,14 @@ class Parser(argparse.ArgumentParser):
 
     examples: tuple[str, ...] = ()
     """Arguments that work, in which names in capitals stand for the user's."""
-    _places: Sequence[str] = ()
+    _positionals: Sequence[str] = ()
     _typed: Mapping[str, str] = {}
     """Positional arguments and values of options that are being read."""
 
-    def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """The same, with the option's other names, unless `also` says which it has here."""
-        also = how.pop("also", ALIASES.get(names[-1] if names else "", ()))
-        return super().add_argument(*names, *also, **how)
+        also = options.pop("also", ALIASES.get(names[-1] if names else "", ()))
+        return super().add_argument(*names, *also, **options)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         """The value of `text`.
@@ -140,7 +140,9 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(harmless(message.replace(": -- ", ": ")), do=self.command(self._places))
+        raise UsageError(
+            harmless(message.replace(": -- ", ": ")), do=self.command(self._positionals)
+        )
 
     def command(self, arguments: Sequence[str]) -> str:
         """The examples in which most of these arguments fit, with the arguments filled in."""
@@ -160,45 +162,47 @@ class Parser(argparse.ArgumentParser):
         commands = [command for num_unused, command in filled if num_unused == fewest]
         return "; or ".join(commands) or f"{self.prog} --help"
 
-    def read(self, given: Sequence[str]) -> argparse.Namespace:
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
         """The arguments of a verb, in any order.
 
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
-        self._places, self._typed = (), {}
-        options, self._places = self._sorted(list(given))
-        chosen = self.parse_args([*options, *(["--", *self._places] if self._places else [])])
-        chosen.command = self.command(self._places)
-        return chosen
+        self._positionals, self._typed = (), {}
+        options, self._positionals = self._sorted(list(words))
+        namespace = self.parse_args(
+            [*options, *(["--", *self._positionals] if self._positionals else [])]
+        )
+        namespace.command = self.command(self._positionals)
+        return namespace
 
-    def _sorted(self, given: list[str]) -> tuple[list[str], list[str]]:
+    def _sorted(self, words: list[str]) -> tuple[list[str], list[str]]:
         """(options, each with its value as `--option=value`; positional arguments)."""
-        found: list[tuple[argparse.Action, list[str]]] = []
-        options, places = list[str](), list[str]()
-        while given:
-            word = given.pop(0)
+        options_read: list[tuple[argparse.Action, list[str]]] = []
+        options, positionals = list[str](), list[str]()
+        while words:
+            word = words.pop(0)
             if word == "--":
-                places += given
+                positionals += words
                 break
             try:
                 action = self._option(word)
             except UsageError as error:
                 if word.removeprefix("--") not in PATHS.split():
                     raise
-                beside = itertools.takewhile(lambda each: each[:1] != "-", given)
+                beside = itertools.takewhile(lambda argument: argument[:1] != "-", words)
                 error.wanted = None
-                raise error.advising(self.command([*places, *beside])) from None
+                raise error.advising(self.command([*positionals, *beside])) from None
             if action is None:
-                places.append(word)
+                positionals.append(word)
                 continue
             sign, value = word.partition("=")[1:]
             if action.nargs == 0:
                 options.append(own_name(action))
                 continue
             values = [value] if sign else []
-            while given and not sign and not self._begins_option(given[0]):
-                values.append(given.pop(0))
+            while words and not sign and not self._begins_option(words[0]):
+                values.append(words.pop(0))
                 if action.nargs is None:
                     break
             if not values:
@@ -207,13 +211,13 @@ class Parser(argparse.ArgumentParser):
                     where=own_name(action),
                     do=f"{self.prog} --help",
                 )
-            found.append((action, values))
+            options_read.append((action, values))
             self._typed = {**self._typed, own_name(action): shlex.join(values)}
-        self._give_back(found, places)
-        self._refuse_repeated(found)
-        for action, values in found:
+        self._give_back(options_read, positionals)
+        self._refuse_repeated(options_read)
+        for action, values in options_read:
             options += [f"{own_name(action)}={value}" for value in values]
-        return options, places
+        return options, positionals
 
     def _option(self, word: str) -> argparse.Action | None:
         """The option that a word names; None for a positional argument.
@@ -223,21 +227,23 @@ class Parser(argparse.ArgumentParser):
         """
         if not word.startswith("-") or word == "-":
             return None
-        known: dict[str, argparse.Action] = self._option_string_actions
+        options: dict[str, argparse.Action] = self._option_string_actions
         name = word.partition("=")[0]
         if name[:2] == "--":
             name = name.replace("_", "-")
-        if name in known:
-            return known[name]
+        if name in options:
+            return options[name]
         if " " in word or NUMBER.fullmatch(word):
             return None
-        matches = {id(known[k]): known[k] for k in known if k.startswith(name) and name[:2] == "--"}
+        matches = {
+            id(options[k]): options[k] for k in options if k.startswith(name) and name[:2] == "--"
+        }
         if len(matches) == 1:
             return next(iter(matches.values()))
         raise UsageError(
             "no such option",
             found=repr(shorten(word)),
-            wanted=near(MEANT.get(name, name), [k for k in known if k.startswith("--")]),
+            wanted=near(MEANT.get(name, name), [k for k in options if k.startswith("--")]),
             do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
         )
 
@@ -252,35 +258,37 @@ class Parser(argparse.ArgumentParser):
                 return False  # a value such as -x
             raise
 
-    def _give_back(self, found: Any, places: list[str]) -> None:
+    def _give_back(self, options_read: Any, positionals: list[str]) -> None:
         """If an option with several values has taken the only positional argument that is needed,
         give it back: the line can be read in no other way.
 
         Raises:
             UsageError: there are other ways.
         """
-        wanted = [a for a in self._actions if not a.option_strings]
-        needed = [a for a in wanted if a.required]
-        lists = [values for action, values in found if action.nargs == "+" and len(values) > 1]
-        if places or not needed or not lists:
+        declared = [a for a in self._actions if not a.option_strings]
+        required = [a for a in declared if a.required]
+        lists = [
+            values for action, values in options_read if action.nargs == "+" and len(values) > 1
+        ]
+        if positionals or not required or not lists:
             return
-        (first, *others) = lists
-        one_way = len(wanted) == 1 and needed[0].nargs is None
-        if not others and (one_way or (len(first) == 2 and len(needed) == 1)):
-            places.append(first.pop())
+        (last_values, *other_lists) = lists
+        one_way = len(declared) == 1 and required[0].nargs is None
+        if not other_lists and (one_way or (len(last_values) == 2 and len(required) == 1)):
+            positionals.append(last_values.pop())
             return
-        names = " ".join(str(a.metavar or a.dest).upper() for a in wanted)
+        names = " ".join(str(a.metavar or a.dest).upper() for a in declared)
         raise UsageError(
             "an option with several values takes all that follows it",
             where=self.prog,
-            found=" ".join(first),
+            found=" ".join(last_values),
             wanted=f"{names} before the options, or after --",
         )
 
-    def _refuse_repeated(self, found: Any) -> None:
+    def _refuse_repeated(self, options_read: Any) -> None:
         """Refuse two different values for an option that keeps one."""
         assigned: dict[str, str] = {}
-        for action, values in found:
+        for action, values in options_read:
             if isinstance(action, argparse._StoreAction) and action.nargs is None:
                 name = own_name(action)
                 if assigned.setdefault(name, values[0]) != values[0]:
@@ -300,7 +308,7 @@ MOST_THREADS = 1024
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
-class Terminated(KeyboardInterrupt):
+class TerminationSignal(KeyboardInterrupt):
     """A signal other than Ctrl-C asks the command to end."""
 
     def __init__(self, number: int) -> None:
@@ -358,7 +366,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(words, verb)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        number = stop.number if isinstance(stop, Terminated) else signal.SIGINT
+        number = stop.number if isinstance(stop, TerminationSignal) else signal.SIGINT
         return _stopped(number, arguments is None)
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
@@ -435,8 +443,8 @@ def _use_threads(options: argparse.Namespace, recorded: bool) -> None:
             wanted=f"1 to {MOST_THREADS}",
         )
     if threads > (cores := os.cpu_count() or 1):
-        what = f"{threads} threads on {cores} cores slow each other down"
-        print(Finding("more-threads-than-cores", what).line(), file=sys.stderr)
+        message = f"{threads} threads on {cores} cores slow each other down"
+        print(Finding("more-threads-than-cores", message).line(), file=sys.stderr)
     os.environ |= dict.fromkeys(THREADS, str(threads))
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
         torch.set_num_threads(threads)
@@ -460,7 +468,7 @@ def _signals_are_errors(received: list[int]) -> Iterator[None]:
         if received and number != signal.SIGINT:
             os._exit(128 + number)
         received.append(number)
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else TerminationSignal(number)
 
     signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

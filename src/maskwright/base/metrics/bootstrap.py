@@ -49,14 +49,14 @@ def by_resample(
         of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
     elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
         width, of = _of_classes(truth, predicted)
-    parts = [of(places) for places in resampled(len(truth), resamples, width)]
-    return {metric: np.concatenate([part[metric] for part in parts]) for metric in chosen}
+    chunks = [of(indices) for indices in resampled(len(truth), resamples, width)]
+    return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
 
 
 def _one_by_one(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
 ) -> dict[Metric, NDArray[np.float64]]:
-    return {m: np.array([m(truth[i], predicted[i]) for i in places]) for m in chosen}
+    return {m: np.array([m(truth[i], predicted[i]) for i in indices]) for m in chosen}
 
 
 def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
@@ -65,16 +65,16 @@ def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
     names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
     size = len(names)
     pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
-    return -(-(size**2) // len(truth)), lambda places: of_counts(
-        _counts(pairs[places], size**2).reshape(-1, size, size), names >= 0
+    return -(-(size**2) // len(truth)), lambda indices: of_counts(
+        _counts(pairs[indices], size**2).reshape(-1, size, size), names >= 0
     )
 
 
 def of_counts(
-    counts: NDArray[np.int64], known: NDArray[np.bool_] | Literal[True] = True
+    counts: NDArray[np.int64], is_class: NDArray[np.bool_] | Literal[True] = True
 ) -> dict[Metric, NDArray[np.float64]]:
     """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class;
-    `known` (C,) are classes, and the others answers that are none.
+    `is_class` (C,) are classes, and the others answers that are none.
 
     The same figures as those of metrics.py, for the thousand resamples of an interval: scikit-learn
     looks at every row each time, which takes seconds.
@@ -82,7 +82,7 @@ def of_counts(
     right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
     true, predictions = counts.sum(axis=2), counts.sum(axis=1)
     total = true.sum(axis=1).astype(np.float64)
-    here = ((true + predictions) > 0) & known
+    occurring = ((true + predictions) > 0) & is_class
     f1 = 2 * right / np.maximum(1, true + predictions)
     spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (predictions**2).sum(axis=1))
     agreed = right.sum(axis=1) * total - (true * predictions).sum(axis=1)
@@ -90,7 +90,7 @@ def of_counts(
         correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
     return {
         accuracy: right.sum(axis=1) / total,
-        macro_f1: (f1 * here).sum(axis=1) / here.sum(axis=1),
+        macro_f1: (f1 * occurring).sum(axis=1) / occurring.sum(axis=1),
         matthews: correlation,
     }
 
@@ -98,37 +98,39 @@ def of_counts(
 def _of_labels(truth: Values, predicted: Values) -> OfResamples:
     """Of several labels (N, C): from sums over the rows, which every resample weighs."""
     rows, size = truth.shape
-    right, both = truth * predicted, truth + predicted
-    each = np.concatenate([right, both, (truth == predicted).all(1, keepdims=True)], axis=1)
-    each = each.astype(np.float64)
+    right, label_counts = truth * predicted, truth + predicted
+    statistics = np.concatenate(
+        [right, label_counts, (truth == predicted).all(1, keepdims=True)], axis=1
+    )
+    statistics = statistics.astype(np.float64)
 
-    def of(places: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
-        sums = _counts(places, rows) @ each  # (R, 2C + 1)
-        right, both = sums[:, :size], sums[:, size : 2 * size]
+    def of(indices: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+        sums = _counts(indices, rows) @ statistics  # (R, 2C + 1)
+        right, totals = sums[:, :size], sums[:, size : 2 * size]
         return {
             accuracy: sums[:, -1] / rows,
-            micro_f1: 2 * right.sum(1) / np.maximum(1, both.sum(1)),
-            macro_f1: (2 * right / np.maximum(1, both)).mean(1),
+            micro_f1: 2 * right.sum(1) / np.maximum(1, totals.sum(1)),
+            macro_f1: (2 * right / np.maximum(1, totals)).mean(1),
         }
 
     return of
 
 
 def _of_numbers(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
 ) -> dict[Metric, NDArray[np.float64]]:
     """Of one number for each row."""
-    true, predictions = truth[places], predicted[places]  # (R, N)
-    found: dict[Metric, NDArray[np.float64]] = {}
+    true, predictions = truth[indices], predicted[indices]  # (R, N)
+    by_metric: dict[Metric, NDArray[np.float64]] = {}
     for metric in chosen:
         if metric is squared_error:
-            found[metric] = np.square(true - predictions).mean(1)
+            by_metric[metric] = np.square(true - predictions).mean(1)
         elif metric is spearman:
             ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, predictions))
-            found[metric] = _correlations(*ranks)
+            by_metric[metric] = _correlations(*ranks)
         else:
-            found[metric] = _correlations(true, predictions)
-    return found
+            by_metric[metric] = _correlations(true, predictions)
+    return by_metric
 
 
 def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:

@@ -95,21 +95,21 @@ def estimate_of_sums(
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
     drawn = np.concatenate(
-        [counts[places].sum(1) for places in resampled(len(counts), resamples, counts.shape[1])]
+        [counts[indices].sum(1) for indices in resampled(len(counts), resamples, counts.shape[1])]
     )
-    whole = counts.sum(0, keepdims=True)
-    return Estimate(float(figure(whole)[0]), *_spread(figure(drawn).astype(float), level))
+    totals = counts.sum(0, keepdims=True)
+    return Estimate(float(figure(totals)[0]), *_spread(figure(drawn).astype(float), level))
 
 
-def estimates_of_means(names: Sequence[str], each: NDArray[Any]) -> dict[str, Estimate]:
-    """The means of the columns of `each` (N, K), by name, with their intervals.
+def estimates_of_means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, Estimate]:
+    """The means of the columns of `scores` (N, K), by name, with their intervals.
 
     Raises:
         DataError: no rows.
     """
     return {
-        name: estimate_of_sums(lambda sums: sums[:, 0] / len(each), each[:, [place]])
-        for place, name in enumerate(names)
+        name: estimate_of_sums(lambda sums: sums[:, 0] / len(scores), scores[:, [column]])
+        for column, name in enumerate(names)
     }
 
 
@@ -117,9 +117,9 @@ def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float
     """The interval of a share by Wilson's score (1927): where all rows are right, so are all
     resamples of them, and yet the next one may be wrong. The share may be of halves, too."""
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    whole = 1 + z * z / count
-    middle = (share + z * z / (2 * count)) / whole
-    half = z / whole * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    denominator = 1 + z * z / count
+    middle = (share + z * z / (2 * count)) / denominator
+    half = z / denominator * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
     # At its ends exact: the last bits of the root would leave 1e-17 of nothing.
     return (0.0 if share == 0 else middle - half), (1.0 if share == 1 else middle + half)
 
@@ -136,8 +136,8 @@ def _estimate(
 
 def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
     """Percentiles; none where all resamples are alike, which says nothing of other rows."""
-    known = drawn[~np.isnan(drawn)]
-    alike = not len(known) or np.ptp(known) <= ROUNDING * np.abs(known).max()
+    defined = drawn[~np.isnan(drawn)]
+    alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()
     return (math.nan, math.nan) if alike else _percentiles(drawn, level)
 
 

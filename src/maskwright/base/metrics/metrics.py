@@ -43,11 +43,11 @@ def macro_f1(truth: Values, predicted: Values) -> float:
     """The mean over the classes that occur on either side; of several labels (N, C), over all C. An
     answer below 0 is none of them."""
     truth, predicted = checked(truth, predicted)
-    here = None
+    classes = None
     if truth.ndim == 1 and len(predicted) and predicted.min() < 0:
-        here = [name for name in np.union1d(truth, predicted) if name >= 0]
+        classes = [name for name in np.union1d(truth, predicted) if name >= 0]
     return float(
-        _sklearn().f1_score(truth, predicted, labels=here, average="macro", zero_division=0.0)
+        _sklearn().f1_score(truth, predicted, labels=classes, average="macro", zero_division=0.0)
     )
 
 
@@ -141,11 +141,11 @@ def checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
         )
     for name, values in (("label", truth), ("prediction", predicted)):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            place = int(np.flatnonzero(~np.isfinite(values))[0])
+            index = int(np.flatnonzero(~np.isfinite(values))[0])
             raise DataError(
                 f"a {name} is not a finite number",
-                where=f"row {place + 1}",
-                found=values.ravel()[place],
+                where=f"row {index + 1}",
+                found=values.ravel()[index],
                 wanted="finite numbers",
             )
     return truth, predicted

@@ -51,10 +51,10 @@ def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) 
         return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
-        for some in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
-            keys = key("bootstrap", SEED, number, some)
+        for chunk in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
+            keys = key("bootstrap", SEED, number, chunk)
             drawn = integers(keys, len(values), len(values))
-            total[some] += values[drawn].mean(axis=1)
+            total[chunk] += values[drawn].mean(axis=1)
     low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

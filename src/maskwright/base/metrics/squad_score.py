@@ -80,8 +80,8 @@ def real(golds: Sequence[str]) -> list[str]:
 def balanced(with_answer: NDArray[Any], without: NDArray[Any]) -> NDArray[np.float64]:
     """The harmonic mean of the score of questions with an answer and of that of questions without
     one, elementwise: 0 where either is, as of what never or always says "no answer"."""
-    both = np.asarray(with_answer + without, np.float64)
-    return np.divide(2 * with_answer * without, both, out=np.zeros_like(both), where=both > 0)
+    total = np.asarray(with_answer + without, np.float64)
+    return np.divide(2 * with_answer * without, total, out=np.zeros_like(total), where=total > 0)
 
 
 # ------------------------------------------------------------------------------ many questions
@@ -103,7 +103,7 @@ def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) ->
         raise DataError("there are no questions to score")
     table = np.array([best(predictions[name], golds[name]) for name in golds])
     has = np.array([real(golds[name]) != [""] for name in golds])
-    every, with_answer, without = (_means(table[part]) for part in (has | True, has, ~has))
+    every, with_answer, without = (_means(table[mask]) for mask in (has | True, has, ~has))
     return SquadScore(
         *every, len(has), *with_answer, int(has.sum()), without[0], len(has) - int(has.sum())
     )
@@ -118,7 +118,7 @@ def _means(table: NDArray[np.float64]) -> tuple[float, float]:
 def best_threshold(
     differences: NDArray[np.floating],
     answered: NDArray[np.floating],
-    none: NDArray[np.floating],
+    no_answer: NDArray[np.floating],
     has: NDArray[np.bool_] | None = None,
 ) -> tuple[float, float]:
     """(threshold, mean score) that is best when "no answer" is said above the threshold.
@@ -128,7 +128,7 @@ def best_threshold(
     Args:
         differences: (Q,) null score minus the best answer's score.
         answered: (Q,) the score of each question's best answer.
-        none: (Q,) the score of saying that there is no answer.
+        no_answer: (Q,) the score of saying that there is no answer.
         has: (Q,) which questions have an answer; the `balanced` mean of both sorts is then what is
             best. None: the mean over all questions.
     Raises:
@@ -141,7 +141,9 @@ def best_threshold(
         )
     order = np.argsort(differences, kind="stable")
     rising = np.asarray(differences, np.float64)[order]
-    answered_score, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
+    answered_score, silent = (
+        np.asarray(scores, np.float64)[order] for scores in (answered, no_answer)
+    )
 
     def means(among: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(Q + 1,) the mean score of the questions `among` all where the first k are answered."""

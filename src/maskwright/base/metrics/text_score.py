@@ -43,21 +43,24 @@ def _checked(texts: Sequence[str], references: References) -> None:
         )
     if not len(texts):
         raise DataError("there are no texts to score")
-    for number, some in enumerate(references):
-        if isinstance(some, str) or not some:
+    for number, text_references in enumerate(references):
+        if isinstance(text_references, str) or not text_references:
             raise DataError(
                 "a text without a list of references",
                 where=f"text {number}",
-                found=repr(some)[:60],
+                found=repr(text_references)[:60],
                 wanted="one reference or more",
             )
 
 
 def _mean_of_best(
-    texts: Sequence[str], references: References, one: Callable[[str, str], float]
+    texts: Sequence[str], references: References, score: Callable[[str, str], float]
 ) -> float:
     _checked(texts, references)
-    best = [max(one(t, r) for r in some) for t, some in zip(texts, references, strict=True)]
+    best = [
+        max(score(t, r) for r in text_references)
+        for t, text_references in zip(texts, references, strict=True)
+    ]
     return float(np.mean(best))
 
 
@@ -76,9 +79,9 @@ def exact_match(texts: Sequence[str], references: References) -> float:
 class Rouge:
     """Mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L."""
 
-    one: float
-    two: float
-    longest: float
+    rouge_1: float
+    rouge_2: float
+    rouge_l: float
 
 
 def rouge(texts: Sequence[str], references: References) -> Rouge:
@@ -111,16 +114,16 @@ def rouge_l(text: str, reference: str) -> float:
     return _f1(longest_common(ours, theirs), len(ours), len(theirs))
 
 
-def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
+def longest_common(words: Sequence[str], other_words: Sequence[str]) -> int:
     """The length of the longest sequence that both have, with gaps.
 
-    One pass over `first`; after it, `row[j]` is the length for `second[:j]`, so it never falls.
+    One pass over `words`; after it, `row[j]` is the length for `second[:j]`, so it never falls.
     """
-    number = {word: i for i, word in enumerate(dict.fromkeys(second))}
-    other = np.array([number[word] for word in second], np.int64)
-    row = np.zeros(len(second) + 1, np.int64)
-    for word in first:
-        longer = row[:-1] + (other == number.get(word, -1))
+    number = {word: i for i, word in enumerate(dict.fromkeys(other_words))}
+    numbers = np.array([number[word] for word in other_words], np.int64)
+    row = np.zeros(len(other_words) + 1, np.int64)
+    for word in words:
+        longer = row[:-1] + (numbers == number.get(word, -1))
         row[1:] = np.maximum.accumulate(np.maximum(longer, row[1:]))
     return int(row[-1])
 
@@ -166,23 +169,23 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
     """(N, 10): matches and totals of 1 to 4 words, length and length of the reference."""
     _checked(texts, references)
-    found = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
-    for row, text, some in zip(found, texts, references, strict=True):
-        words, golds = words_13a(text), [words_13a(reference) for reference in some]
+    counts = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
+    for row, text, text_references in zip(counts, texts, references, strict=True):
+        words, golds = words_13a(text), [words_13a(reference) for reference in text_references]
         # Of the references the one nearest in length; of two as near, the shorter.
         row[-2:] = len(words), min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for n in range(BLEU_ORDER):
-            ours, known = ngrams(words, n + 1), Counter[tuple[str, ...]]()
+            ours, reference_ngrams = ngrams(words, n + 1), Counter[tuple[str, ...]]()
             for gold in golds:
-                known |= ngrams(gold, n + 1)
-            row[n], row[BLEU_ORDER + n] = (ours & known).total(), ours.total()
-    return found
+                reference_ngrams |= ngrams(gold, n + 1)
+            row[n], row[BLEU_ORDER + n] = (ours & reference_ngrams).total(), ours.total()
+    return counts
 
 
 def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
     """From the sums (10,) of `_bleu_counts`."""
-    *parts, length, reference_length = counts.tolist()
-    matches, totals = parts[:BLEU_ORDER], parts[BLEU_ORDER:]
+    *ngram_counts, length, reference_length = counts.tolist()
+    matches, totals = ngram_counts[:BLEU_ORDER], ngram_counts[BLEU_ORDER:]
     precisions = _precisions(matches, totals, smooth)
     brevity = 1.0 if length > reference_length else 0.0
     if 0 < length <= reference_length:
@@ -194,14 +197,14 @@ def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
 
 
 def _precisions(matches: Sequence[int], totals: Sequence[int], smooth: Smooth) -> tuple[float, ...]:
-    found, share = [], 1.0
+    precisions, share = [], 1.0
     for match, total in zip(matches, totals, strict=True):
         if match == 0 and total and smooth == "exp":
             share /= 2
-            found.append(share / total)
+            precisions.append(share / total)
         else:
-            found.append(match / total if total else 0.0)
-    return tuple(found)
+            precisions.append(match / total if total else 0.0)
+    return tuple(precisions)
 
 
 # ASCII marks but four: . , and - depend on their neighbours, and ' stays.
@@ -240,8 +243,8 @@ def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.flo
     _checked(texts, references)
     return np.array(
         [
-            max((_character_counts(text, reference) for reference in some), key=_chrf)
-            for text, some in zip(texts, references, strict=True)
+            max((_character_counts(text, reference) for reference in text_references), key=_chrf)
+            for text, text_references in zip(texts, references, strict=True)
         ]
     )
 
@@ -258,10 +261,10 @@ def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
 
 
 def _chrf(counts: NDArray[np.float64]) -> float:
-    both = (counts[:, 0] > 0) & (counts[:, 1] > 0)
-    if not both.any():
+    present = (counts[:, 0] > 0) & (counts[:, 1] > 0)
+    if not present.any():
         return 0.0
-    ours, theirs, shared = counts[both].T
+    ours, theirs, shared = counts[present].T
     precision, recall = float((shared / ours).mean()), float((shared / theirs).mean())
     weight = CHRF_BETA**2
     below = weight * precision + recall
@@ -280,8 +283,8 @@ def figures(texts: Sequence[str], references: References) -> dict[str, float]:
         IncompatibleError, DataError: as `exact_match`.
     """
     words = rouge(texts, references)
-    each = (words.one, words.two, words.longest, exact_match(texts, references))
-    scores = (chrf(texts, references), bleu(texts, references).score, *each)
+    word_scores = (words.rouge_1, words.rouge_2, words.rouge_l, exact_match(texts, references))
+    scores = (chrf(texts, references), bleu(texts, references).score, *word_scores)
     return dict(zip(NAMES, scores, strict=True))
 
 
@@ -292,12 +295,12 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
         IncompatibleError, DataError: as `exact_match`.
     """
     characters = _chrf_counts(texts, references)
-    one = estimate_of_sums(
-        lambda sums: np.array([_chrf(each.reshape(CHRF_ORDER, 3)) for each in sums]),
+    chrf_estimate = estimate_of_sums(
+        lambda sums: np.array([_chrf(counts.reshape(CHRF_ORDER, 3)) for counts in sums]),
         characters.reshape(len(texts), -1),
     )
-    two = estimate_of_sums(
-        lambda sums: np.array([_bleu_of(each).score for each in sums]),
+    bleu_estimate = estimate_of_sums(
+        lambda sums: np.array([_bleu_of(counts).score for counts in sums]),
         _bleu_counts(texts, references),
     )
     measures = (
@@ -306,10 +309,14 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
         rouge_l,
         squad_score.exact,
     )
-    each = np.array(
+    scores = np.array(
         [
-            [max(measure(text, reference) for reference in some) for measure in measures]
-            for text, some in zip(texts, references, strict=True)
+            [max(measure(text, reference) for reference in text_references) for measure in measures]
+            for text, text_references in zip(texts, references, strict=True)
         ]
     )
-    return {NAMES[0]: one, NAMES[1]: two, **estimates_of_means(NAMES[2:], each)}
+    return {
+        NAMES[0]: chrf_estimate,
+        NAMES[1]: bleu_estimate,
+        **estimates_of_means(NAMES[2:], scores),
+    }

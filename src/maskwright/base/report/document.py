@@ -50,8 +50,8 @@ def with_sentences(value: Any) -> Any:
         if isinstance(value.get("name"), str) and isinstance(value.get("what"), str):
             with contextlib.suppress(TypeError, ValueError):
                 return str(Finding.from_json(value))
-        return {name: with_sentences(each) for name, each in value.items()}
-    return [with_sentences(each) for each in value] if isinstance(value, list) else value
+        return {name: with_sentences(nested) for name, nested in value.items()}
+    return [with_sentences(nested) for nested in value] if isinstance(value, list) else value
 
 
 def is_digest(value: object) -> bool:
@@ -78,7 +78,7 @@ def marked(written: str, prompt: str) -> list[tuple[str, bool]]:
     ends = [0]
     for piece in after:
         ends.append(ends[-1] + len(piece))
-    changed = (each for each in matcher.get_opcodes() if each[0] in ("insert", "replace"))
+    changed = (opcode for opcode in matcher.get_opcodes() if opcode[0] in ("insert", "replace"))
     return _split(written, [(ends[start], ends[stop]) for _, _, _, start, stop in changed])
 
 
@@ -110,7 +110,7 @@ def _environment(folder: Path) -> Environment:
     # Only what writes a page pays for the import.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=lambda name: not (name or "").endswith(".md"),
         undefined=StrictUndefined,
@@ -120,14 +120,14 @@ def _environment(folder: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    made.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
-    made.filters |= {"fact": fact, "marked": marked}
-    made.tests["digest"] = is_digest
+    environment.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
+    environment.filters |= {"fact": fact, "marked": marked}
+    environment.tests["digest"] = is_digest
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        made.globals |= {name: Markup(content), f"{name}_hash": digest}
-    return made
+        environment.globals |= {name: Markup(content), f"{name}_hash": digest}
+    return environment
 
 
 # ------------------------------------------------------------------------------ what is shown how
@@ -175,7 +175,7 @@ def require_new(*targets: Path, do: str = "choose another --out") -> None:
     Raises:
         UsageError: naming the first that is there.
     """
-    commit.require_new(*targets, error=UsageError, what="the file is there already", do=do)
+    commit.require_new(*targets, error=UsageError, message="the file is there already", do=do)
 
 
 def write_new(folder: Path, texts: Mapping[str, str]) -> None:
@@ -186,8 +186,8 @@ def write_new(folder: Path, texts: Mapping[str, str]) -> None:
         UsageError: one of them is there already.
         OutputError, StorageError, StoppedError: they cannot be written.
     """
-    *_, last = texts
-    with commit.writing(folder / last):
+    *_, last_name = texts
+    with commit.writing(folder / last_name):
         require_new(*(folder / name for name in texts))
         texts_as_bytes = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
         commit.commit_files(folder, texts_as_bytes)

@@ -24,9 +24,9 @@ def misread(config: Mapping[str, Any]) -> Finding | None:
     rightly."""
     if config.get("model_type") == OURS:
         return NOT_READ
-    own, name = config.get(OURS), architecture(config)
-    found = own.get("conventions") if isinstance(own, dict) else None
-    conventions = found if isinstance(found, dict) else {}
+    own_settings, name = config.get(OURS), architecture(config)
+    recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
+    conventions = recorded if isinstance(recorded, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
     if conventions.get("prediction_offset"):
         return Finding(
@@ -55,16 +55,16 @@ def misread(config: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def code(config: Mapping[str, Any], place: str) -> str:
-    """Lines of Python that load the model in the folder `place`, by the library that reads it
+def code(config: Mapping[str, Any], folder: str) -> str:
+    """Lines of Python that load the model in the folder `folder`, by the library that reads it
     rightly."""
     if misread(config):
-        return f"from maskwright import api\n\nloaded = api.load_pretrained({place!r})"
+        return f"from maskwright import api\n\nloaded = api.load_pretrained({folder!r})"
     name = architecture(config)
     return (
         f"from transformers import AutoTokenizer, {name}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({place!r})\n"
-        f"model = {name}.from_pretrained({place!r})"
+        f"tokenizer = AutoTokenizer.from_pretrained({folder!r})\n"
+        f"model = {name}.from_pretrained({folder!r})"
     )
 
 

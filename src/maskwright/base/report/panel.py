@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from maskwright.base.errors import shorten
 from maskwright.base.memory import resident
-from maskwright.base.report.frame import Row, frame
-from maskwright.base.report.progress import History, Pace, budget
+from maskwright.base.report.progress import History, Throughput, budget
 from maskwright.base.report.wording import (
     count,
     duration,
@@ -34,8 +33,10 @@ from maskwright.base.report.wording import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
+    from rich.panel import Panel as RichPanel
 
 Record = Mapping[str, Any]
+Row = tuple[str, str, str]  # (name, text, style)
 
 
 class Panel:
@@ -61,7 +62,7 @@ class Panel:
         self._last: Record = {}
         self._loss = math.nan
         self._history = History(cells=36)
-        self._pace = Pace()
+        self._throughput = Throughput()
         self._evaluation: Record = {}
         self._previous: Record = {}
         self._samples: deque[Record] = deque(maxlen=3)
@@ -89,9 +90,9 @@ class Panel:
     def step(self, record: Record) -> None:
         """One step is done; `record` is its line of `metrics.jsonl`."""
         loss = token_loss(record, self.run)
-        first, self._last = math.isnan(self._loss), record
-        self._loss = loss if first else 0.9 * self._loss + 0.1 * loss
-        if first:
+        is_first, self._last = math.isnan(self._loss), record
+        self._loss = loss if is_first else 0.9 * self._loss + 0.1 * loss
+        if is_first:
             self._mark(time.monotonic())
         self._history.add(loss)
         if time.monotonic() >= self._due:
@@ -112,8 +113,8 @@ class Panel:
             self._show()
         else:
             words = standing(number(record, "loss"), self.references, self._share())
-            found = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
-            self._line(found + (f" · {words}" if words else ""))
+            message = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
+            self._line(message + (f" · {words}" if words else ""))
 
     def sample(self, record: Record) -> None:
         """The model wrote something."""
@@ -163,7 +164,7 @@ class Panel:
             self._line(self._progress_line())
 
     def _mark(self, now: float) -> None:
-        self._pace.mark(now, number(self._last, "tokens"), self._share(now))
+        self._throughput.mark(now, number(self._last, "tokens"), self._share(now))
 
     def _line(self, text: str) -> None:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
@@ -180,13 +181,13 @@ class Panel:
             self._silent = True
 
     def _headline(self) -> str:
-        parts = [shorten(str(self.run.get("recipe") or "training"))]
+        phrases = [shorten(str(self.run.get("recipe") or "training"))]
         if self.run.get("parameters"):
-            parts.append(f"{count(number(self.run, 'parameters'))} parameters")
+            phrases.append(f"{count(number(self.run, 'parameters'))} parameters")
         if (lasts := budget(self.run)) is not None:
             minutes = lasts.unit == "minutes"
-            parts.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
-        return " · ".join(parts)
+            phrases.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
+        return " · ".join(phrases)
 
     def _lines_to_beat(self) -> str:
         return ", ".join(
@@ -209,37 +210,40 @@ class Panel:
 
     def _progress_line(self) -> str:
         words = standing(self._loss, self.references, self._share())
-        parts = [self._where(), f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")]
-        if self._pace.tokens_per_second > 0:
-            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
-        remaining = self._pace.remaining(self._share())
+        phrases = [
+            self._where(),
+            f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else ""),
+        ]
+        if self._throughput.tokens_per_second > 0:
+            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
+        remaining = self._throughput.remaining(self._share())
         if remaining > 0:
-            parts.append(f"{duration(remaining)} left")
-        return " · ".join(parts)
+            phrases.append(f"{duration(remaining)} left")
+        return " · ".join(phrases)
 
     def _held_out(self) -> str:
         record = self._evaluation
         loss = number(record, "loss")
-        parts = [figure(loss)]
+        phrases = [figure(loss)]
         before = number(self._previous, "loss")
         if before == before and loss == loss:
-            parts[0] += f" ({loss - before:+.3f})"
+            phrases[0] += f" ({loss - before:+.3f})"
         sorts = record.get("sorts")
         if isinstance(sorts, Mapping):
-            parts += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
+            phrases += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
         if number(record, "top1") == number(record, "top1"):
-            parts.append(f"{percent(number(record, 'top1'))} right")
+            phrases.append(f"{percent(number(record, 'top1'))} right")
         if number(record, "bits_per_byte") == number(record, "bits_per_byte"):
-            parts.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
+            phrases.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
         if number(record, "told_apart") == number(record, "told_apart"):
             apart = figure(number(record, "told_apart"), 2)
-            parts.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
-        return " · ".join(parts)
+            phrases.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
+        return " · ".join(phrases)
 
     def _draw(self, width: int) -> RenderableType:
         share = self._share()
-        remaining = self._pace.remaining(share)
-        return frame(
+        remaining = self._throughput.remaining(share)
+        return panel_box(
             self._headline(),
             self._where() if self._last else "starting",
             f"{duration(remaining)} left" if remaining > 0 else "",
@@ -267,16 +271,50 @@ class Panel:
             yield "note", text, ""
 
     def _speed(self) -> str:
-        parts = []
-        if self._pace.tokens_per_second > 0:
-            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
-        seen = number(self._last, "tokens")
-        if seen == seen:
-            parts.append(f"{count(seen)} tokens seen")
+        phrases = []
+        if self._throughput.tokens_per_second > 0:
+            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
+        tokens_seen = number(self._last, "tokens")
+        if tokens_seen == tokens_seen:
+            phrases.append(f"{count(tokens_seen)} tokens seen")
         held = resident()
         if held:
-            parts.append(f"{size(held)} memory")
-        return " · ".join(parts) or "–"
+            phrases.append(f"{size(held)} memory")
+        return " · ".join(phrases) or "–"
+
+
+def panel_box(
+    title: str, head: str, aside: str, rows: Iterator[Row], *, share: float | None, width: int
+) -> RichPanel:
+    """A box of at most 100 columns: `head`, a bar at `share` (0 to 1; None: no bar), and `rows`.
+
+    Every text goes in as a `Text`, never as markup: `[MASK]` is a word here, and not a style.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel as RichPanel
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(head, style="bold")
+    heading.append(f"   {aside}", style="not bold dim")
+    body: list[RenderableType] = [heading]
+    if share is not None:
+        body.append(ProgressBar(total=1.0, completed=share, complete_style="cyan"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text, style in rows:
+        grid.add_row(name, Text(text, style=style))
+    return RichPanel(
+        Group(*body, Text(), grid),
+        title=Text(title, style="bold"),
+        title_align="left",
+        box=box.ROUNDED,
+        border_style="dim",
+        width=min(100, width),
+    )
 
 
 def is_terminal(stream: TextIO) -> bool:

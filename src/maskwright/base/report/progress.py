@@ -52,7 +52,7 @@ class History:
         return "".join(BARS[round((m - low) * scale)] for m in means)
 
 
-class Pace:
+class Throughput:
     """Speed over the last marks, and the time a run still takes.
 
     The first mark is set at the first step that is seen, so a resumed run is judged by what it does
@@ -89,10 +89,10 @@ class Pace:
 
 def budget(run: Record) -> Budget | None:
     """Of a run as its `run.json` says it; None of one without a known end."""
-    given = run.get("budget")
-    table = given if isinstance(given, Mapping) else {}
+    recorded = run.get("budget")
+    table = recorded if isinstance(recorded, Mapping) else {}
     for unit, value in [*((u, number(table, u)) for u in UNITS), ("steps", number(run, "steps"))]:
         if unit != "flops" and 0 < value < math.inf:
-            whole: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
-            return Budget(**whole)
+            fields: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
+            return Budget(**fields)
     return None

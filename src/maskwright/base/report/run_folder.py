@@ -55,10 +55,10 @@ class RunFolder:
     @property
     def share(self) -> float:
         """How much of the budget is used up, 0 to 1."""
-        lasts, last = budget(self.run), self.train[-1] if self.train else {}
+        lasts, latest = budget(self.run), self.train[-1] if self.train else {}
         if lasts is None:
             return 0.0
-        steps, tokens = number(last, "step"), number(last, "tokens")
+        steps, tokens = number(latest, "step"), number(latest, "tokens")
         return lasts.share(steps=steps, tokens=tokens, seconds=self.seconds)
 
 

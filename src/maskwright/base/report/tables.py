@@ -60,17 +60,17 @@ def _content(folder: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
 
 
-def _checked(found: Any, where: Path) -> list[Table]:
-    """`found`, if it is a list of tables.
+def _checked(tables: Any, where: Path) -> list[Table]:
+    """`tables`, if it is a list of tables.
 
     Raises:
         DataError: naming the first thing that is none.
     """
-    if found is None:
+    if tables is None:
         return []
-    for number, table in enumerate(found if isinstance(found, list) else [found]):
+    for number, table in enumerate(tables if isinstance(tables, list) else [tables]):
         fits = isinstance(table, dict) and _is_table(table)
-        if not fits or not isinstance(found, list):
+        if not fits or not isinstance(tables, list):
             raise DataError(
                 "not a table of results",
                 where=f"{where}: tables.{number}",
@@ -78,7 +78,7 @@ def _checked(found: Any, where: Path) -> list[Table]:
                 wanted='{"title", "head", "rows", "note"}',
                 do="remove the file; the same evaluations write it again",
             )
-    return list(found)
+    return list(tables)
 
 
 def _is_table(plain: dict[str, Any]) -> bool:

@@ -34,11 +34,11 @@ def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
     """The part of a record's loss that predicts tokens, in nats per target; the loss where the run
     names no such part."""
-    parts = record.get("parts")
-    if isinstance(parts, Mapping):
+    loss_parts = record.get("parts")
+    if isinstance(loss_parts, Mapping):
         for name in token_parts(run):
-            if name in parts:
-                return number(parts, name)
+            if name in loss_parts:
+                return number(loss_parts, name)
     return number(record, "loss")
 
 
@@ -92,14 +92,14 @@ def duration(seconds: float) -> str:
     """A time in its two largest units: 48 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     if not math.isfinite(seconds):
         return "–"
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
     for large, small, step, inner in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
-        if whole < step * (60 if large == "min" else 24):
-            rest = whole % step // inner
-            return f"{whole // step} {large} {rest} {small}" if rest else f"{whole // step} {large}"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+        if total < step * (60 if large == "min" else 24):
+            rest = total % step // inner
+            return f"{total // step} {large} {rest} {small}" if rest else f"{total // step} {large}"
+    return f"{total // 86400} d {total % 86400 // 3600} h"
 
 
 def percent(share: float) -> str:

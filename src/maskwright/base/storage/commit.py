@@ -155,14 +155,14 @@ def commit_files(folder: Path, texts: Mapping[str, bytes], *, files: FileSystem 
         OutputError: one of them is there already, or cannot be written.
         StoppedError, StorageError: as `commit`.
     """
-    *_, last = texts
+    *_, last_name = texts
 
     def write(stage: Staging) -> None:
         for name, text in texts.items():
             require_new(folder / name)
             stage.write_bytes(name, text)
 
-    commit(folder / last, write, about={BESIDE: list(texts)}, files=files)
+    commit(folder / last_name, write, about={BESIDE: list(texts)}, files=files)
 
 
 BESIDE = "files"  # of a manifest: what is moved into the folder where the temporary one lies
@@ -254,7 +254,7 @@ def _settle(target: Path, files: FileSystem) -> None:
 def require_new(
     *targets: Path,
     error: type[MaskwrightError] = OutputError,
-    what: str = "the path already exists",
+    message: str = "the path already exists",
     do: str = "choose another name, or remove it first",
 ) -> None:
     """Refuse to write over what is there. First what a stopped process left is settled; of several
@@ -267,7 +267,7 @@ def require_new(
         with contextlib.suppress(MaskwrightError), writing(targets[-1]):
             pass
     for target in filter(os.path.lexists, targets):
-        raise error(what, where=target, do=do)
+        raise error(message, where=target, do=do)
 
 
 def _write_all(
@@ -288,9 +288,9 @@ def _write_all(
             )
         files.mkdir(stage.path)
         write(stage)
-        made = stage.finish()
-        if BESIDE in made.about:
-            _move_out(stage.path, target, made.about[BESIDE], files)
+        manifest = stage.finish()
+        if BESIDE in manifest.about:
+            _move_out(stage.path, target, manifest.about[BESIDE], files)
             stage.abandon()  # what is left of it
         else:
             _put_in_place(stage.path, target, files)
@@ -299,7 +299,7 @@ def _write_all(
         if isinstance(error, OSError):
             raise refusal(error, target, needed=expected_bytes or None) from error
         raise
-    return made
+    return manifest
 
 
 def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
@@ -396,9 +396,9 @@ class Staging:
 
     def create(self, name: str) -> StagedFile:
         """A file to be written piece by piece; close it, or use it in a `with`."""
-        made = StagedFile(self._place(name), self.files, lambda facts: self._record(name, facts))
-        self._open.append(made)
-        return made
+        file = StagedFile(self._place(name), self.files, lambda facts: self._record(name, facts))
+        self._open.append(file)
+        return file
 
     def write_bytes(self, name: str, data: Buffer | Iterable[Buffer]) -> None:
         """One file; `name` may lie in subfolders, as "training/state.json"."""
@@ -415,12 +415,12 @@ class Staging:
         if any(not file.closed for file in self._open):
             raise ValueError("a file of the folder is still open")
         facts = json.loads(canonical_json(self.about))
-        made = Manifest(FORMAT, facts, dict(sorted(self._written.items())))
+        manifest = Manifest(FORMAT, facts, dict(sorted(self._written.items())))
         with StagedFile(self.path / self._manifest, self.files, lambda facts: None) as file:
-            file.write(made.render())
+            file.write(manifest.render())
         for folder, _, _ in os.walk(self.path, topdown=False):
             self.files.fsync_folder(Path(folder))
-        return made
+        return manifest
 
     def abandon(self) -> None:
         for file in self._open:
@@ -465,10 +465,10 @@ class StagedFile:
         self._hash.update(rest)
         self.bytes += rest.nbytes
         while rest.nbytes:
-            taken = self._files.write(self._descriptor, rest)
-            if taken <= 0:
+            num_written = self._files.write(self._descriptor, rest)
+            if num_written <= 0:
                 raise OSError(errno.EIO, "nothing was written", str(self.path))
-            rest = rest[taken:]
+            rest = rest[num_written:]
 
     def close(self) -> None:
         if self.closed:

@@ -57,8 +57,8 @@ def state_of(path: Path | str) -> tuple[str, int, int, int, int]:
     Raises:
         OSError: it is not there.
     """
-    found = os.stat(path)
-    return str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    status = os.stat(path)
+    return str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 class FileSystem:
@@ -121,42 +121,42 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
         where: what was being written.
         needed: its bytes, where they are known.
     """
-    place = f"{where} ({error.filename})" if error.filename else str(where)
+    location = f"{where} ({error.filename})" if error.filename else str(where)
     reason = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
     if error.errno in FULL:
-        wanted = None if needed is None else f"{needed:,} bytes"
+        expected = None if needed is None else f"{needed:,} bytes"
         free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
         return StoppedError(
             "the disk or the quota is full",
-            where=place,
-            wanted=wanted,
+            where=location,
+            wanted=expected,
             found=f"{reason}{free}",
             do="free some space and start the same command again",
         )
     if error.errno in FORBIDDEN:
         return OutputError(
             "this place cannot be written",
-            where=place,
+            where=location,
             found=reason,
             do="choose another folder, or fix its permissions",
         )
     if error.errno == errno.ENOMEM:
         return ResourceError(
             "out of memory",
-            where=place,
+            where=location,
             found=reason,
             do="end other programs, or use a machine with more memory",
         )
     if error.errno in TOO_MANY:
         return ResourceError(
             "too many files are open",
-            where=place,
+            where=location,
             found=reason,
             do="raise the limit, for example: ulimit -n 4096",
         )
     return StorageError(
         "reading or writing failed",
-        where=place,
+        where=location,
         found=reason,
         do="check the disk; what was complete before is still there",
     )
@@ -267,24 +267,24 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError("the output folder is a file", where=folder, do="choose another --out")
-    first = folder / f"{TEMPORARY}probe-{os.getpid()}"
-    second = folder / f"{DOOMED}probe-{os.getpid()}"
+    probe = folder / f"{TEMPORARY}probe-{os.getpid()}"
+    renamed = folder / f"{DOOMED}probe-{os.getpid()}"
     try:
         with in_our_words(folder):
             make_folders(folder, files)
-            descriptor = files.open_write(first)
+            descriptor = files.open_write(probe)
             try:
                 files.write(descriptor, memoryview(b"probe"))
                 files.fsync(descriptor)
             finally:
                 files.close(descriptor)
-            files.rename(first, second)
-            files.remove(second)
+            files.rename(probe, renamed)
+            files.remove(renamed)
             for leftover in filter(_is_of_no_process, folder.glob(".*-probe-*")):
                 with contextlib.suppress(OSError):  # the folder can be written all the same
                     files.remove(leftover)
     except MaskwrightError:
-        for leftover in (first, second):
+        for leftover in (probe, renamed):
             with contextlib.suppress(OSError):  # the first error is the one to tell
                 files.remove(leftover)
         raise
@@ -293,8 +293,8 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
 def _is_of_no_process(probe: Path) -> bool:
     """Whether the process that wrote the small file has ended, as far as this machine knows."""
     try:
-        if found := PROBE.fullmatch(probe.name):
-            os.kill(int(found[1]), 0)
+        if match := PROBE.fullmatch(probe.name):
+            os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -365,8 +365,8 @@ def leads_out(path: Path, folder: Path) -> bool:
     snapshots that link to them."""
     home, target = folder.resolve(), path.resolve()
     snapshots = (p.parent.parent for p in (home, *home.parents) if p.parent.name == "snapshots")
-    places = [home, *(cache / "blobs" for cache in snapshots)]
-    return not any(target.is_relative_to(place) for place in places)
+    roots = [home, *(cache / "blobs" for cache in snapshots)]
+    return not any(target.is_relative_to(root) for root in roots)
 
 
 _NUMBERS = itertools.count()
@@ -437,8 +437,8 @@ def temporaries_of(target: Path) -> list[Path]:
     """The temporary files of `target`; where nobody writes it, remains of stopped processes."""
     names = {target.name, shortened(target.name, LONGEST_NAME)}
     matches = map(STAGED.fullmatch, os.listdir(target.parent))
-    found = [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
-    return [path for path in found if path.is_file()]  # a folder is that of NAME-1-2
+    paths = [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
+    return [path for path in paths if path.is_file()]  # a folder is that of NAME-1-2
 
 
 class _Descriptor(io.RawIOBase):

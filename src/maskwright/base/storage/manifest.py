@@ -74,15 +74,15 @@ def read_manifest(
         )
     data = _read(path)
     try:
-        made = _parse(data)
-        intact = made.format != FORMAT or data == made.render()
+        parsed = _parse(data)
+        intact = parsed.format != FORMAT or data == parsed.render()
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise error("the manifest is damaged", where=path, found=fault, do=REMEDY) from fault
-    if made.format != FORMAT:
+    if parsed.format != FORMAT:
         raise error(
             "a folder of another format",
             where=path,
-            found=f"format {made.format}",
+            found=f"format {parsed.format}",
             wanted=f"format {FORMAT}",
             do="use the version that wrote it",
         )
@@ -91,10 +91,10 @@ def read_manifest(
             "the manifest is damaged",
             where=path,
             found="its own hash does not fit",
-            wanted=f"sha256 {made.sha256}",
+            wanted=f"sha256 {parsed.sha256}",
             do=REMEDY,
         )
-    return made
+    return parsed
 
 
 def verify(
@@ -110,8 +110,8 @@ def verify(
         error: naming the file, what was expected and what was found.
         StorageError: a file cannot be read.
     """
-    made = read_manifest(folder, manifest=manifest, error=error)
-    for name, facts in made.files.items():
+    parsed = read_manifest(folder, manifest=manifest, error=error)
+    for name, facts in parsed.files.items():
         path = Path(folder) / name
         if not os.path.isfile(path):
             raise error(
@@ -129,17 +129,17 @@ def verify(
                 wanted=f"{facts['bytes']:,} bytes",
                 do=REMEDY,
             )
-    for name, facts in made.files.items() if full else ():
-        found = hash_file(Path(folder) / name)
-        if found != facts["sha256"]:
+    for name, facts in parsed.files.items() if full else ():
+        digest = hash_file(Path(folder) / name)
+        if digest != facts["sha256"]:
             raise error(
                 f"{name} is damaged",
                 where=Path(folder) / name,
-                found=f"sha256 {found}",
+                found=f"sha256 {digest}",
                 wanted=f"sha256 {facts['sha256']}",
                 do=REMEDY,
             )
-    return made
+    return parsed
 
 
 def require_as_saved(
@@ -164,10 +164,10 @@ def require_as_saved(
     for home in (path.parent, path.parent.parent):
         if not (home / MANIFEST).is_file():
             continue
-        made = read_manifest(home, error=error)
+        parsed = read_manifest(home, error=error)
         name = path.relative_to(home).as_posix()
-        facts = made.files.get(name)
-        if facts is None and not any(each in made.files for each in beside):
+        facts = parsed.files.get(name)
+        if facts is None and not any(sibling in parsed.files for sibling in beside):
             continue
         digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
         if facts is None:
@@ -175,7 +175,7 @@ def require_as_saved(
                 "a file was put there after the folder was saved",
                 where=path,
                 found="not in the manifest",
-                wanted=", ".join(made.files),
+                wanted=", ".join(parsed.files),
                 do=CHANGED,
             )
         if digest != facts["sha256"]:
@@ -194,8 +194,8 @@ def numbered(parent: Path, prefix: str = "step-") -> list[Path]:
     """The folders `parent/prefix<number>` in the order of their numbers; nobody else's."""
     pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
     names = os.listdir(parent) if os.path.isdir(parent) else []
-    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    return [path for _, name in sorted(found) if (path := Path(parent) / name).is_dir()]
+    numbered_names = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [path for _, name in sorted(numbered_names) if (path := Path(parent) / name).is_dir()]
 
 
 def newest(
@@ -225,16 +225,16 @@ def newest(
     )
 
 
-def _below(place: str | None, parent: Path) -> str:
-    return (place or "").removeprefix(f"{parent}{os.sep}")
+def _below(where: str | None, parent: Path) -> str:
+    return (where or "").removeprefix(f"{parent}{os.sep}")
 
 
-def extra_files(folder: Path, made: Manifest, *, manifest: str = MANIFEST) -> list[str]:
+def extra_files(folder: Path, recorded: Manifest, *, manifest: str = MANIFEST) -> list[str]:
     """Names in `folder` that its manifest does not know; they are ignored, but worth a word."""
-    found = []
-    for place, _, names in os.walk(folder):
-        found += [(Path(place) / name).relative_to(folder).as_posix() for name in names]
-    return sorted(set(found) - set(made.files) - {manifest})
+    paths = []
+    for directory, _, names in os.walk(folder):
+        paths += [(Path(directory) / name).relative_to(folder).as_posix() for name in names]
+    return sorted(set(paths) - set(recorded.files) - {manifest})
 
 
 def hash_file(path: Path) -> str:
@@ -252,8 +252,12 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: an absolute name, or one with "..", "\\\\", or nothing between two slashes.
     """
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name:
+    components = name.split("/")
+    if (
+        any(component in ("", ".", "..") for component in components)
+        or "\\" in name
+        or "\0" in name
+    ):
         raise UsageError("not the name of a file inside a folder", found=repr(name))
     return name
 

@@ -47,12 +47,12 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bo
     try:
         return _values(text) if many else DECODER.decode(text)
     except json.JSONDecodeError as fault:
-        place = fault.pos
+        position = fault.pos
         raise error(
             "not JSON",
-            where=_place(where, text, place),
+            where=_place(where, text, position),
             found=f"{fault.msg[:1].lower()}{fault.msg[1:].removesuffix(' at')} at "
-            + (repr(text[place : place + 40]) if place < len(text) else "the end"),
+            + (repr(text[position : position + 40]) if position < len(text) else "the end"),
             wanted="JSON",
         ) from None
     except _TrapError as trap:
@@ -68,9 +68,9 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bo
 
 
 def _values(text: str) -> list[Any]:
-    values, place = [], 0
-    while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
-        value, place = DECODER.raw_decode(text, place)
+    values, position = [], 0
+    while (position := BETWEEN.match(text, position).end()) < len(text):  # type: ignore[union-attr]
+        value, position = DECODER.raw_decode(text, position)
         values.append(value)
     return values
 
@@ -116,13 +116,13 @@ def parse_object(
     return value
 
 
-def _place(where: object, text: str, place: int) -> str:
-    """`where` with the column of `place`, and its line where there are several."""
-    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+def _place(where: object, text: str, position: int) -> str:
+    """`where` with the column of `position`, and its line where there are several."""
+    line, start = text.count("\n", 0, position) + 1, text.rfind("\n", 0, position) + 1
     steps = [str(where)] if where else []
     if "\n" in text:
         steps.append(f"line {line}")
-    return ", ".join([*steps, f"column {place - start + 1}"])
+    return ", ".join([*steps, f"column {position - start + 1}"])
 
 
 class _TrapError(ValueError):

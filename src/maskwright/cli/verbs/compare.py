@@ -45,8 +45,8 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.learn.recipes.base.find import find, override, with_text
 
     equal_budget(a.budget)
-    found = [find(name) for name in a.recipes]
-    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in found]
+    named_recipes = [find(name) for name in a.recipes]
+    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in named_recipes]
     for recipe in recipes:
         require_settings(recipe)
     existing_texts(a.text)

@@ -94,27 +94,27 @@ def do(a: argparse.Namespace) -> None:
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
 
 
-def _require_choices(how: str | None, part: str | None) -> None:
+def _require_choices(method: str | None, split_name: str | None) -> None:
     """Refuse a method or a part that there is not, before the model is opened.
 
     Raises:
         UsageError: the message has the near names.
     """
-    if how is not None:
+    if method is not None:
         from maskwright.model.inference.likelihood_prompts import require_method
 
-        require_method(how, "--how")
-    if part is not None:
+        require_method(method, "--how")
+    if split_name is not None:
         from maskwright.model.inference.minimal_pairs import PARTS as PAIR_PARTS
         from maskwright.text.tables.split_files import PARTS
 
-        known = (*PAIR_PARTS, *PARTS)
-        if part not in known:
+        choices = (*PAIR_PARTS, *PARTS)
+        if split_name not in choices:
             raise UsageError(
                 "no such part of the data",
                 where="--part",
-                found=repr(part),
-                wanted=near(part, known),
+                found=repr(split_name),
+                wanted=near(split_name, choices),
                 do="leave it out for the usual part",
             )
 
@@ -133,7 +133,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
         "--column": bool(a.column) and not rows,
         "--read": bool(a.read) and pairs and not a.text,
     }
-    for option in (name for name, given in idle.items() if given):
+    for option in (name for name, has_no_effect in idle.items() if has_no_effect):
         about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
         raise UsageError(
             "option has no effect here",

@@ -25,8 +25,8 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
-    for found in model.findings:
-        note(found)
+    for finding in model.findings:
+        note(finding)
     (holes,) = model.filled([a.text], a.top, note, live=True)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:

@@ -115,13 +115,13 @@ def do(a: argparse.Namespace) -> None:
     recipe = override(recipe, a.settings)
     if a.moved is not None:  # the same, by its hash
         recipe = replace(recipe, model=str(a.moved))
-    for path, what in ((recipe.model, "model"), (recipe.data, "data")):
+    for path, kind in ((recipe.model, "model"), (recipe.data, "data")):
         if not Path(path).exists():
             raise UsageError(
-                f"no such {what}",
-                where=f"{a.model}: {what}",
+                f"no such {kind}",
+                where=f"{a.model}: {kind}",
                 found=path,
-                do=f"say where it lies now: --{what} PATH",
+                do=f"say where it lies now: --{kind} PATH",
             )
     from maskwright.learn.finetune.command import finetune_recipe
 
@@ -131,14 +131,14 @@ def do(a: argparse.Namespace) -> None:
         finetune_recipe(recipe, out, dry=a.dry_run)
 
 
-def _counts(given: str | None) -> list[int]:
+def _counts(text: str | None) -> list[int]:
     """Numbers separated by commas, 0 for "all"."""
-    words = [word.strip() for word in given.split(",")] if given else []
+    words = [word.strip() for word in text.split(",")] if text else []
     if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
         raise UsageError(
             "--curve takes numbers of labels",
             where="--curve",
-            found=repr(given),
+            found=repr(text),
             wanted="numbers with commas between, such as 50,200,all",
         )
     return [0 if word == "all" else int(word) for word in words]

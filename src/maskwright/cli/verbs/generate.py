@@ -61,8 +61,8 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
-    for found in model.findings:
-        note(found)
+    for finding in model.findings:
+        note(finding)
     written = model.generate(
         a.prompt,
         tokens=a.tokens,

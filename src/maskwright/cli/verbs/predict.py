@@ -113,8 +113,8 @@ def do(a: argparse.Namespace) -> None:
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
-            wanted = "MODEL FILE before the options, or after --; or --server URL"
-            raise UsageError("no model to predict with", wanted=wanted, do=a.command)
+            expected = "MODEL FILE before the options, or after --; or --server URL"
+            raise UsageError("no model to predict with", wanted=expected, do=a.command)
         for model in (a.model, *a.also):
             existing(model, "model", a.command)
     if a.file != STDIN:

@@ -103,14 +103,14 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _pairs(words: list[str], option: str) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for word in words:
         name, sign, folder = word.partition("=")
         if not sign or not name or not folder:
             raise UsageError(
                 "a name and a folder are wanted", where=option, found=word, wanted="NAME=FOLDER"
             )
-        if name in found:
+        if name in folders:
             raise UsageError("the name is given twice", where=option, found=name)
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders

@@ -48,13 +48,13 @@ def do(a: argparse.Namespace) -> None:
             found=f"--kind {a.kind}",
             do="leave --wordpiece out, or say --kind wordpiece",
         )
-    how = a.wordpiece or "floored"
-    if how not in WORDPIECE:
+    method = a.wordpiece or "floored"
+    if method not in WORDPIECE:
         raise UsageError(
             "no such WordPiece training",
             where="--wordpiece",
-            found=repr(how),
-            wanted=near(how, WORDPIECE),
+            found=repr(method),
+            wanted=near(method, WORDPIECE),
             do=f"choose one of: {', '.join(WORDPIECE)}",
         )
     read = how_read(a.read)
@@ -66,11 +66,11 @@ def do(a: argparse.Namespace) -> None:
         kind=a.kind,
         vocabulary=a.vocabulary,
         lowercase=a.lowercase,
-        min_frequency=WORDPIECE[how],
+        min_frequency=WORDPIECE[method],
         reading=read.reading,
     )
     if a.kind == "wordpiece":
-        other = next(name for name in WORDPIECE if name != how)
-        print(f"the other training method: --wordpiece {other}")
+        alternative = next(name for name in WORDPIECE if name != method)
+        print(f"the other training method: --wordpiece {alternative}")
     command = f"maskwright pretrain bert-mini --set tokenizer.folder={shell_word(out)}"
     print("next:", " ".join([command, *(["--text"] if a.text else []), *map(shell_word, a.text)]))

@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.base.findings import Finding
 from maskwright.base.report import document
 from maskwright.base.report.drawing.histogram import histogram
-from maskwright.base.report.drawing.svg import Stage, flow
+from maskwright.base.report.drawing.svg import FlowStage, flow
 from maskwright.base.report.wording import count, percent, size
 from maskwright.text.curate import card_tables
 from maskwright.text.curate.card_tables import Card, setting, value
@@ -55,13 +55,13 @@ def _tiles(card: Card) -> list[tuple[str, str]]:
     return [*tiles, (percent(removed), "of the documents removed")]
 
 
-def _stages(card: Card) -> list[Stage]:
+def _stages(card: Card) -> list[FlowStage]:
     read, left = card["read"], card["left"]
-    stages = [Stage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
+    stages = [FlowStage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
     for step in card["steps"]:
         documents = step["documents_in"], step["documents_out"]
-        stages.append(Stage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
-    return [*stages, Stage("left", (left["documents"],) * 2, (left["bytes"],) * 2)]
+        stages.append(FlowStage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
+    return [*stages, FlowStage("left", (left["documents"],) * 2, (left["bytes"],) * 2)]
 
 
 def _step(step: Mapping[str, Any]) -> dict[str, Any]:

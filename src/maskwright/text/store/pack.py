@@ -91,34 +91,34 @@ class PackedDocuments:
         pieces = np.repeat(plan.bounds[numbers], counts) + spread(counts)
         lengths = plan.lengths[pieces]
         framed = lengths + self._frame
-        begins = np.repeat(np.arange(len(numbers)) * self.length, counts) + plan.places[pieces]
+        begins = np.repeat(np.arange(len(numbers)) * self.length, counts) + plan.columns[pieces]
 
         step = spread(framed)  # 0 … within each framed piece
-        place = np.repeat(begins, framed) + step
+        flat_index = np.repeat(begins, framed) + step
         positions = np.zeros(shape, dtype=np.int64)
-        positions.reshape(-1)[place] = step
+        positions.reshape(-1)[flat_index] = step
         documents = np.zeros(shape, dtype=np.int32)
-        documents.reshape(-1)[place] = np.repeat(spread(counts) + 1, framed)
+        documents.reshape(-1)[flat_index] = np.repeat(spread(counts) + 1, framed)
 
         step = spread(lengths)
-        place = np.repeat(begins + opening, lengths) + step
+        flat_index = np.repeat(begins + opening, lengths) + step
         source = np.repeat(plan.starts[pieces], lengths) + step
-        found = self.store.tokens[source]
+        source_tokens = self.store.tokens[source]
         tokens = np.full(shape, self._pad, dtype=np.int64)
         flat = tokens.reshape(-1)
-        flat[place] = found
+        flat[flat_index] = source_tokens
         for offset, token in enumerate(self._opening):
             flat[begins + offset] = token
         for offset, token in enumerate(self._closing):
             flat[begins + opening + lengths + offset] = token
         special = np.ones(shape, dtype=bool)
-        special.reshape(-1)[place] = False
+        special.reshape(-1)[flat_index] = False
         starts_word = np.zeros(shape, dtype=bool)
-        starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
+        starts_word.reshape(-1)[flat_index] = self.store.begins_word(source_tokens, step == 0)
         starts = self.store.begins_sentence(source)
         starts_sentence = None if starts is None else np.zeros(shape, dtype=bool)
         if starts_sentence is not None:
-            starts_sentence.reshape(-1)[place] = starts
+            starts_sentence.reshape(-1)[flat_index] = starts
         return Rows(
             tokens=tokens,
             positions=positions,
@@ -159,7 +159,7 @@ class _Plan:
     bounds: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    places: NDArray[np.int64]
+    columns: NDArray[np.int64]
 
 
 def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
@@ -182,21 +182,21 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
             per_row = min(gap, capacity) // size
             needed = -(-len(pieces) // per_row)
             if gap > capacity:
-                taken = np.arange(opened, opened + needed)
+                bins_used = np.arange(opened, opened + needed)
                 opened += needed
             else:
                 free = gaps[gap].pop()
-                taken, rest = free[:needed], free[needed:]
+                bins_used, rest = free[:needed], free[needed:]
                 if len(rest):
                     gaps[gap].append(rest)
-            filled = np.repeat(taken, per_row)[: len(pieces)]
+            filled = np.repeat(bins_used, per_row)[: len(pieces)]
             bins[pieces[: len(filled)]] = filled
             pieces = pieces[len(filled) :]
-            held = len(filled) - per_row * (len(taken) - 1)  # the last one may get fewer
-            left = min(gap, capacity)
-            for group, number in ((taken[:-1], per_row), (taken[-1:], held)):
-                if len(group) and left - number * size > 0:
-                    gaps[left - number * size].append(group)
+            in_last_bin = len(filled) - per_row * (len(bins_used) - 1)  # the last one may get fewer
+            available = min(gap, capacity)
+            for group, number in ((bins_used[:-1], per_row), (bins_used[-1:], in_last_bin)):
+                if len(group) and available - number * size > 0:
+                    gaps[available - number * size].append(group)
     return bins
 
 
@@ -216,8 +216,8 @@ def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> 
     bounds = np.searchsorted(bins, np.arange(opened + 1))
     ends = np.cumsum(lengths + frame)
     before = ends - lengths - frame
-    places = before - before[bounds[bins]] if opened else before
-    return _Plan(bounds, starts, lengths, places)
+    columns = before - before[bounds[bins]] if opened else before
+    return _Plan(bounds, starts, lengths, columns)
 
 
 def _cut(offsets: NDArray[np.int64], room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

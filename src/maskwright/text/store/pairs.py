@@ -131,17 +131,17 @@ class SentencePairs:
         shape = (len(numbers), self.length)
         begins = np.arange(len(numbers)) * self.length
         b_begins = begins + 2 + a_length
-        parts = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
+        ranges = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
         tokens = np.full(shape, self._pad, dtype=np.int64)
         special = np.ones(shape, dtype=bool)
         starts_word = np.zeros(shape, dtype=bool)
-        for starts, lengths, places in parts:
+        for starts, lengths, offsets in ranges:
             step = spread(lengths)
-            place = np.repeat(places, lengths) + step
-            found = self.store.tokens[np.repeat(starts, lengths) + step]
-            tokens.reshape(-1)[place] = found
-            starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
-            special.reshape(-1)[place] = False
+            flat_index = np.repeat(offsets, lengths) + step
+            part_tokens = self.store.tokens[np.repeat(starts, lengths) + step]
+            tokens.reshape(-1)[flat_index] = part_tokens
+            starts_word.reshape(-1)[flat_index] = self.store.begins_word(part_tokens, step == 0)
+            special.reshape(-1)[flat_index] = False
         tokens[:, 0] = self.store.special["classify"]
         tokens.reshape(-1)[b_begins - 1] = self.store.special["separator"]
         tokens.reshape(-1)[b_begins + b_length] = self.store.special["separator"]
@@ -164,14 +164,20 @@ class SentencePairs:
     ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
         """(starts, lengths) of A and of B for each row, and whether B does not follow A."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
-        first, stop = self._first[numbers], self._stop[numbers]
-        cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
+        first_sentence, stop = self._first[numbers], self._stop[numbers]
+        cut = (
+            first_sentence
+            + 1
+            + (draws[:, 0] * np.maximum(1, stop - first_sentence - 1)).astype(np.int64)
+        )
         coin = draws[:, 1] < 0.5
         if self._swaps:
-            (a_start, a_stop), (b_start, b_stop) = self._swapped(first, cut, stop, coin, draws)
+            (a_start, a_stop), (b_start, b_stop) = self._swapped(
+                first_sentence, cut, stop, coin, draws
+            )
         else:
-            coin |= stop - first == 1
-            a_start, a_stop = self._bounds[first], self._bounds[cut]
+            coin |= stop - first_sentence == 1
+            a_start, a_stop = self._bounds[first_sentence], self._bounds[cut]
             b_first, b_last = self._foreign(numbers, a_stop - a_start, draws)
             b_start = self._bounds[np.where(coin, b_first, cut)]
             b_stop = self._bounds[np.where(coin, b_last, stop)]
@@ -186,16 +192,16 @@ class SentencePairs:
     ) -> _Ranges:
         """The first sentence of a part from another document, and the one after its last."""
         owner = self._owner[numbers]
-        other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
-        other += other >= owner
-        low, high = self._firsts[other], self._firsts[other + 1]
+        other_document = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
+        other_document += other_document >= owner
+        low, high = self._firsts[other_document], self._firsts[other_document + 1]
         begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
         goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
         return begin, np.minimum(np.searchsorted(self._bounds, goal), high)
 
     def _swapped(
         self,
-        first: NDArray[np.int64],
+        first_sentence: NDArray[np.int64],
         cut: NDArray[np.int64],
         stop: NDArray[np.int64],
         coin: NDArray[np.bool_],
@@ -203,9 +209,9 @@ class SentencePairs:
     ) -> tuple[_Ranges, _Ranges]:
         """(starts, stops) of A and of B: the two parts of the chunk, in the other order where the
         coin decides so."""
-        start, end = self._bounds[first], self._bounds[stop]
+        start, end = self._bounds[first_sentence], self._bounds[stop]
         within = start + 1 + (draws[:, 0] * (end - start - 1)).astype(np.int64)
-        middle = np.where(stop - first == 1, within, self._bounds[cut])
+        middle = np.where(stop - first_sentence == 1, within, self._bounds[cut])
         a = np.where(coin, middle, start), np.where(coin, end, middle)
         b = np.where(coin, start, middle), np.where(coin, middle, end)
         return a, b
@@ -216,8 +222,8 @@ class SentencePairs:
         All documents advance together, one chunk per turn.
         """
         documents = np.arange(self.store.num_documents)
-        at, last = self._firsts[:-1].copy(), self._firsts[1:]
-        found: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
+        at, document_ends = self._firsts[:-1].copy(), self._firsts[1:]
+        chunks: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
         turn = 0
         while len(documents):
             keys = key("crop", self._seed, documents, turn)
@@ -225,12 +231,12 @@ class SentencePairs:
             length = 2 + integers(key("crop", self._seed, documents, turn, 1), 1, self._room - 1)
             goal = np.where(short, length[:, 0], self._room)
             stop = np.searchsorted(self._bounds, self._bounds[at] + goal)
-            stop = np.minimum(stop, last[documents])
-            found.append((at, stop, documents, goal))
-            on = stop < last[documents]
+            stop = np.minimum(stop, document_ends[documents])
+            chunks.append((at, stop, documents, goal))
+            on = stop < document_ends[documents]
             documents, at = documents[on], stop[on]
             turn += 1
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         return tuple(column[order] for column in columns)
 
@@ -272,13 +278,13 @@ _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def trim(
-    first: NDArray[np.int64], second: NDArray[np.int64], room: int
+    a_length: NDArray[np.int64], b_length: NDArray[np.int64], room: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Two lengths after the longer has given up tokens, one by one, until both fit together.
 
     At equal lengths the second loses a token, as in BERT's script.
     """
     more, less = -(-room // 2), room // 2
-    kept_first = np.minimum(first, np.maximum(more, room - second))
-    kept_second = np.minimum(second, np.maximum(less, room - first))
-    return kept_first, kept_second
+    kept_a = np.minimum(a_length, np.maximum(more, room - b_length))
+    kept_b = np.minimum(b_length, np.maximum(less, room - a_length))
+    return kept_a, kept_b

@@ -69,7 +69,7 @@ class RowSource(Protocol):
 
 
 @runtime_checkable
-class Ordered(RowSource, Protocol):
+class OrderedSource(RowSource, Protocol):
     """Rows that come in an order of their own, not shuffled by the loader."""
 
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -78,13 +78,13 @@ class Ordered(RowSource, Protocol):
         ...
 
 
-def join(parts: Sequence[Rows]) -> Rows:
+def join(chunks: Sequence[Rows]) -> Rows:
     """The rows of all parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(chunks) == 1:
+        return chunks[0]
     joined: dict[str, Any] = {}
     for field in fields(Rows):
-        values = [getattr(part, field.name) for part in parts]
+        values = [getattr(chunk, field.name) for chunk in chunks]
         if any(value is None for value in values):
             if not all(value is None for value in values):
                 raise UsageError(f"rows with and without `{field.name}` do not mix")

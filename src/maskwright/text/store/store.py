@@ -83,9 +83,9 @@ class TokenStore:
         folder = Path(path)
         manifest = _check(folder, full=verify)
         store = cls(folder, manifest)
-        wanted = [len(store.tokens), len(store.offsets) - 1, len(store.document_bytes)]
+        counts = [len(store.tokens), len(store.offsets) - 1, len(store.document_bytes)]
         if (
-            wanted != [store.num_tokens, store.num_documents, store.num_documents]
+            counts != [store.num_tokens, store.num_documents, store.num_documents]
             or len(store.starts_word) != store.vocabulary_size
             or len(store.ends_word) != store.vocabulary_size
             or int(store.offsets[0]) != 0
@@ -117,22 +117,22 @@ class TokenStore:
         """Where words begin in `tokens` (..., T), by the store's own tables (`words.py`)."""
         return begins_word(tokens, fresh, self.starts_word, self.ends_word)
 
-    def begins_sentence(self, places: NDArray[np.integer]) -> NDArray[np.bool_] | None:
+    def begins_sentence(self, positions: NDArray[np.integer]) -> NDArray[np.bool_] | None:
         """Whether a sentence starts at each of these positions of `tokens`; None if the store does
         not record that."""
         if not len(self.sentences):
             return None
-        found = np.searchsorted(self.sentences, places)
+        indices = np.searchsorted(self.sentences, positions)
         starts: NDArray[np.bool_] = (
-            self.sentences[np.minimum(found, len(self.sentences) - 1)] == places
+            self.sentences[np.minimum(indices, len(self.sentences) - 1)] == positions
         )
         return starts
 
     def sentence_ranges(self, index: int) -> NDArray[np.int64]:
         """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
         start, stop = self.offsets[index], self.offsets[index + 1]
-        first, last = np.searchsorted(self.sentences, [start, stop])
-        starts = np.asarray(self.sentences[first:last])
+        begin, end = np.searchsorted(self.sentences, [start, stop])
+        starts = np.asarray(self.sentences[begin:end])
         return np.stack([starts, np.append(starts[1:], stop)[: len(starts)]], axis=1)
 
 
@@ -174,7 +174,7 @@ def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.i
 def _check(folder: Path, *, full: bool) -> Manifest:
     manifest = read_manifest(folder, manifest=MANIFEST, error=DataError)
     about = manifest.about
-    wanted = {
+    expected_types = {
         "vocabulary_size": int,
         "largest_id": int,
         "special": dict,
@@ -182,7 +182,9 @@ def _check(folder: Path, *, full: bool) -> Manifest:
         "tokens": int,
         "documents": int,
     }
-    if about.get("kind") != KIND or any(type(about.get(k)) is not t for k, t in wanted.items()):
+    if about.get("kind") != KIND or any(
+        type(about.get(k)) is not t for k, t in expected_types.items()
+    ):
         raise DataError(
             "not a token store",
             where=folder / MANIFEST,

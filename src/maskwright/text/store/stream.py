@@ -48,15 +48,15 @@ class Stream:
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
         """Rows of `length` + 1 tokens; the same in every epoch."""
         numbers = check_indices(indices, len(self), self.description)
-        places = numbers[:, None] * self.length + np.arange(self.length + 1)
-        real = places < self._total
-        owner = self._owners(np.minimum(places, self._total - 1))
-        opens = places == self._starts[owner]
+        positions = numbers[:, None] * self.length + np.arange(self.length + 1)
+        real = positions < self._total
+        owner = self._owners(np.minimum(positions, self._total - 1))
+        opens = positions == self._starts[owner]
         end = opens & bool(self._joint)
-        flat = places - self._joint * (owner + 1)
-        first = np.maximum(self._starts[owner], places[:, :1])
+        flat = positions - self._joint * (owner + 1)
+        document_begins = np.maximum(self._starts[owner], positions[:, :1])
         tokens = self.store.tokens[np.where(real & ~end, flat, 0)].astype(np.int64)
-        fresh = (places == first) | (places == self._starts[owner] + self._joint)
+        fresh = (positions == document_begins) | (positions == self._starts[owner] + self._joint)
         starts_word = self.store.begins_word(tokens, fresh)
         if self._end is not None:
             tokens[end] = self._end
@@ -64,24 +64,24 @@ class Stream:
         special = end | ~real
         return Rows(
             tokens=tokens,
-            positions=np.where(real, places - first, 0),
+            positions=np.where(real, positions - document_begins, 0),
             documents=np.where(real, owner - owner[:, :1] + 1, 0).astype(np.int32),
             special=special,
             starts_word=starts_word & ~special,
             ids=numbers,
         )
 
-    def _owners(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _owners(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The document that each position (B, T) of the tape belongs to; positions ascend within a
         row."""
-        first = np.searchsorted(self._starts, places[:, 0], "right") - 1
-        last = np.searchsorted(self._starts, places[:, -1], "right") - 1
-        counts = last - first
-        rows = np.repeat(np.arange(len(places)), counts)
-        word_starts = np.repeat(first + 1, counts) + spread(counts)
-        steps = np.zeros(places.shape, dtype=np.int64)
-        steps[rows, self._starts[word_starts] - places[rows, 0]] = 1
-        return first[:, None] + np.cumsum(steps, axis=1)
+        first_owners = np.searchsorted(self._starts, positions[:, 0], "right") - 1
+        last_owners = np.searchsorted(self._starts, positions[:, -1], "right") - 1
+        counts = last_owners - first_owners
+        rows = np.repeat(np.arange(len(positions)), counts)
+        word_starts = np.repeat(first_owners + 1, counts) + spread(counts)
+        steps = np.zeros(positions.shape, dtype=np.int64)
+        steps[rows, self._starts[word_starts] - positions[rows, 0]] = 1
+        return first_owners[:, None] + np.cumsum(steps, axis=1)
 
 
 class Windows:
@@ -104,13 +104,13 @@ class Windows:
         """Row `i` is tokens i * step … i * step + length - 1; the same in every epoch."""
         numbers = check_indices(indices, len(self), self.description)
         steps = np.arange(self.length)
-        places = numbers[:, None] * self.step + steps
-        real = places < self.store.num_tokens
-        found = self.store.tokens[np.where(real, places, 0)].astype(np.int64)
-        word_starts = self.store.begins_word(found, np.broadcast_to(steps == 0, real.shape))
-        sentences = self.store.begins_sentence(places)
+        positions = numbers[:, None] * self.step + steps
+        real = positions < self.store.num_tokens
+        tokens = self.store.tokens[np.where(real, positions, 0)].astype(np.int64)
+        word_starts = self.store.begins_word(tokens, np.broadcast_to(steps == 0, real.shape))
+        sentences = self.store.begins_sentence(positions)
         return Rows(
-            tokens=np.where(real, found, self._pad),
+            tokens=np.where(real, tokens, self._pad),
             positions=np.where(real, steps, 0),
             documents=real.astype(np.int32),
             special=~real,

@@ -11,8 +11,10 @@ tokenizer is used as it is.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,23 +37,16 @@ from maskwright.base.storage.commit import (
 )
 from maskwright.text.corpus.document import Document
 from maskwright.text.store.pairs import sentence_starts
-from maskwright.text.store.shards import (
-    BLOCK_CHARACTERS,
-    Part,
-    Shard,
-    blocks,
-    in_order,
-    join_hashes,
-    parts,
-    shards,
-)
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
 __all__ = ["build_store", "sentence_starts"]
 
+SHARD_BYTES = 16 << 20
+BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 COPY_BYTES = 8 << 20
 ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
 Progress = Callable[[int, int, int], None]
+Part = tuple[str, list[int]]  # text, and the characters in it where sentences start
 
 
 class Encoder(Protocol):
@@ -100,14 +95,14 @@ def build_store(
     """
     out = Path(out)
     builder = _Builder(tokenizer, out, workers, sentences, progress, files)
-    standing = builder.standing()
-    if standing is not None:
-        found = join_hashes(shard.input for shard in shards(documents))
-        builder.check_same("text", standing.manifest.about["input"], found)
+    existing = builder.existing_store()
+    if existing is not None:
+        input_hash = join_hashes(shard.input for shard in shards(documents))
+        builder.check_same("text", existing.manifest.about["input"], input_hash)
         if builder.work.is_dir():  # of a build that was stopped when all but this was done
             with Lock(builder.work / "build.lock"):
                 remove_folder(builder.work, files)
-        return standing
+        return existing
     # Only what is certainly the remains of a store may be replaced.
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not remains:
@@ -133,17 +128,92 @@ def build_store(
     return TokenStore.open(out)
 
 
+# ------------------------------------------------------------------------------ shards and blocks
 @dataclass
-class _Encoded:
+class Shard:
+    """Some consecutive documents, and the hash of their text."""
+
+    number: int
+    texts: list[str]
+    bytes: list[int]
+    input: str
+
+
+def shards(documents: Iterable[Document]) -> Iterator[Shard]:
+    """Consecutive documents, closed as soon as they have SHARD_BYTES of text."""
+    numbers = itertools.count()
+    texts: list[str] = []
+    sizes: list[int] = []
+    total, digest = 0, hashlib.sha256()
+    for document in documents:
+        data = document.text.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+        texts.append(document.text)
+        sizes.append(len(data))
+        total += len(data)
+        if total >= SHARD_BYTES:
+            yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+            texts, sizes, total, digest = [], [], 0, hashlib.sha256()
+    if texts:
+        yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+
+
+def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
+    """`text` as a whole, or cut at sentence starts if it is longer than a block. Cuts are only
+    before white space, where no token lies across them."""
+    begin, marks = 0, [0]
+    for start, following in itertools.pairwise([*starts, len(text)]):
+        if following - begin > BLOCK_CHARACTERS and start > begin and text[start].isspace():
+            yield text[begin:start], marks
+            begin, marks = start, [0]
+        elif start > begin:
+            marks.append(start - begin)
+    yield text[begin:], marks
+
+
+def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
+    """Parts in lists of at least BLOCK_CHARACTERS, except the last list."""
+    block: list[Part] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece[0])
+        if size >= BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
+    """`map` with `workers` threads, a few items ahead, in order."""
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future[Any]] = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def join_hashes(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------ building
+@dataclass
+class _EncodedShard:
     """One shard's ids, block by block, and its counts.
 
     Attributes:
-        parts: of each document.
+        part_counts: parts of each document.
         sizes: tokens of each part.
         marks: where sentences start, in the shard.
     """
 
-    parts: list[int] = field(default_factory=list)
+    part_counts: list[int] = field(default_factory=list)
     tokens: list[NDArray[np.integer]] = field(default_factory=list)
     sizes: list[NDArray[np.int64]] = field(default_factory=list)
     marks: list[NDArray[np.int64]] = field(default_factory=list)
@@ -171,24 +241,24 @@ class _Builder:
         }
         self.done = [0, 0, 0]
 
-    def standing(self) -> TokenStore | None:
+    def existing_store(self) -> TokenStore | None:
         """The store that exists; None if there is none, or a damaged one."""
         try:
             about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
             store = TokenStore.open(self.out, verify=True)
         except DataError:
             return None
-        for name, wanted in self.facts.items():
-            self.check_same(name.replace("_", " "), about.get(name), wanted)
+        for name, expected in self.facts.items():
+            self.check_same(name.replace("_", " "), about.get(name), expected)
         return store
 
-    def check_same(self, what: str, found: object, wanted: object) -> None:
-        if found != wanted:
+    def check_same(self, label: str, recorded: object, expected: object) -> None:
+        if recorded != expected:
             raise IncompatibleError(
-                f"a token store of another {what} stands there",
+                f"a token store of another {label} stands there",
                 where=self.out,
-                found=found,
-                wanted=wanted,
+                found=recorded,
+                wanted=expected,
                 do="choose another folder, or remove it first",
             )
 
@@ -216,17 +286,17 @@ class _Builder:
         if not path.is_dir():
             return False
         try:
-            found = verify(path, manifest=MANIFEST, error=DataError).about
+            recorded = verify(path, manifest=MANIFEST, error=DataError).about
         except DataError:
             return False
-        return {name: found.get(name) for name in about} == about
+        return {name: recorded.get(name) for name in about} == about
 
-    def _encode(self, shard: Shard) -> _Encoded:
+    def _encode(self, shard: Shard) -> _EncodedShard:
         """Ids of the shard's documents, in order, and where their sentences start."""
-        encoded, total = _Encoded(), 0
-        cut = blocks(self._cut(shard, encoded.parts))
-        for found in in_order(self._encode_block, cut, max(1, self.workers)):
-            tokens, sizes, marks = found
+        encoded, total = _EncodedShard(), 0
+        cut = blocks(self._cut(shard, encoded.part_counts))
+        encoded_blocks = in_order(self._encode_block, cut, max(1, self.workers))
+        for tokens, sizes, marks in encoded_blocks:
             encoded.tokens.append(tokens)
             encoded.sizes.append(sizes)
             encoded.marks.append(total + marks)
@@ -242,27 +312,27 @@ class _Builder:
         """The parts of all documents; the number of parts of each goes into `counts`."""
         for text in shard.texts:
             split = self.sentences or len(text) > BLOCK_CHARACTERS
-            found = list(parts(text, sentence_starts(text) if split else [0]))
-            counts.append(len(found))
-            yield from found
+            text_parts = list(cut_text(text, sentence_starts(text) if split else [0]))
+            counts.append(len(text_parts))
+            yield from text_parts
 
     def _encode_block(
         self, block: list[Part]
     ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
         """All ids of the block's parts, tokens of each part, and places of sentence starts."""
         texts = [text for text, _ in block]
-        places: list[NDArray[np.integer]] = []
+        mark_indices: list[NDArray[np.integer]] = []
         if self.sentences:
             marked = self.tokenizer.encode_marked(texts, [marks for _, marks in block])
-            ids, places = [found for found, _ in marked], [found for _, found in marked]
+            ids, mark_indices = [array for array, _ in marked], [array for _, array in marked]
         else:
             ids = list(self.tokenizer.encode_batch(texts))
         sizes = np.fromiter(map(len, ids), np.int64, len(ids))
         tokens = checked_cast(np.concatenate(ids), self.tokenizer.vocabulary_size)
         if not self.sentences:
             return tokens, sizes, np.zeros(0, np.int64)
-        counts = np.fromiter(map(len, places), np.int64, len(places))
-        flat = np.concatenate(places).astype(np.int64)
+        counts = np.fromiter(map(len, mark_indices), np.int64, len(mark_indices))
+        flat = np.concatenate(mark_indices).astype(np.int64)
         inside = flat < np.repeat(sizes, counts)  # a sentence of which no token is left
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
@@ -272,11 +342,11 @@ class _Builder:
             self.progress(*self.done)
 
     def _write_shard(
-        self, path: Path, shard: Shard, encoded: _Encoded, about: dict[str, Any]
+        self, path: Path, shard: Shard, encoded: _EncodedShard, about: dict[str, Any]
     ) -> None:
         sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
         marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])
-        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.parts[:-1]]))
+        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.part_counts[:-1]]))
         nonempty = lengths > 0
         largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
 

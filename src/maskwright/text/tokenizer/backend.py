@@ -30,7 +30,7 @@ CHARACTERS_AT_ONCE = 4 << 20  # the library's answers are many times as large as
 
 
 @contextlib.contextmanager
-def guard(what: str) -> Iterator[None]:
+def guard(message: str) -> Iterator[None]:
     """Turn whatever the library raises, panics too, into a `TokenizerError`."""
     try:
         yield
@@ -38,7 +38,7 @@ def guard(what: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise TokenizerError(
-            what, found=str(error) or type(error).__name__, do="check the tokenizer's file"
+            message, found=str(error) or type(error).__name__, do="check the tokenizer's file"
         ) from error
 
 
@@ -99,7 +99,7 @@ def _special(pair: list[str], names: dict[str, str]) -> bool:
 
 
 # ------------------------------------------------------------------------------ many texts
-def answers(
+def encodings(
     built: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool
 ) -> Iterator[list[Any]]:
     """The library's answers to `texts`, in order, for a few million characters at a time.
@@ -108,24 +108,24 @@ def answers(
         DataError: a text that is not valid Unicode.
     """
     run = built.encode_batch if offsets else built.encode_batch_fast
-    first = size = 0
-    for last, text in enumerate(texts, 1):
+    begin = size = 0
+    for end, text in enumerate(texts, 1):
         size += len(text)
-        if size >= CHARACTERS_AT_ONCE or last == len(texts):
-            part = list(texts[first:last])
-            with sound(part, first), guard("the texts could not be tokenized"):
-                found = run(part, add_special_tokens=False)
-            yield found
-            first, size = last, 0
+        if size >= CHARACTERS_AT_ONCE or end == len(texts):
+            batch = list(texts[begin:end])
+            with unicode_errors(batch, begin), guard("the texts could not be tokenized"):
+                encodings = run(batch, add_special_tokens=False)
+            yield encodings
+            begin, size = end, 0
 
 
 @contextlib.contextmanager
-def sound(texts: Sequence[str], first: int = 0) -> Iterator[None]:
+def unicode_errors(texts: Sequence[str], first_number: int = 0) -> Iterator[None]:
     """Turn a complaint about half of a surrogate pair into one that says which text and where."""
     try:
         yield
     except (UnicodeEncodeError, TypeError, TokenizerError):
-        for number, text in enumerate(texts, first):
+        for number, text in enumerate(texts, first_number):
             try:
                 text.encode()
             except UnicodeEncodeError as bad:
@@ -140,7 +140,7 @@ def ids_of(encodings: Sequence[Any]) -> list[np.ndarray]:
         flat.fromlist(encoding.ids)
         ends.append(len(flat))
     joined = np.frombuffer(flat, np.uint32)
-    return [joined[first:last] for first, last in itertools.pairwise(ends)]
+    return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def spans_of(encoding: Any) -> np.ndarray:
@@ -148,12 +148,12 @@ def spans_of(encoding: Any) -> np.ndarray:
     return np.array(encoding.offsets, np.int32).reshape(-1, 2)
 
 
-def first_tokens(encoding: Any, places: Sequence[int]) -> np.ndarray:
+def first_tokens(encoding: Any, positions: Sequence[int]) -> np.ndarray:
     """For each character (rising places), the first token that holds it or stands behind it."""
-    tokens, first, found = range(len(encoding)), 0, []
-    for place in places:
-        first = bisect.bisect_right(
-            tokens, place, first, key=lambda i: encoding.token_to_chars(i)[1]
+    tokens, token_index, indices = range(len(encoding)), 0, []
+    for position in positions:
+        token_index = bisect.bisect_right(
+            tokens, position, token_index, key=lambda i: encoding.token_to_chars(i)[1]
         )
-        found.append(first)
-    return np.array(found, np.uint32)
+        indices.append(token_index)
+    return np.array(indices, np.uint32)

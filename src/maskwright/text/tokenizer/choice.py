@@ -49,12 +49,12 @@ class TokenizerChoice:
     def __post_init__(self) -> None:
         for name, choices in (("kind", get_args(TokenizerKind)), ("style", get_args(Style))):
             if getattr(self, name) not in choices:
-                found = getattr(self, name)
+                choice = getattr(self, name)
                 raise ConfigError(
                     "not one of the choices",
                     where=name,
-                    found=repr(found),
-                    wanted=near(found, choices),
+                    found=repr(choice),
+                    wanted=near(choice, choices),
                 )
         _at_least("min_frequency", self.floor, 1)
         for name, value, most in (

@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.base.errors import TokenizerError
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.text.tokenizer.file.check import MOST_BYTES, read_json
-from maskwright.text.tokenizer.file.classes import class_named, settled
+from maskwright.text.tokenizer.file.classes import apply_settings, class_named
 from maskwright.text.tokenizer.file.slow import SLOW_FILES, convert
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -44,7 +44,7 @@ def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
     config = json_of(CONFIG) if (folder / CONFIG).is_file() else {}
     name = class_named(settings, config)
     if (folder / NAMES[0]).is_file():
-        return [settled(json_of(NAMES[0]), settings, name), *tables]
+        return [apply_settings(json_of(NAMES[0]), settings, name), *tables]
     if not tokenizer_files(folder):
         raise _missing(folder)
     plain, roles = convert(folder, name, tables, data_of, json_of)

@@ -39,7 +39,7 @@ def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
 
     Only texts that have such signs are looked at, so it costs nothing where there are none.
     """
-    found: dict[str, int] = {}
+    text_counts: dict[str, int] = {}
     for text in (text.strip() for text in texts):
         has = {name: len(sign.findall(text)) for name, sign in SIGNS.items() if sign.search(text)}
         capital = any(c.isupper() for c in text)
@@ -48,16 +48,18 @@ def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
         back = tokenizer.decode(tokenizer.encode(text), skip_special=False) if has else ""
         lost = [name for name, count in has.items() if len(SIGNS[name].findall(back)) < count]
         for name in (*lost, *([CAPITALS] if folded else [])):
-            found[name] = found.get(name, 0) + 1
-    return found
+            text_counts[name] = text_counts.get(name, 0) + 1
+    return text_counts
 
 
 def lost_finding(tokenizer: Tokenizer, texts: Sequence[str]) -> Finding | None:
     """What of `texts` could never be written; None where all could."""
-    found = lost_signs(tokenizer, texts)
-    if not found:
+    text_counts = lost_signs(tokenizer, texts)
+    if not text_counts:
         return None
-    lost = ", ".join(f"{name} in {count:,} of {len(texts):,}" for name, count in found.items())
+    lost = ", ".join(
+        f"{name} in {count:,} of {len(texts):,}" for name, count in text_counts.items()
+    )
     return Finding(
         "signs-not-kept",
         f"texts written: the tokenizer does not keep {lost}, so no answer has them",
@@ -71,7 +73,7 @@ DOCUMENTS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Figures:
+class TokenCounts:
     """Counts of one source, and what follows from them."""
 
     documents: int
@@ -81,8 +83,8 @@ class Figures:
     letters: int
     unknown: int
 
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(
+    def __add__(self, other: TokenCounts) -> TokenCounts:
+        return TokenCounts(
             self.documents + other.documents,
             self.bytes + other.bytes,
             self.words + other.words,
@@ -107,11 +109,11 @@ class Figures:
         return _ratio(self.bytes, self.tokens)
 
 
-NOTHING = Figures(0, 0, 0, 0, 0, 0)
+NOTHING = TokenCounts(0, 0, 0, 0, 0, 0)
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _ratio(numerator: int, denominator: int) -> float:
+    return numerator / denominator if denominator else float("nan")
 
 
 def _figure(value: float, form: str) -> str:
@@ -127,35 +129,36 @@ class TokenizerReport:
     kind: str
     vocabulary_size: int
     used_ids: int
-    all: Figures
-    sources: dict[str, Figures]
+    total: TokenCounts
+    sources: dict[str, TokenCounts]
     finding: Finding | None = None
 
     @property
     def fertility(self) -> float:
         """Tokens per word over all documents."""
-        return self.all.fertility
+        return self.total.fertility
 
     @property
     def unknown_rate(self) -> float:
         """Share of unknown characters over all documents."""
-        return self.all.unknown_rate
+        return self.total.unknown_rate
 
     @property
     def bytes_per_token(self) -> float:
         """Bytes of text per token over all documents."""
-        return self.all.bytes_per_token
+        return self.total.bytes_per_token
 
     def render(self) -> str:
         """A table for a terminal, the largest sources first."""
-        known = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
+        known_sizes = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
         used = self.used_ids / self.vocabulary_size
         lines = [
-            f"{self.kind}, {self.vocabulary_size:,} tokens ({known}), {used:.0%} of them used here",
+            f"{self.kind}, {self.vocabulary_size:,} tokens ({known_sizes}), "
+            f"{used:.0%} of them used here",
             f"{'source':<32} {'text':>10} {'fertility':>9} {'unknown':>8} {'bytes/token':>11}",
         ]
         rows = sorted(self.sources.items(), key=lambda row: (-row[1].bytes, row[0]))
-        for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
+        for name, figures in [*rows[:MOST_ROWS], ("all", self.total)]:
             name = name if len(name) <= 32 else f"…{name[-31:]}"
             lines.append(
                 f"{name:<32} {amount(figures.bytes):>10} {_figure(figures.fertility, '.3f'):>9}"
@@ -176,14 +179,16 @@ def beside(reports: Mapping[str, TokenizerReport]) -> str:
         f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
         f" {'bytes/token':>11}"
     ]
-    for name, each in reports.items():
-        used = each.used_ids / each.vocabulary_size
+    for name, summary in reports.items():
+        used = summary.used_ids / summary.vocabulary_size
         lines.append(
-            f"{name:<{width}} {each.kind:>9} {each.vocabulary_size:>8,} {used:>5.0%}"
-            f" {_figure(each.fertility, '.3f'):>9} {_figure(each.unknown_rate, '.3%'):>8}"
-            f" {_figure(each.bytes_per_token, '.2f'):>11}"
+            f"{name:<{width}} {summary.kind:>9} {summary.vocabulary_size:>8,} {used:>5.0%}"
+            f" {_figure(summary.fertility, '.3f'):>9} {_figure(summary.unknown_rate, '.3%'):>8}"
+            f" {_figure(summary.bytes_per_token, '.2f'):>11}"
         )
-    lines += [each.finding.of(name).line() for name, each in reports.items() if each.finding]
+    lines += [
+        summary.finding.of(name).line() for name, summary in reports.items() if summary.finding
+    ]
     return "\n".join(lines)
 
 
@@ -195,7 +200,7 @@ def report(
     Args:
         remedy: what helps where much is unknown.
     """
-    sources: dict[str, Figures] = {}
+    sources: dict[str, TokenCounts] = {}
     counting: dict[str, tuple[Tokenizer, UnknownText]] = {}
     used: set[int] = set()
     for batch in _batches(iter(documents)):
@@ -206,21 +211,23 @@ def report(
         for source, texts in texts_of.items():
             if source not in counting:
                 counting[source] = tokenizer.counting()
-            found = counting[source][0].encode_batch(texts)
-            figures = Figures(
+            encoded = counting[source][0].encode_batch(texts)
+            figures = TokenCounts(
                 len(texts),
                 sum(len(text.encode()) for text in texts),
                 sum(len(text.split()) for text in texts),
-                sum(map(len, found)),
+                sum(map(len, encoded)),
                 0,
                 0,
             )
             sources[source] = sources.get(source, NOTHING) + figures
-            for ids in found:
+            for ids in encoded:
                 used.update(ids.tolist())
     counts = {source: counted for source, (_, counted) in counting.items()}
-    for source, each in counts.items():
-        sources[source] = replace(sources[source], letters=each.letters, unknown=each.unknown)
+    for source, unknown_text in counts.items():
+        sources[source] = replace(
+            sources[source], letters=unknown_text.letters, unknown=unknown_text.unknown
+        )
     return TokenizerReport(
         tokenizer.kind,
         tokenizer.vocabulary_size,

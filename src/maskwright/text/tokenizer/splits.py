@@ -44,11 +44,11 @@ def encode_sampled(
         draws = uniforms(key("sample", seed, counter, number), len(word))
         before = True
         for piece in sampled_split(word, scores, alpha, draws.tolist(), unknown, longest):
-            known = piece in scores
-            found = tokenizer.id(piece) if known else tokenizer.unknown
-            if found is not None and (known or before):  # one for unknown characters in a row
-                ids.append(found)
-            before = known
+            is_piece = piece in scores
+            token_id = tokenizer.id(piece) if is_piece else tokenizer.unknown
+            if token_id is not None and (is_piece or before):  # one for unknown characters in a row
+                ids.append(token_id)
+            before = is_piece
     return ids
 
 
@@ -73,13 +73,13 @@ def sampled_split(
     arriving: list[list[tuple[int, float]]] = [[]]
     forward = [0.0]
     for end in range(1, len(word) + 1):
-        here = []
+        incoming = []
         for start in range(max(0, end - longest), end):
             score = scores.get(word[start:end], unknown if start == end - 1 else None)
             if score is not None:
-                here.append((start, forward[start] + alpha * score))
-        arriving.append(here)
-        forward.append(float(np.logaddexp.reduce([value for _, value in here])))
+                incoming.append((start, forward[start] + alpha * score))
+        arriving.append(incoming)
+        forward.append(float(np.logaddexp.reduce([value for _, value in incoming])))
     pieces, end = [], len(word)
     for draw in draws:
         if end == 0:

@@ -29,8 +29,8 @@ from maskwright.base.storage.commit import Staging, commit
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import roles
 from maskwright.text.tokenizer.file import template as frame
-from maskwright.text.tokenizer.file.check import Checked, check, read_json
-from maskwright.text.tokenizer.file.kinds import marks_of, task_for, unknown_of
+from maskwright.text.tokenizer.file.check import CheckedFile, check, read_json
+from maskwright.text.tokenizer.file.kinds import kind_of, marks_of, unknown_of
 from maskwright.text.tokenizer.folder import NAMES, read_folder
 from maskwright.text.tokenizer.training.sample import SampleSize
 from maskwright.text.tokenizer.unknown import UnknownText
@@ -81,7 +81,7 @@ class Tokenizer:
         self.vocabulary_size = len(checked.tokens)
         self._numbers = {token: i for i, token in enumerate(checked.tokens)}
         self._name_roles(checked, settings)
-        self.kind = task_for(self._plain)
+        self.kind = kind_of(self._plain)
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
         self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
@@ -97,7 +97,7 @@ class Tokenizer:
         self._alphabet = self._closed_alphabet()
         self._counts: UnknownText | None = None
 
-    def _name_roles(self, checked: Checked, settings: Sequence[dict[str, Any]]) -> None:
+    def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
         marked = [checked.tokens[i] for i in sorted(checked.special)]
         self._roles = roles.read_roles(marked, *settings)
         for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
@@ -133,8 +133,12 @@ class Tokenizer:
         affixed = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
         if affixed or self.kind == "unigram":
             return set().union(*ordinary)
-        alone = {token for token in ordinary if len(token) == 1}
-        return None if self.kind == "byte-bpe" and byte_alphabet().keys() <= alone else alone
+        single_characters = {token for token in ordinary if len(token) == 1}
+        return (
+            None
+            if self.kind == "byte-bpe" and byte_alphabet().keys() <= single_characters
+            else single_characters
+        )
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"
@@ -148,7 +152,7 @@ class Tokenizer:
             IncompatibleError: a character outside a vocabulary that has no unknown token.
         """
         self._require_known([text])
-        ((answer,),) = backend.answers(self._backend, [text], False)
+        ((answer,),) = backend.encodings(self._backend, [text], False)
         ids: list[int] = answer.ids
         self._count([text], [np.array(ids, np.uint32)])
         return ids
@@ -172,12 +176,12 @@ class Tokenizer:
         """
         listed = list(texts)
         self._require_known(listed)
-        found: list[Any] = []
-        for part in backend.answers(self._backend, listed, offsets):
-            ids = backend.ids_of(part)
-            self._count(listed[len(found) : len(found) + len(part)], ids)
-            found += zip(ids, map(backend.spans_of, part), strict=True) if offsets else ids
-        return found
+        encoded: list[Any] = []
+        for batch in backend.encodings(self._backend, listed, offsets):
+            ids = backend.ids_of(batch)
+            self._count(listed[len(encoded) : len(encoded) + len(batch)], ids)
+            encoded += zip(ids, map(backend.spans_of, batch), strict=True) if offsets else ids
+        return encoded
 
     def encode_marked(
         self, texts: Sequence[str], marks: Sequence[Sequence[int]]
@@ -191,14 +195,14 @@ class Tokenizer:
             (ids, indices) per text; an index equals the number of tokens where none is left.
         """
         self._require_known(texts)
-        found: list[tuple[Ids, Ids]] = []
+        encoded: list[tuple[Ids, Ids]] = []
         rest = iter(marks)
-        for part in backend.answers(self._backend, texts, True):
-            batch_ids = backend.ids_of(part)
-            self._count(texts[len(found) : len(found) + len(part)], batch_ids)
-            for ids, answer in zip(batch_ids, part, strict=True):
-                found.append((ids, backend.first_tokens(answer, next(rest))))
-        return found
+        for batch in backend.encodings(self._backend, texts, True):
+            batch_ids = backend.ids_of(batch)
+            self._count(texts[len(encoded) : len(encoded) + len(batch)], batch_ids)
+            for ids, answer in zip(batch_ids, batch, strict=True):
+                encoded.append((ids, backend.first_tokens(answer, next(rest))))
+        return encoded
 
     def normalise(self, text: str) -> str:
         """`text` as it is before it is cut: cleaned, and with its capitals folded where they are.
@@ -207,7 +211,7 @@ class Tokenizer:
             DataError: the text has half of a surrogate pair in it.
         """
         clean = self._backend.normalizer
-        with backend.sound([text]), backend.guard("the text could not be normalised"):
+        with backend.unicode_errors([text]), backend.guard("the text could not be normalised"):
             return str(clean.normalize_str(text)) if clean else text
 
     @property
@@ -255,7 +259,7 @@ class Tokenizer:
         such, unless the folder says `split_special_tokens`."""
         if self._splits or self.acting:
             return self
-        made = copy.copy(self)
+        declared = copy.copy(self)
         listed = {row["content"] for row in self._plain["added_tokens"]}
         usual = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)}
         rows = [
@@ -264,8 +268,8 @@ class Tokenizer:
             if self.vocabulary[i] not in listed
         ]
         plain = {**self._plain, "added_tokens": [*self._plain["added_tokens"], *rows]}
-        made._hidden, made._backend = {}, backend.build(plain, {}, self.vocabulary)
-        return made
+        declared._hidden, declared._backend = {}, backend.build(plain, {}, self.vocabulary)
+        return declared
 
     @functools.cached_property
     def _characters(self) -> frozenset[str]:
@@ -290,14 +294,14 @@ class Tokenizer:
         pairs = list(zip(texts, has_unknown, strict=True))
         self._counts.add_known([text for text, unknown in pairs if not unknown])
         strange = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
-        answers = itertools.chain.from_iterable(backend.answers(self._backend, strange, True))
+        answers = itertools.chain.from_iterable(backend.encodings(self._backend, strange, True))
         for text, answer in zip(strange, answers, strict=True):
             spans = zip(answer.ids, answer.offsets, strict=True)
             self._counts.add(text, [span for i, span in spans if i == self._emitted])
 
     def words(self, text: str) -> list[str]:
         """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
-        with backend.sound([text]), backend.guard("the text could not be cut into words"):
+        with backend.unicode_errors([text]), backend.guard("the text could not be cut into words"):
             clean, cut = self._backend.normalizer, self._backend.pre_tokenizer
             text = clean.normalize_str(text) if clean else text
             return [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text][: len(text)]
@@ -324,7 +328,7 @@ class Tokenizer:
         if self._alphabet is None:
             return
         for number, text in enumerate(texts):
-            with backend.sound([text], number):
+            with backend.unicode_errors([text], number):
                 met = set(self.normalise(text))
             if self.kind == "byte-bpe":
                 strange = {c for c in met if not self._alphabet.issuperset(spell_bytes(c))}
@@ -379,10 +383,10 @@ class Tokenizer:
         return numbers
 
     def frame(
-        self, first: Sequence[int], second: Sequence[int] | None = None
+        self, ids: Sequence[int], pair_ids: Sequence[int] | None = None
     ) -> tuple[list[int], list[int]]:
         """(ids, segments) of one text or a pair, with the special tokens around them."""
-        return self._frame.apply([first] if second is None else [first, second])
+        return self._frame.apply([ids] if pair_ids is None else [ids, pair_ids])
 
     def frame_margins(self, pair: bool = False) -> tuple[int, ...]:
         """How many special tokens `frame` puts before, between and after the texts.

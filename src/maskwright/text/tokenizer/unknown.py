@@ -84,33 +84,33 @@ class UnknownText:
         """A text, and where the characters of its unknown tokens begin and end."""
         letters, unknown, long, strange = _letters(text), 0, 0, Counter[str]()
         for start, stop in spans:
-            part = text[start:stop]
-            size, read = _letters(part), self.normalise(part)
+            fragment = text[start:stop]
+            size, read = _letters(fragment), self.normalise(fragment)
             unknown += size
             if self.limit is not None and len(read) > self.limit:
                 long += size
             else:
                 strange.update(c for c in read if not (c.isspace() or c in self.vocabulary))
         with self._lock:
-            each = 1 if self._looked < EXACTLY else ONE_OF
+            weight = 1 if self._looked < EXACTLY else ONE_OF
             self._looked += len(text)
-            self.letters += each * letters
-            self.unknown += each * unknown
-            self.in_long_words += each * long
+            self.letters += weight * letters
+            self.unknown += weight * unknown
+            self.in_long_words += weight * long
             for character, count in strange.items():
-                self.characters[character] += each * count
+                self.characters[character] += weight * count
 
     @classmethod
-    def of_all(cls, parts: Iterable[UnknownText]) -> UnknownText:
+    def of_all(cls, several: Iterable[UnknownText]) -> UnknownText:
         """The counts of several together."""
-        whole = cls()
-        for part in parts:
-            whole.limit = part.limit
-            whole.letters += part.letters
-            whole.unknown += part.unknown
-            whole.in_long_words += part.in_long_words
-            whole.characters.update(part.characters)
-        return whole
+        total = cls()
+        for counts in several:
+            total.limit = counts.limit
+            total.letters += counts.letters
+            total.unknown += counts.unknown
+            total.in_long_words += counts.in_long_words
+            total.characters.update(counts.characters)
+        return total
 
     @property
     def share(self) -> float:
@@ -119,7 +119,7 @@ class UnknownText:
 
     def causes(self) -> list[str]:
         """Why, the commonest cause first; empty where all is known."""
-        others, found = self.unknown - self.in_long_words, list[tuple[int, str]]()
+        in_other_words, causes = self.unknown - self.in_long_words, list[tuple[int, str]]()
         if self.in_long_words:
             share = self.in_long_words / self.letters
             why = (
@@ -127,18 +127,22 @@ class UnknownText:
                 "reads as one unknown token (text without blanks between its words, long links, "
                 "hashes, DNA)"
             )
-            found.append((self.in_long_words, why))
-        if others > 0:
+            causes.append((self.in_long_words, why))
+        if in_other_words > 0:
             # In WordPiece one strange character makes its whole word unknown.
-            what = "characters" if self.limit is None else "words with characters"
+            noun = "characters" if self.limit is None else "words with characters"
             shown = " ".join(c for c, _ in self.characters.most_common(NAMED))
-            why = f"{others / self.letters:.1%} are {what} that its vocabulary does not have"
-            found.append((others, f"{why} ({shown})" if shown else why))
-        return [text for _, text in sorted(found, reverse=True)]
+            why = (
+                f"{in_other_words / self.letters:.1%} are {noun} that its vocabulary does not have"
+            )
+            causes.append((in_other_words, f"{why} ({shown})" if shown else why))
+        return [text for _, text in sorted(causes, reverse=True)]
 
     def findings(self, remedy: str = "") -> list[Finding]:
         """What is unknown, and which special tokens stand in the texts."""
-        return [found for found in (self.finding(remedy), _spelled(self)) if found is not None]
+        return [
+            finding for finding in (self.finding(remedy), _spelled(self)) if finding is not None
+        ]
 
     def finding(self, remedy: str = "") -> Finding | None:
         """The share, the causes and `remedy`; None where little is unknown."""
@@ -159,12 +163,12 @@ def _spelled(counts: UnknownText) -> Finding | None:
         return None
     listed = [f"{token} in {count:,}" for token, count in counts.spelled.most_common(NAMED)]
     more = ", …" if len(counts.spelled) > NAMED else ""
-    what = f"special tokens stand in texts ({', '.join(listed)}{more})"
+    message = f"special tokens stand in texts ({', '.join(listed)}{more})"
     if not counts.acting:
-        return Finding("special-tokens-as-text", f"{what} and are read as ordinary text there")
+        return Finding("special-tokens-as-text", f"{message} and are read as ordinary text there")
     return Finding(
         "special-tokens-act",
-        f"{what} and act as such, as in the library that made the model",
+        f"{message} and act as such, as in the library that made the model",
         remedy='to have them read as text, write "split_special_tokens": true into its '
         "tokenizer_config.json",
     )

@@ -33,25 +33,25 @@ SPACE = "▁"
 @functools.cache
 def isolated(single_digits: bool) -> str:
     """The body of a character class: punctuation, and numbers where digits stand alone."""
-    wanted = "PN" if single_digits else "P"
+    categories = "PN" if single_digits else "P"
     points = [
         point
         for point in range(sys.maxunicode + 1)
-        if unicodedata.category(chr(point))[0] in wanted or chr(point) in ASCII_SYMBOLS
+        if unicodedata.category(chr(point))[0] in categories or chr(point) in ASCII_SYMBOLS
     ]
-    ranges, first = [], points[0]
+    ranges, range_start = [], points[0]
     for before, point in zip(points, [*points[1:], -1], strict=True):
         if point != before + 1:
-            ranges.append(f"\\U{first:08x}-\\U{before:08x}")
-            first = point
+            ranges.append(f"\\U{range_start:08x}-\\U{before:08x}")
+            range_start = point
     return "".join(ranges)
 
 
 @functools.cache
 def word_pattern(single_digits: bool) -> re.Pattern[str]:
     """Words as BERT cuts them: runs without space and punctuation, and each punctuation mark."""
-    alone = isolated(single_digits)
-    return re.compile(f"[{alone}]|[^{alone}]+")
+    marks = isolated(single_digits)
+    return re.compile(f"[{marks}]|[^{marks}]+")
 
 
 @functools.cache
@@ -60,8 +60,10 @@ def spaced_pattern(single_digits: bool) -> re.Pattern[str]:
     marks = isolated(False)
     if not single_digits:
         return re.compile(f"▁[^▁{marks}]*|[^▁{marks}]+|[{marks}]+")
-    alone = isolated(True)
-    return re.compile(f"(?![{marks}])[{alone}]|▁[^▁{alone}]*|[^▁{alone}]+|[{marks}]+")
+    standalone = isolated(True)
+    return re.compile(
+        f"(?![{marks}])[{standalone}]|▁[^▁{standalone}]*|[^▁{standalone}]+|[{marks}]+"
+    )
 
 
 def chunks(text: str, spaced: bool) -> list[str]:
@@ -150,8 +152,8 @@ def _inside(character: str) -> bool:
 def byte_alphabet() -> dict[str, int]:
     """GPT-2's spelling of the 256 bytes as printable characters."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+    unprintable = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(unprintable)}
 
 
 @functools.cache

@@ -64,7 +64,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """The plotted area in picture coordinates, and the range of values it shows."""
 
     left: float
@@ -92,17 +92,17 @@ def draw(chart: Chart) -> Markup:
     if not chart:
         return Markup()
     height = float(chart.height)
-    if (alone := _alone(chart)) is not None and not chart.references:
+    if (single_x := _alone(chart)) is not None and not chart.references:
         height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
-        caption = f"one point only; {chart.across}: {count(alone)}"
-        parts = [_title(chart), text(0, height - 12, caption, size=11)]
+        caption = f"one point only; {chart.across}: {count(single_x)}"
+        elements = [_title(chart), text(0, height - 12, caption, size=11)]
     else:
         frame = _frame(chart)
-        parts = [_title(chart), _grid(chart, frame), _references(chart, frame)]
-        parts += [_series(line, frame, chart) for line in chart.lines]
-    parts.append(_legend(chart))
+        elements = [_title(chart), _grid(chart, frame), _references(chart, frame)]
+        elements += [_series(line, frame, chart) for line in chart.lines]
+    elements.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
-    return picture(chart.width, height, label, parts)
+    return picture(chart.width, height, label, elements)
 
 
 def columns(
@@ -116,43 +116,43 @@ def columns(
     gathered: dict[int, list[Point]] = {}
     for x, y in points:
         gathered.setdefault(min(number - 1, int((x - low) / width)), []).append((x, y))
-    found = []
+    summaries = []
     for key in sorted(gathered):
         xs = [x for x, _ in gathered[key]]
         ys = [y for _, y in gathered[key]]
-        found.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
-    return found
+        summaries.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
+    return summaries
 
 
 def _alone(chart: Chart) -> float | None:
     """Where across all lines have their only point, if that is so."""
-    found = {x for line in chart.lines for x, _ in line.finite}
+    xs = {x for line in chart.lines for x, _ in line.finite}
     single = all(len(line.finite) <= 1 for line in chart.lines)
-    return found.pop() if single and len(found) == 1 else None
+    return xs.pop() if single and len(xs) == 1 else None
 
 
 def _title(chart: Chart) -> str:
     return text(0, 14, chart.title, size=14, css="ink title")
 
 
-def _frame(chart: Chart) -> Frame:
+def _frame(chart: Chart) -> PlotArea:
     points = [p for line in chart.lines for p in line.finite]
     xs = sorted(x for x, _ in points)
     ys = sorted(y for _, y in points)
     references = [y for _, y in chart.references if math.isfinite(y)]
     # The highest half per cent may be a spike; separate measurements always count.
-    whole = [y for line in chart.lines if line.dots for _, y in line.finite]
+    always_shown = [y for line in chart.lines if line.dots for _, y in line.finite]
     spread = [y for line in chart.lines for _, *ends in line.spread for y in ends]
-    whole += [y for y in spread if math.isfinite(y)]
-    low = min([ys[int(0.005 * len(ys))], *references, *whole])
-    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
+    always_shown += [y for y in spread if math.isfinite(y)]
+    low = min([ys[int(0.005 * len(ys))], *references, *always_shown])
+    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *always_shown])
     low = 0.0 if chart.from_zero and low >= 0 else low
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     bottom, top = low if chart.from_zero else low - room, high + room
     if low >= 0.0:
         bottom = max(0.0, bottom)
         top = min(1.0, top) if high <= 1.0 else top
-    return Frame(
+    return PlotArea(
         left=52,
         top=46 + LEGEND_ROW * _entries(chart)[-1][3],
         right=chart.width - _margin(chart),
@@ -184,24 +184,24 @@ def _across(xs: Sequence[float], logarithmic: bool) -> Point:
     return (low - room, high + room)
 
 
-def _grid(chart: Chart, frame: Frame) -> str:
-    parts = []
+def _grid(chart: Chart, frame: PlotArea) -> str:
+    elements = []
     values = ticks(*frame.y, 5 if chart.height >= 260 else 4)
     for value, words in zip(values, _labels(values, chart.say), strict=True):
         _, y = frame.at(0, value)
-        parts.append(
+        elements.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="grid"/>'
         )
-        parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
-    alone = _alone(chart)
-    marks = [alone] if alone is not None else chart.marks
+        elements.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
+    single_x = _alone(chart)
+    marks = [single_x] if single_x is not None else chart.marks
     for value in marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
         x, _ = frame.at(value, frame.y[0])
         anchor = "end" if x > frame.right - 12 else "middle"
-        parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
-    parts.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
-    return "".join(parts)
+        elements.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
+    elements.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
+    return "".join(elements)
 
 
 def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
@@ -215,22 +215,24 @@ def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
     return words
 
 
-def _references(chart: Chart, frame: Frame) -> str:
+def _references(chart: Chart, frame: PlotArea) -> str:
     """Dashed lines, each named in the margin to the right, where no series can cross its name."""
-    known = sorted(((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True)
-    parts, lowest = [], -math.inf
-    for value, name in known:
+    references = sorted(
+        ((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True
+    )
+    elements, lowest = [], -math.inf
+    for value, name in references:
         _, y = frame.at(0, value)
-        parts.append(
+        elements.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="reference"/>'
         )
         lowest = max(y + 4, lowest + 13)
-        parts.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
-    return "".join(parts)
+        elements.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
+    return "".join(elements)
 
 
-def _series(line: Line, frame: Frame, chart: Chart) -> str:
+def _series(line: Line, frame: PlotArea, chart: Chart) -> str:
     if line.band and len(line.finite) > 1:
         gathered = columns(line.finite)
         middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
@@ -239,19 +241,19 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
         edges = [(x, low, high) for x, _, low, high in gathered]
         return _between(edges, frame, line.css) + middle
     drawn = [frame.at(x, y) for x, y in line.points]
-    parts = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
+    elements = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
     if line.dots or len(line.finite) == 1:
         for (x, y), (px, py) in zip(line.points, drawn, strict=True):
             if math.isfinite(px) and math.isfinite(py):
                 words = f"{line.name} {chart.say(y)} at {count(x)} {chart.across}"
-                parts.append(
+                elements.append(
                     f'<circle cx="{place(px)}" cy="{place(py)}" r="3.4" class="{line.css} dot">'
                     f"{tooltip(words)}</circle>"
                 )
-    return "".join(parts)
+    return "".join(elements)
 
 
-def _between(edges: Sequence[tuple[float, float, float]], frame: Frame, css: str) -> str:
+def _between(edges: Sequence[tuple[float, float, float]], frame: PlotArea, css: str) -> str:
     """The area from the lowest to the highest."""
     finite = [edge for edge in edges if all(map(math.isfinite, edge))]
     if len(finite) < 2:
@@ -278,12 +280,12 @@ def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
 
 def _legend(chart: Chart) -> str:
     """The name and the last value of each line, under the title."""
-    parts = []
+    elements = []
     for line, words, x, row in _entries(chart):
         y = 29 + LEGEND_ROW * row
-        parts.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
-        parts.append(text(x + 13, y + 4, words, size=12, css="ink"))
-    return "".join(parts)
+        elements.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
+        elements.append(text(x + 13, y + 4, words, size=12, css="ink"))
+    return "".join(elements)
 
 
 def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
@@ -293,8 +295,8 @@ def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
     for line in chart.lines:
         if not line.finite:
             continue
-        last = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
-        words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
+        last_value = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
+        words = f"{line.name} {chart.say(last_value)}" if line.name else chart.say(last_value)
         width = 34 + 6.6 * len(words)
         if x and x + width > chart.width:
             x, row = 0.0, row + 1

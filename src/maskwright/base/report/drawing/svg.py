@@ -31,25 +31,25 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif
 
 
 def picture(
-    width: float, height: float, label: str, parts: Iterable[str], *, sized: bool = False
+    width: float, height: float, label: str, elements: Iterable[str], *, sized: bool = False
 ) -> Markup:
-    """The `svg` element of `parts`, which are SVG themselves.
+    """The `svg` element of `elements`, which are SVG themselves.
 
     Args:
         label: what a screen reader says.
         sized: whether it is as large as it says; else as wide as the page.
     """
-    own = f' width="{place(width)}" height="{place(height)}"' if sized else ""
+    sizes = f' width="{place(width)}" height="{place(height)}"' if sized else ""
     return Markup(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"{own}'
-        f' role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"'
+        f'{sizes} role="img" aria-label="{escaped(label)}">{"".join(elements)}</svg>'
     )
 
 
-def style(place: int) -> str:
-    """The classes of the `place`-th of what stands side by side; after the last colour they come
+def style(index: int) -> str:
+    """The classes of the `index`-th of what stands side by side; after the last colour they come
     again, as broken lines and rings."""
-    return COLOURS[place % len(COLOURS)] + (" again" if place // len(COLOURS) % 2 else "")
+    return COLOURS[index % len(COLOURS)] + (" again" if index // len(COLOURS) % 2 else "")
 
 
 def escaped(value: object) -> str:
@@ -103,9 +103,9 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     rough = (high - low) / max(1, count)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [i * step for i in range(first, last + 1)]
+    first_step = math.ceil(low / step - 1e-9)
+    last_step = math.floor(high / step + 1e-9)
+    return [i * step for i in range(first_step, last_step + 1)]
 
 
 WIDTH, ROW, TOP = 760, 46, 8
@@ -114,7 +114,7 @@ THICK, THIN = 15, 6
 
 
 @dataclass(frozen=True)
-class Stage:
+class FlowStage:
     """A step: documents and bytes that came to it and that left it."""
 
     name: str
@@ -122,45 +122,48 @@ class Stage:
     bytes: tuple[int, int]
 
 
-def flow(title: str, stages: Sequence[Stage]) -> Markup:
+def flow(title: str, stages: Sequence[FlowStage]) -> Markup:
     """The picture: thick bars are documents, thin ones bytes, both as shares of what came first."""
-    first = stages[0]
-    whole = (max(1, first.documents[0]), max(1, first.bytes[0]))
-    parts = []
+    first_stage = stages[0]
+    totals = (max(1, first_stage.documents[0]), max(1, first_stage.bytes[0]))
+    elements = []
     for number, stage in enumerate(stages):
         y = TOP + number * ROW
         if number + 1 < len(stages):
-            x = LEFT + BARS * stage.documents[1] / whole[0]
+            x = LEFT + BARS * stage.documents[1] / totals[0]
             below = f"V{place(y + ROW)}H{LEFT}Z"
-            parts.append(f'<path d="M{LEFT} {y + THICK}H{place(x)}{below}" class="band one"/>')
-        parts.append(_bar(y, THICK, stage.documents, whole[0], "one"))
-        parts.append(_bar(y + THICK + 2, THIN, stage.bytes, whole[1], "three"))
-        parts.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
-        parts.append(text(WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
-        parts.append(text(WIDTH, y + 28, _more(stage), size=12, anchor="end"))
-    return picture(WIDTH, TOP + (len(stages) - 1) * ROW + 34, title, parts)
+            elements.append(f'<path d="M{LEFT} {y + THICK}H{place(x)}{below}" class="band one"/>')
+        elements.append(_bar(y, THICK, stage.documents, totals[0], "one"))
+        elements.append(_bar(y + THICK + 2, THIN, stage.bytes, totals[1], "three"))
+        elements.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
+        elements.append(text(WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
+        elements.append(text(WIDTH, y + 28, _more(stage), size=12, anchor="end"))
+    return picture(WIDTH, TOP + (len(stages) - 1) * ROW + 34, title, elements)
 
 
-def _bar(y: float, height: float, passed: tuple[int, int], whole: int, css: str) -> str:
-    came, left = (BARS * each / whole for each in passed)
-    kept = f'<rect x="{LEFT}" y="{y}" width="{place(left)}" height="{height}" class="dot {css}"/>'
-    width = max(1.0, came - left) if passed[0] > passed[1] else 0
-    removed = (
-        f'<rect x="{place(LEFT + left)}" y="{y}" width="{place(width)}" height="{height}"'
+def _bar(y: float, height: float, passed: tuple[int, int], total: int, css: str) -> str:
+    width, kept_width = (BARS * amount / total for amount in passed)
+    kept_bar = (
+        f'<rect x="{LEFT}" y="{y}" width="{place(kept_width)}" height="{height}"'
+        f' class="dot {css}"/>'
+    )
+    width = max(1.0, width - kept_width) if passed[0] > passed[1] else 0
+    removed_bar = (
+        f'<rect x="{place(LEFT + kept_width)}" y="{y}" width="{place(width)}" height="{height}"'
         ' class="dot two"/>'
     )
     words = tooltip(f"{passed[1]:,} of {passed[0]:,}")
-    return f"<g>{kept}{removed if width else ''}{words}</g>"
+    return f"<g>{kept_bar}{removed_bar if width else ''}{words}</g>"
 
 
-def _words(stage: Stage) -> str:
+def _words(stage: FlowStage) -> str:
     removed = stage.documents[0] - stage.documents[1]
     if not removed:
         return f"{stage.documents[1]:,} documents"
     return f"−{removed:,} ({percent(removed / max(1, stage.documents[0]))})"
 
 
-def _more(stage: Stage) -> str:
+def _more(stage: FlowStage) -> str:
     removed = stage.bytes[0] - stage.bytes[1]
     if not removed:
         return size(stage.bytes[1])
@@ -198,9 +201,9 @@ def mask_picture(panels: Sequence[MaskPanel]) -> str:
     if not panels:
         raise DataError("a mask picture without a mask", wanted="at least one panel")
     height = 64 + max(len(p.matrix) for p in panels) * CELL + 34
-    parts, x = [], 24.0
+    elements, x = [], 24.0
     for panel in panels:
-        parts.append(_panel(panel, x))
+        elements.append(_panel(panel, x))
         x += panel.width + SPACE
     width = x - SPACE + 8
     label = "; ".join(f"{p.title}: {p.caption}" for p in panels)
@@ -209,7 +212,7 @@ def mask_picture(panels: Sequence[MaskPanel]) -> str:
         f"<style>{STYLE}.ink{{fill:var(--ink);font-weight:600}}{colours}.none{{fill:var(--wash)}}"
         "</style>"
     )
-    return picture(width, height, label, [style, *parts], sized=True) + "\n"
+    return picture(width, height, label, [style, *elements], sized=True) + "\n"
 
 
 def _panel(panel: MaskPanel, left: float) -> str:
@@ -224,18 +227,18 @@ def _panel(panel: MaskPanel, left: float) -> str:
             wanted=len(panel.matrix),
         )
     top = 64.0
-    parts = [
+    elements = [
         text(left, 18, panel.title, size=15, css="ink"),
         text(left, 36, panel.caption, size=12),
     ]
     side = CELL - GAP
     for i, row in enumerate(panel.matrix):
-        for j, seen in enumerate(row):
-            css = MASK_COLOURS[groups[i] % len(MASK_COLOURS)] if seen else "none"
-            parts.append(
+        for j, visible in enumerate(row):
+            css = MASK_COLOURS[groups[i] % len(MASK_COLOURS)] if visible else "none"
+            elements.append(
                 f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{side:g}"'
                 f' height="{side:g}" rx="2.5" class="{css}"/>'
             )
-    parts.append(text(left, top - 7, "is seen →", size=11))
-    parts.append(upright(left - 7, top, "sees →", size=11, down=True))
-    return "".join(parts)
+    elements.append(text(left, top - 7, "is seen →", size=11))
+    elements.append(upright(left - 7, top, "sees →", size=11, down=True))
+    return "".join(elements)

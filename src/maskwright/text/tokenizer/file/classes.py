@@ -19,7 +19,7 @@ Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Class:
+class TokenizerClass:
     """A tokenizer class of transformers.
 
     Attributes:
@@ -35,7 +35,7 @@ class Class:
     roles: Mapping[str, str] = field(default_factory=dict)
 
 
-BERT = Class(
+BERT = TokenizerClass(
     "WordPiece",
     bert=True,
     roles={
@@ -46,7 +46,7 @@ BERT = Class(
         "mask_token": "[MASK]",
     },
 )
-ROBERTA = Class(
+ROBERTA = TokenizerClass(
     "BPE",
     blank=True,
     roles={
@@ -59,10 +59,14 @@ ROBERTA = Class(
         "mask_token": "<mask>",
     },
 )
-GPT2 = Class("BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
-GPT = Class("BPE", roles={"unk_token": "<unk>"})
-T5 = Class("Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"})
-ALBERT = Class(
+GPT2 = TokenizerClass(
+    "BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+)
+GPT = TokenizerClass("BPE", roles={"unk_token": "<unk>"})
+T5 = TokenizerClass(
+    "Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+)
+ALBERT = TokenizerClass(
     "Unigram",
     roles={
         "bos_token": "[CLS]",
@@ -127,7 +131,7 @@ def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     return OF_MODEL_TYPE.get(str(config.get("model_type")), "")
 
 
-def settled(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
+def apply_settings(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
     """A checked `tokenizer.json` with the settings beside it applied as transformers applies them.
 
     Args:
@@ -148,12 +152,12 @@ def settled(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
     return _with_blank(plain, settings, name, member)
 
 
-def _refuse(option: str, value: object, name: str, found: str) -> TokenizerError:
+def _refuse(option: str, value: object, name: str, evidence: str) -> TokenizerError:
     return TokenizerError(
         "a setting contradicts the tokenizer's file, and releases of transformers disagree about "
         "which of them counts",
         where=f"{SETTINGS}: {option}",
-        found=f"{value!r} under the class {name or 'of the model'}; {found}",
+        found=f"{value!r} under the class {name or 'of the model'}; {evidence}",
         wanted="the same in both",
         do=f"set {option} in {SETTINGS} to what tokenizer.json does, if the model was trained with "
         "that file; or save the tokenizer again with the library that made it",
@@ -166,15 +170,15 @@ def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> 
     if not isinstance(step, dict) or step.get("type") != "BertNormalizer":
         _require_case(plain, settings, name)
         return plain
-    wanted: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for option, (key, default) in BERT_OPTIONS.items():
         value = settings.get(option, default)
         if not (isinstance(value, bool) or (value is None and option == "strip_accents")):
             raise TokenizerError(
                 "not true or false", where=f"{SETTINGS}: {option}", found=repr(value)
             )
-        wanted[key] = value
-    return {**plain, "normalizer": {**step, **wanted}}
+        options[key] = value
+    return {**plain, "normalizer": {**step, **options}}
 
 
 def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
@@ -196,13 +200,13 @@ def _flat(step: Any) -> list[Plain]:
         return []
     inner = step.get("normalizers") or step.get("pretokenizers")
     if isinstance(inner, list):
-        return [each for one in inner for each in _flat(one)]
+        return [flat_step for nested in inner for flat_step in _flat(nested)]
     return [step] if isinstance(step.get("type"), str) else []
 
 
 # ------------------------------------------------------------------------------ the first blank
 def _with_blank(
-    plain: Plain, settings: Mapping[str, Any], name: str, member: Class | None
+    plain: Plain, settings: Mapping[str, Any], name: str, member: TokenizerClass | None
 ) -> Plain:
     """`add_prefix_space`: of GPT-2 and RoBERTa it counts, with false where it is missing; of others
     it must not contradict the file."""
@@ -215,12 +219,14 @@ def _with_blank(
     step = plain.get("pre_tokenizer")
     if ruled and isinstance(step, dict) and step.get("type") == "ByteLevel":
         return {**plain, "pre_tokenizer": {**step, "add_prefix_space": setting}}
-    puts = [_puts_blank(each) for each in _flat(step)]
+    puts = [_puts_blank(flat_step) for flat_step in _flat(step)]
     does = next((put for put in puts if put is not None), None)
     stated = "add_prefix_space" in settings
     if stated and does is not None and does != setting:
-        how = "puts a blank" if does else "puts no blank"
-        raise _refuse("add_prefix_space", setting, name, f"tokenizer.json {how} before a text")
+        behaviour = "puts a blank" if does else "puts no blank"
+        raise _refuse(
+            "add_prefix_space", setting, name, f"tokenizer.json {behaviour} before a text"
+        )
     return plain
 
 
@@ -235,16 +241,16 @@ def _puts_blank(step: Plain) -> bool | None:
 
 
 # ------------------------------------------------------------------------------ class and tokens
-def _require_model(plain: Plain, name: str, member: Class) -> None:
+def _require_model(plain: Plain, name: str, member: TokenizerClass) -> None:
     model = plain.get("model")
     if not isinstance(model, dict):
         return  # refused with the file
-    found = model.get("type") or ("BPE" if "merges" in model else None)
-    if found is not None and found != member.model:
+    model_type = model.get("type") or ("BPE" if "merges" in model else None)
+    if model_type is not None and model_type != member.model:
         raise TokenizerError(
             "the class of the tokenizer and its file contradict each other",
             where=f"{SETTINGS}: tokenizer_class",
-            found=f"{name}, and a {found} model in tokenizer.json",
+            found=f"{name}, and a {model_type} model in tokenizer.json",
             wanted=f"a {member.model} model, or the class PreTrainedTokenizerFast",
             do='set "tokenizer_class" to "PreTrainedTokenizerFast", if the model was trained with '
             "that tokenizer.json",
@@ -261,12 +267,12 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
     added = plain.get("added_tokens") or []
     if not isinstance(rows, dict) or not isinstance(added, list):
         return plain
-    known = {
-        row["content"]: place
-        for place, row in enumerate(added)
+    indices = {
+        row["content"]: index
+        for index, row in enumerate(added)
         if isinstance(row, dict) and isinstance(row.get("content"), str)
     }
-    made, vocabulary = list(added), _vocabulary(plain)
+    updated, vocabulary = list(added), _vocabulary(plain)
     for number, row in rows.items():
         content = row.get("content") if isinstance(row, dict) else None
         if not isinstance(content, str):
@@ -275,10 +281,10 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
                 where=f"{SETTINGS}: added_tokens_decoder",
                 found=repr(row)[:200],
             )
-        if content in known:
-            place = known[content]
+        if content in indices:
+            index = indices[content]
             flags = {key: row[key] for key in FLAGS if isinstance(row.get(key), bool)}
-            made[place] = {**made[place], **flags}
+            updated[index] = {**updated[index], **flags}
         elif content not in vocabulary:
             raise TokenizerError(
                 "the settings add a token that tokenizer.json does not have",
@@ -286,7 +292,7 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
                 found=f"{content!r} with id {number}",
                 do="save the tokenizer again with the library that made it",
             )
-    return {**plain, "added_tokens": made}
+    return {**plain, "added_tokens": updated}
 
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -295,8 +301,8 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 def _vocabulary(plain: Plain) -> Collection[str]:
     """The strings of the model, as far as it is a model."""
     model = plain.get("model")
-    found = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(found, dict):
-        return found
-    rows = found if isinstance(found, list) else []
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocab, dict):
+        return vocab
+    rows = vocab if isinstance(vocab, list) else []
     return {row[0] for row in rows if isinstance(row, list) and row and isinstance(row[0], str)}

@@ -9,7 +9,7 @@ from maskwright.text.tokenizer.words import SPACE, Marks
 TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
 
 
-def task_for(plain: dict[str, Any]) -> TokenizerKind:
+def kind_of(plain: dict[str, Any]) -> TokenizerKind:
     """Which of the five kinds a checked `tokenizer.json` is."""
     model = plain["model"]
     if "unk_id" in model:

@@ -36,22 +36,22 @@ SPACE_IN_WORDS = ("byte-bpe", "unigram")  # the kinds whose words carry the spac
 LONGEST_WORD = 100  # characters; a longer word is unknown to WordPiece
 
 
-def end_of_word(alone: str) -> str:
-    """The places after which a word is closed; characters of the class `alone` stand alone."""
-    return rf"(?<=[^\s{alone}])(?![^\s{alone}])|(?<=[{alone}])"
+def end_of_word(standalone: str) -> str:
+    """The places after which a word is closed; characters of the class `standalone` stand alone."""
+    return rf"(?<=[^\s{standalone}])(?![^\s{standalone}])|(?<=[{standalone}])"
 
 
 def document(
     kind: str,
     model: Plain,
     specials: Sequence[str],
-    last: Sequence[str] = (),
+    last_tokens: Sequence[str] = (),
     *,
     lowercase: bool,
     single_digits: bool,
     frame: Plain | None,
 ) -> Plain:
-    """A whole `tokenizer.json`. The special tokens have the first ids, those of `last` the last.
+    """A whole `tokenizer.json`. Special tokens have the first ids, `last_tokens` the last.
 
     Where a word carries the space before it (`Ġ`, `▁`), the mask token stands for a word with its
     space and so takes the space; else a lone `Ġ` would stand before it, which no training shows.
@@ -66,7 +66,10 @@ def document(
         "padding": None,
         "added_tokens": [
             *(_added(i, token, token == mask) for i, token in enumerate(specials)),
-            *(_added(i, token, kind in SPACE_IN_WORDS) for i, token in enumerate(last, size)),
+            *(
+                _added(i, token, kind in SPACE_IN_WORDS)
+                for i, token in enumerate(last_tokens, size)
+            ),
         ],
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
@@ -116,8 +119,8 @@ def _steps(kind: str, lowercase: bool, single_digits: bool) -> tuple[Plain | Non
     if kind == "wordpiece":
         words = _sequence("pretokenizers", [{"type": "BertPreTokenizer"}, *digits])
         return bert, words, {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": False}
-    alone = MARKS + (r"\p{N}" if single_digits else "")
-    close = _replace({"Regex": end_of_word(alone)}, END)
+    standalone = MARKS + (r"\p{N}" if single_digits else "")
+    close = _replace({"Regex": end_of_word(standalone)}, END)
     words = _sequence(
         "pretokenizers",
         [{"type": "WhitespaceSplit"}, _split({"String": END}, "MergedWithPrevious")],

@@ -65,11 +65,11 @@ def style_tokens(style: Style, kind: str) -> tuple[str, ...]:
 
 def roles_by_table(specials: Iterable[str]) -> dict[str, str]:
     """Role -> string for the well-known strings among `specials`; the first of a role wins."""
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for token in specials:
         for role in WELL_KNOWN.get(token, ()):
-            found.setdefault(role, token)
-    return found
+            tokens.setdefault(role, token)
+    return tokens
 
 
 def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str, str]:
@@ -96,21 +96,21 @@ def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str,
 
 def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
     """The further special tokens that the settings name (T5's sentinels, for example)."""
-    found: list[str] = []
+    tokens: list[str] = []
     for table in tables:
         for key in ("additional_special_tokens", "extra_special_tokens"):
             values = table.get(key)
             for value in values if isinstance(values, list) else []:
                 text = value.get("content") if isinstance(value, Mapping) else value
                 if isinstance(text, str) and text:
-                    found.append(text)
-    return list(dict.fromkeys(found))
+                    tokens.append(text)
+    return list(dict.fromkeys(tokens))
 
 
 def sentinels(specials: Iterable[str]) -> list[str]:
     """`<extra_id_0>`, `<extra_id_1>`, … among `specials`, in the order of their numbers."""
-    found = [match for token in specials if (match := SENTINEL.fullmatch(token))]
-    return [match[0] for match in sorted(found, key=lambda match: int(match[1]))]
+    matches = [match for token in specials if (match := SENTINEL.fullmatch(token))]
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
 
 
 def settings(

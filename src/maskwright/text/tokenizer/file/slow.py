@@ -26,7 +26,7 @@ from maskwright.text.tokenizer.file.classes import (
     GPT2,
     ROBERTA,
     T5,
-    Class,
+    TokenizerClass,
 )
 from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
 from maskwright.text.tokenizer.file.roles import extra_tokens
@@ -70,9 +70,9 @@ def convert(
             damaged, or a setting asks for what the conversion cannot do.
     """
     member = CLASSES.get(name)
-    there = [file for file in SLOW_FILES if (folder / file).is_file()]
-    if member is None or not set(FILES[member.model]) <= set(there):
-        raise _cannot(folder, name, member, there)
+    present = [file for file in SLOW_FILES if (folder / file).is_file()]
+    if member is None or not set(FILES[member.model]) <= set(present):
+        raise _cannot(folder, name, member, present)
     settings: dict[str, Any] = {k: v for table in reversed(tables) for k, v in table.items()}
     roles = {key: _text(settings.get(key)) or token for key, token in member.roles.items()}
     wants: list[str] = [*roles.values(), *extra_tokens(*tables)]
@@ -97,8 +97,10 @@ def convert(
     return {"version": "1.0", **plain}, roles
 
 
-def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str]) -> TokenizerError:
-    known = ", ".join(sorted(CLASSES))
+def _cannot(
+    folder: Path, name: str, member: TokenizerClass | None, present: Sequence[str]
+) -> TokenizerError:
+    class_names = ", ".join(sorted(CLASSES))
     of = name or "no tokenizer_config.json that names a class"
     if member is None:
         return TokenizerError(
@@ -106,18 +108,18 @@ def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str])
             if name
             else "a tokenizer without tokenizer.json, and nothing says of which class it is",
             where=folder,
-            found=f"{', '.join(there)}; {of}",
-            wanted=f"tokenizer.json, or one of the classes {known}",
+            found=f"{', '.join(present)}; {of}",
+            wanted=f"tokenizer.json, or one of the classes {class_names}",
             do=_way()
             if name
             else "write tokenizer_config.json with the class, as "
             '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}; or ' + _way(),
         )
-    missing = [file for file in FILES[member.model] if file not in there]
+    missing = [file for file in FILES[member.model] if file not in present]
     return TokenizerError(
         "a tokenizer without tokenizer.json, and a file of its vocabulary is missing",
         where=folder,
-        found=f"{', '.join(there)}; {name}",
+        found=f"{', '.join(present)}; {name}",
         wanted=", ".join(missing),
         do=f"copy {' and '.join(missing)} into the folder, or {_way()}",
     )
@@ -133,8 +135,8 @@ def _way() -> str:
 
 def _text(value: Any) -> str:
     """A special token as the settings spell it: a text, or a table with its content."""
-    found = value.get("content") if isinstance(value, Mapping) else value
-    return found if isinstance(found, str) else ""
+    content = value.get("content") if isinstance(value, Mapping) else value
+    return content if isinstance(content, str) else ""
 
 
 def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
@@ -205,7 +207,7 @@ def _bpe(
     merges: bytes,
     settings: Mapping[str, Any],
     roles: Mapping[str, str],
-    member: Class,
+    member: TokenizerClass,
 ) -> Plain:
     rows = [row for row in _lines(merges, "merges.txt") if row and not row.startswith("#version")]
     model: Plain = {
@@ -324,7 +326,10 @@ def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> di
 
 
 def _numbered(
-    plain: Plain, wanted: Sequence[str], ids_by_token: Mapping[str, int], member: Class
+    plain: Plain,
+    special_tokens: Sequence[str],
+    ids_by_token: Mapping[str, int],
+    member: TokenizerClass,
 ) -> list[Plain]:
     """Rows of `added_tokens`: those of the vocabulary under their ids, the others behind it.
 
@@ -333,16 +338,16 @@ def _numbered(
     """
     vocabulary = plain["model"]["vocab"]
     names = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
-    known = {token: number for number, token in enumerate(names)}
+    ids = {token: number for number, token in enumerate(names)}
     if isinstance(vocabulary, dict):
-        known = dict(vocabulary)
+        ids = dict(vocabulary)
     plain_ones = set(ids_by_token) - set(member.roles.values())
     rows = []
-    tokens = [*wanted]
+    tokens = [*special_tokens]
     if member is T5:
-        tokens += [token for token in known if token.startswith("<extra_id_")]
+        tokens += [token for token in ids if token.startswith("<extra_id_")]
     for token in dict.fromkeys(tokens):
-        number = known.setdefault(token, len(known))
+        number = ids.setdefault(token, len(ids))
         if ids_by_token.get(token, number) != number:
             raise TokenizerError(
                 "an added token with another id than its place gives it",
@@ -358,7 +363,7 @@ def _numbered(
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
-def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | None:
+def _frame(plain: Plain, roles: Mapping[str, str], member: TokenizerClass) -> Plain | None:
     ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
     if member is ROBERTA:
         pair = {key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")}
@@ -390,13 +395,13 @@ def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | Non
 def _template(
     single: list[str], pair: list[str], ids: Mapping[str, int], *, segments: bool
 ) -> Plain:
-    def items(parts: list[str]) -> list[Plain]:
-        found, segment = [], 0
-        for part in parts:
-            segment = 1 if part == "B" and segments else segment
-            kind = "Sequence" if part in ("A", "B") else "SpecialToken"
-            found.append({kind: {"id": part, "type_id": segment}})
-        return found
+    def items(names: list[str]) -> list[Plain]:
+        entries, segment = [], 0
+        for name in names:
+            segment = 1 if name == "B" and segments else segment
+            kind = "Sequence" if name in ("A", "B") else "SpecialToken"
+            entries.append({kind: {"id": name, "type_id": segment}})
+        return entries
 
     tokens = {token: {"id": token, "ids": [n], "tokens": [token]} for token, n in ids.items()}
     return {

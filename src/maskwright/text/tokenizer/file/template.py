@@ -20,22 +20,22 @@ from maskwright.base.errors import IncompatibleError, TokenizerError
 
 
 @dataclass(frozen=True)
-class Item:
+class TemplateItem:
     """One place in a template: special ids, or a text when `ids` is None."""
 
     ids: tuple[int, ...] | None
     segment: int
 
 
-A, B = Item(None, 0), Item(None, 1)
+A, B = TemplateItem(None, 0), TemplateItem(None, 1)
 
 
 @dataclass(frozen=True)
-class Frame:
+class FrameTemplates:
     """Templates for one text and for two."""
 
-    single: tuple[Item, ...] = (A,)
-    pair: tuple[Item, ...] = (A, Item(None, 0))
+    single: tuple[TemplateItem, ...] = (A,)
+    pair: tuple[TemplateItem, ...] = (A, TemplateItem(None, 0))
 
     @property
     def segments(self) -> bool:
@@ -54,9 +54,9 @@ class Frame:
         segments: list[int] = []
         rest = iter(texts)
         for item in self.single if len(texts) == 1 else self.pair:
-            part = next(rest) if item.ids is None else item.ids
-            ids.extend(part)
-            segments.extend([item.segment] * len(part))
+            piece = next(rest) if item.ids is None else item.ids
+            ids.extend(piece)
+            segments.extend([item.segment] * len(piece))
         return ids, segments
 
     def margins(self, pair: bool) -> tuple[int, ...]:
@@ -87,41 +87,49 @@ def framing(
     def text(name: str, segment: int) -> dict[str, Any]:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    known = [separator] if classify is None else [classify, separator]
-    second, end = (1 if segments else 0), separator[0]
+    special_tokens = [separator] if classify is None else [classify, separator]
+    second_segment, end = (1 if segments else 0), separator[0]
     opening = [] if classify is None else [special(classify[0], 0)]
     between = [] if segments or classify is None else [special(end, 0)]
-    first = [*opening, text("A", 0), special(end, 0)]
+    single_template = [*opening, text("A", 0), special(end, 0)]
     return {
         "type": "TemplateProcessing",
-        "single": first,
-        "pair": [*first, *between, text("B", second), special(end, second)],
+        "single": single_template,
+        "pair": [
+            *single_template,
+            *between,
+            text("B", second_segment),
+            special(end, second_segment),
+        ],
         "special_tokens": {
-            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in known
+            token: {"id": token, "ids": [number], "tokens": [token]}
+            for token, number in special_tokens
         },
     }
 
 
-def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> Frame:
+def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> FrameTemplates:
     """The frame of a `post_processor`; its structure has been checked before (`check.py`).
 
     Raises:
         TokenizerError: a template that has not each text exactly once, in order.
     """
     if plain is None or plain["type"] == "ByteLevel":
-        return Frame()
+        return FrameTemplates()
     if plain["type"] == "Sequence":
         frames = [read_frame(step, vocabulary) for step in plain["processors"]]
-        framing = [frame for frame in frames if frame != Frame()]
+        framing = [frame for frame in frames if frame != FrameTemplates()]
         if len(framing) > 1:
             raise TokenizerError("two frames in one file", where="post_processor")
-        return framing[0] if framing else Frame()
+        return framing[0] if framing else FrameTemplates()
     if plain["type"] == "TemplateProcessing":
-        return Frame(_template(plain, "single", ["A"]), _template(plain, "pair", ["A", "B"]))
-    cls, sep = (Item((_number(plain, key, vocabulary),), 0) for key in ("cls", "sep"))
+        return FrameTemplates(
+            _template(plain, "single", ["A"]), _template(plain, "pair", ["A", "B"])
+        )
+    cls, sep = (TemplateItem((_number(plain, key, vocabulary),), 0) for key in ("cls", "sep"))
     if plain["type"] == "RobertaProcessing":
-        return Frame((cls, A, sep), (cls, A, sep, sep, A, sep))
-    return Frame((cls, A, sep), (cls, A, sep, B, Item(sep.ids, 1)))
+        return FrameTemplates((cls, A, sep), (cls, A, sep, sep, A, sep))
+    return FrameTemplates((cls, A, sep), (cls, A, sep, B, TemplateItem(sep.ids, 1)))
 
 
 def _number(plain: dict[str, Any], key: str, vocabulary: dict[str, int]) -> int:
@@ -136,13 +144,13 @@ def _number(plain: dict[str, Any], key: str, vocabulary: dict[str, int]) -> int:
     return int(number)
 
 
-def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[Item, ...]:
-    items, seen = [], []
-    for place in plain[name]:
-        ((kind, body),) = place.items()
+def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[TemplateItem, ...]:
+    items, text_names = [], []
+    for entry in plain[name]:
+        ((kind, body),) = entry.items()
         if kind == "Sequence":
-            seen.append(body["id"])
-            items.append(Item(None, body["type_id"]))
+            text_names.append(body["id"])
+            items.append(TemplateItem(None, body["type_id"]))
         else:
             special = plain["special_tokens"].get(body["id"])
             if special is None:
@@ -151,12 +159,12 @@ def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[Item,
                     where=f"post_processor.{name}",
                     found=repr(body["id"]),
                 )
-            items.append(Item(tuple(special["ids"]), body["type_id"]))
-    if seen != texts:
+            items.append(TemplateItem(tuple(special["ids"]), body["type_id"]))
+    if text_names != texts:
         raise TokenizerError(
             "a template without each text once and in order",
             where=f"post_processor.{name}",
-            found=seen,
+            found=text_names,
             wanted=texts,
         )
     return tuple(items)

@@ -108,21 +108,21 @@ class Sample:
         for number, document in enumerate(documents):
             text = text_of(document)
             self._documents += 1
-            first = 0
+            offset = 0
             for piece in pieces(text, self._longest):
                 try:
                     self._add(piece.encode())
                 except UnicodeEncodeError as error:
-                    raise not_unicode(error, f"document {number}", first) from error
-                first += len(piece)
+                    raise not_unicode(error, f"document {number}", offset) from error
+                offset += len(piece)
         if self._kept > self._budget:
             self._cut_last()
 
     def _add(self, piece: bytes) -> None:
         self._seen += len(piece)
-        place = self._hash(piece)
-        shelf = min(int(-4 * math.log2((place + 1) / HASHES)), SHELVES - 1)
-        if shelf < self._lowest or place > self._cut:
+        hash_value = self._hash(piece)
+        shelf = min(int(-4 * math.log2((hash_value + 1) / HASHES)), SHELVES - 1)
+        if shelf < self._lowest or hash_value > self._cut:
             return
         file = self._shelves.get(shelf)
         if file is None:
@@ -202,12 +202,12 @@ def pieces(text: str, longest: int) -> Iterator[str]:
         yield text[start:] if start else text
 
 
-def not_unicode(error: UnicodeEncodeError, where: str, first: int = 0) -> DataError:
-    """The refusal of a text that has half of a surrogate pair in it; `first` characters of it came
+def not_unicode(error: UnicodeEncodeError, where: str, offset: int = 0) -> DataError:
+    """The refusal of a text that has half of a surrogate pair in it; `offset` characters of it came
     before those of the error."""
     return DataError(
         "the text is not valid Unicode: half of a surrogate pair",
-        where=f"{where}, character {first + error.start}",
+        where=f"{where}, character {offset + error.start}",
         found=repr(error.object[error.start]),
         wanted="text that can be written as UTF-8",
         do="read the file with its right encoding, or drop the character",
@@ -238,16 +238,16 @@ class WordCounts:
 
     def _forget(self) -> None:
         by_count = Counter(self.counts.values())
-        left, floor = len(self.counts), 0
-        while left > self._limit // 2:
+        remaining, floor = len(self.counts), 0
+        while remaining > self._limit // 2:
             floor += 1
-            left -= by_count[floor]
+            remaining -= by_count[floor]
         # Where nearly all are met once, as the lines of a text without spaces are, nothing would be
         # left without those at the floor; a hash says which of them fill the half.
         ties = sorted((w for w, n in self.counts.items() if n == floor), key=hash_of)
-        kept = {w: n for w, n in self.counts.items() if n > floor}
-        kept |= dict.fromkeys(ties[: self._limit // 2 - left], floor)
-        self.counts = Counter(kept)
+        kept_counts = {w: n for w, n in self.counts.items() if n > floor}
+        kept_counts |= dict.fromkeys(ties[: self._limit // 2 - remaining], floor)
+        self.counts = Counter(kept_counts)
         self.forgotten_below = max(self.forgotten_below, floor + 1)
 
 
