@@ -548,7 +548,7 @@ def test_a_signal_is_said_in_a_line(
             swept.append(room)  # what was begun can still be cleaned up
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", stopped)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", stopped)
     before = signal.getsignal(number)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == f"stopped by {says}\n" and swept == ["recipes"]
@@ -557,7 +557,7 @@ def test_a_signal_is_said_in_a_line(
     def interrupted(room: str) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", interrupted)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", interrupted)
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -579,7 +579,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
             raise RuntimeError("it cannot be exported") from error
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", made)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == says + "\n"
 
@@ -587,7 +587,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
 def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(
-        "maskwright.base.catalogue.names",
+        "maskwright.cli.verbs.list._names",
         lambda room: seen.append(signal.getsignal(signal.SIGHUP)) or [],
     )
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -617,7 +617,7 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
         raise ValueError(HARMFUL)
 
     for made in (refused, broken):
-        monkeypatch.setattr("maskwright.base.catalogue.names", made)
+        monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
         assert cli.main(["list", "--debug"]) in (65, 70)
         shown = capsys.readouterr().err
         assert "\\x1b[31m" in shown and "\\u202e" in shown
@@ -683,7 +683,7 @@ def test_too_little_memory_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise error
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", full)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
     assert cli.main(["list"]) == 69
     shown = capsys.readouterr().err
     assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
@@ -697,7 +697,7 @@ def test_a_fault_of_our_own_is_called_one(
     def broken(room: str) -> list[str]:
         raise RuntimeError("gone wrong")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", broken)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", broken)
     assert cli.main(["list"]) == 70
     shown = capsys.readouterr().err
     assert "gone wrong" in shown and "E-BUG" in shown
@@ -705,7 +705,7 @@ def test_a_fault_of_our_own_is_called_one(
     def named(room: str) -> list[str]:
         raise KeyError("out of memory")  # a name of the user's, and no shortage
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", named)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", named)
     assert cli.main(["list"]) == 70
 
 
@@ -742,6 +742,6 @@ def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", full)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
     assert cli.main(["list"]) == 75
     assert "standard output" in capsys.readouterr().err

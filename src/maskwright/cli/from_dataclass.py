@@ -35,10 +35,6 @@ def add_text(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_task(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
-
-
 def add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--column",
@@ -70,16 +66,6 @@ def add_read(parser: argparse.ArgumentParser) -> None:
         help="how files are read: on_bad=skip, encoding=latin-1, separator=';'; of text also "
         "column=body; of labelled files also header=text,label, fold_labels=true, no_label=-1, "
         "repair_tags=true; may be repeated",
-    )
-
-
-def add_pairs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
     )
 
 

@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
 
     examples: tuple[str, ...] = ()
     """Arguments that work, in which names in capitals stand for the user's."""
-    _positionals: Sequence[str] = ()
+    _positional_words: Sequence[str] = ()
     _typed: Mapping[str, str] = {}
     """Positional arguments and values of options that are being read."""
 
@@ -141,7 +141,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(
-            harmless(message.replace(": -- ", ": ")), do=self.command(self._positionals)
+            harmless(message.replace(": -- ", ": ")), do=self.command(self._positional_words)
         )
 
     def command(self, arguments: Sequence[str]) -> str:
@@ -168,12 +168,12 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
-        self._positionals, self._typed = (), {}
-        options, self._positionals = self._sorted(list(words))
+        self._positional_words, self._typed = (), {}
+        options, self._positional_words = self._sorted(list(words))
         namespace = self.parse_args(
-            [*options, *(["--", *self._positionals] if self._positionals else [])]
+            [*options, *(["--", *self._positional_words] if self._positional_words else [])]
         )
-        namespace.command = self.command(self._positionals)
+        namespace.command = self.command(self._positional_words)
         return namespace
 
     def _sorted(self, words: list[str]) -> tuple[list[str], list[str]]:

@@ -138,12 +138,7 @@ def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
     """Percentiles; none where all resamples are alike, which says nothing of other rows."""
     defined = drawn[~np.isnan(drawn)]
     alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()
-    return (math.nan, math.nan) if alike else _percentiles(drawn, level)
-
-
-def _percentiles(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
-    values = drawn[~np.isnan(drawn)]
-    if len(values) < max(1, DEFINED * len(drawn)):
+    if alike or len(defined) < max(1, DEFINED * len(drawn)):
         return math.nan, math.nan
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

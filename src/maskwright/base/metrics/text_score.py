@@ -53,50 +53,7 @@ def _checked(texts: Sequence[str], references: References) -> None:
             )
 
 
-def _mean_of_best(
-    texts: Sequence[str], references: References, score: Callable[[str, str], float]
-) -> float:
-    _checked(texts, references)
-    best = [
-        max(score(t, r) for r in text_references)
-        for t, text_references in zip(texts, references, strict=True)
-    ]
-    return float(np.mean(best))
-
-
-# ------------------------------------------------------------------------------ whole texts, words
-def exact_match(texts: Sequence[str], references: References) -> float:
-    """The share of texts that equal a reference after SQuAD's normalisation.
-
-    Raises:
-        IncompatibleError: not as many references as texts.  DataError: none, or a text without.
-    """
-    return _mean_of_best(texts, references, squad_score.exact)
-
-
 # ------------------------------------------------------------------------------ ROUGE
-@dataclass(frozen=True)
-class Rouge:
-    """Mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L."""
-
-    rouge_1: float
-    rouge_2: float
-    rouge_l: float
-
-
-def rouge(texts: Sequence[str], references: References) -> Rouge:
-    """ROUGE by F1, the best reference for each measure of its own.
-
-    Raises:
-        IncompatibleError, DataError: as `exact_match`.
-    """
-    return Rouge(
-        _mean_of_best(texts, references, lambda a, b: rouge_n(a, b, 1)),
-        _mean_of_best(texts, references, lambda a, b: rouge_n(a, b, 2)),
-        _mean_of_best(texts, references, rouge_l),
-    )
-
-
 def rouge_words(text: str) -> list[str]:
     """The words that ROUGE compares; letters beyond a … z part them, as in the usual script."""
     return re.findall("[a-z0-9]+", text.lower())
@@ -157,7 +114,7 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
             and so on, as `sacrebleu` does by default; "none" leaves it, and BLEU is 0.
     Raises:
         ConfigError: no such smoothing.
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     if smooth not in ("none", "exp"):
         raise ConfigError(
@@ -233,7 +190,7 @@ def chrf(texts: Sequence[str], references: References) -> float:
     the orders that both sides have. Of several references the one best for the text counts.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     return _chrf(_chrf_counts(texts, references).sum(0))
 
@@ -272,27 +229,34 @@ def _chrf(counts: NDArray[np.float64]) -> float:
 
 
 # ------------------------------------------------------------------------------ all of them
+# Measures of one text beside one reference, of which the mean over texts is reported.
+MEASURES: dict[str, Callable[[str, str], float]] = {
+    "rouge_1": lambda text, reference: rouge_n(text, reference, 1),
+    "rouge_2": lambda text, reference: rouge_n(text, reference, 2),
+    "rouge_l": rouge_l,
+    "exact_match": squad_score.exact,
+}
 # The first is the one to choose by: it needs no words, and is defined for any two texts.
-NAMES = ("chrf", "bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match")
+NAMES = ("chrf", "bleu", *MEASURES)
 
 
 def figures(texts: Sequence[str], references: References) -> dict[str, float]:
     """The figures of `NAMES`.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError: not as many references as texts.  DataError: none, or a text without.
     """
-    words = rouge(texts, references)
-    word_scores = (words.rouge_1, words.rouge_2, words.rouge_l, exact_match(texts, references))
-    scores = (chrf(texts, references), bleu(texts, references).score, *word_scores)
-    return dict(zip(NAMES, scores, strict=True))
+    means = [float(np.mean(column)) for column in _best_scores(texts, references).T]
+    return dict(
+        zip(NAMES, (chrf(texts, references), bleu(texts, references).score, *means), strict=True)
+    )
 
 
 def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
     """The same, each with its 95 % interval from keyed resamples of the texts.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     characters = _chrf_counts(texts, references)
     chrf_estimate = estimate_of_sums(
@@ -303,20 +267,19 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
         lambda sums: np.array([_bleu_of(counts).score for counts in sums]),
         _bleu_counts(texts, references),
     )
-    measures = (
-        lambda a, b: rouge_n(a, b, 1),
-        lambda a, b: rouge_n(a, b, 2),
-        rouge_l,
-        squad_score.exact,
-    )
-    scores = np.array(
+    means = estimates_of_means(tuple(MEASURES), _best_scores(texts, references))
+    return {"chrf": chrf_estimate, "bleu": bleu_estimate, **means}
+
+
+def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:
+    """(N, measures): each of `MEASURES` with the reference that is best for it."""
+    _checked(texts, references)
+    return np.array(
         [
-            [max(measure(text, reference) for reference in text_references) for measure in measures]
+            [
+                max(score(text, reference) for reference in text_references)
+                for score in MEASURES.values()
+            ]
             for text, text_references in zip(texts, references, strict=True)
         ]
     )
-    return {
-        NAMES[0]: chrf_estimate,
-        NAMES[1]: bleu_estimate,
-        **estimates_of_means(NAMES[2:], scores),
-    }

@@ -28,30 +28,29 @@ def misread(config: Mapping[str, Any]) -> Finding | None:
     recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
     conventions = recorded if isinstance(recorded, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
-    if conventions.get("prediction_offset"):
-        return Finding(
-            MISREAD,
-            f"{loads} answers wrongly",
+    for applies, consequence, evidence, verb in (
+        (
+            conventions.get("prediction_offset"),
+            "answers wrongly",
             "the scores for a token stand one place before it, where that class does not look",
-            "ask it with maskwright fill-mask",
-            "warning",
-        )
-    if conventions.get("bidirectional_prefix"):
-        return Finding(
-            MISREAD,
-            f"{loads} writes other texts",
+            "fill-mask",
+        ),
+        (
+            conventions.get("bidirectional_prefix"),
+            "writes other texts",
             "it was trained to read a prompt in both directions, which that class does not do",
-            "ask it with maskwright generate",
-            "warning",
-        )
-    if conventions.get("decoder_trained") is False:
-        return Finding(
-            MISREAD,
-            f"{loads} writes nonsense",
+            "generate",
+        ),
+        (
+            conventions.get("decoder_trained") is False,
+            "writes nonsense",
             "only the encoder was trained",
-            "ask it with maskwright fill-mask",
-            "warning",
-        )
+            "fill-mask",
+        ),
+    ):
+        if applies:
+            remedy = f"ask it with maskwright {verb}"
+            return Finding(MISREAD, f"{loads} {consequence}", evidence, remedy, "warning")
     return None
 
 

@@ -77,13 +77,16 @@ def read(folder: Path) -> RunFolder:
         raise UsageError(
             "this is not a run folder", where=folder, found="neither run.json nor metrics.jsonl"
         )
+    run: Record = {}
+    if run_file.is_file():
+        run = parse_object(run_file.read_bytes(), run_file, error=DataError, largest=LARGEST)
     metrics, lost = _lines(metrics_file)
     timings, lost_timings = _lines(folder / "timings.jsonl")
     recipe_file = folder / "recipe.toml"
     checkpoints = numbered(folder / "checkpoints")
     return RunFolder(
         path=folder,
-        run=_run(run_file) if run_file.is_file() else {},
+        run=run,
         train=[r for r in metrics if r.get("kind") == "train"],
         skipped=[r for r in metrics if r.get("kind") == "skipped"],
         evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
@@ -101,10 +104,6 @@ def read(folder: Path) -> RunFolder:
 def table(value: object) -> Record:
     """`value` where it is a table, else an empty one."""
     return value if isinstance(value, dict) else {}
-
-
-def _run(path: Path) -> Record:
-    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
 
 
 def _saved(checkpoint: Path) -> Record:

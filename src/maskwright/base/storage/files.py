@@ -125,12 +125,13 @@ def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> 
     reason = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
     if error.errno in FULL:
         expected = None if needed is None else f"{needed:,} bytes"
-        free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
+        if isinstance(where, Path):
+            reason += f"; {DISK.free_bytes(existing_parent(where)):,} bytes free"
         return StoppedError(
             "the disk or the quota is full",
             where=location,
             wanted=expected,
-            found=f"{reason}{free}",
+            found=reason,
             do="free some space and start the same command again",
         )
     if error.errno in FORBIDDEN:
@@ -351,13 +352,6 @@ def _delete(folder: Path, files: FileSystem) -> None:
         else:
             files.remove(Path(entry.path))
     files.rmdir(folder)
-
-
-def _free_bytes(where: Path) -> str:
-    for folder in (where, *where.parents):
-        if folder.is_dir():
-            return f"{DISK.free_bytes(folder):,} bytes free"
-    return "free space unknown"
 
 
 def leads_out(path: Path, folder: Path) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from maskwright.base.terminal import shell_word
 from maskwright.cli.from_dataclass import (
     SHORTER_ROWS,
     add_out,
-    add_pairs,
     add_settings,
     add_text,
     existing,
@@ -34,7 +34,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs of each recipe (default 3)")
     add_text(parser)
-    add_pairs(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
+    )
     add_settings(parser)
     add_out(parser)
 

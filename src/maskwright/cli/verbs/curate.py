@@ -132,11 +132,7 @@ def do(a: argparse.Namespace) -> None:
         return
     if not a.text and not (a.prove and a.out):
         raise UsageError("no text", where="TEXT", wanted="files or folders", do=a.command)
-    only: Literal["look", "plan"] | None = None
-    if a.plan:
-        only = "plan"
-    elif a.look:
-        only = "look"
+    only: Literal["look", "plan"] | None = "plan" if a.plan else "look" if a.look else None
     if a.out is None and only is None:
         raise UsageError("no folder for the result", where="--out", do=a.command)
     existing_texts(a.text)

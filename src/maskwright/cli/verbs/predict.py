@@ -137,6 +137,10 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.ask.predict.write import write_predictions
     from maskwright.base.report.say import printer
 
+    server = None
+    if a.server is not None:
+        token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
+        server = Server(a.server, token, None if a.model is None else str(a.model))
     options: dict[str, Any] = {
         "also": a.also,
         "columns": columns,
@@ -145,9 +149,7 @@ def do(a: argparse.Namespace) -> None:
         "base": a.base,
         "long": a.long,
         "engine": a.engine,
-        "server": None
-        if a.server is None
-        else Server(a.server, a.server_token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)),
+        "server": server,
         "say": printer(sys.stderr),
     }
     with (
@@ -160,11 +162,6 @@ def do(a: argparse.Namespace) -> None:
             return
         count = write_predictions(a.model or STDIN, file, a.out, **options)
         printer(None)(f"{count:,} predictions: {a.out}")
-
-
-def _name(model: Path | None) -> str | None:
-    """The name of a model on a server."""
-    return None if model is None else str(model)
 
 
 def _require_no_folder(a: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from maskwright.cli.from_dataclass import (
     add_columns,
     add_out,
     add_read,
-    add_task,
     existing,
     named_columns,
     next_run,
@@ -41,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the meanings of this word; --data is then a csv with the columns text "
         "and label (the meaning)",
     )
-    add_task(parser)
+    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
     add_columns(parser)
     add_read(parser)
     parser.add_argument(

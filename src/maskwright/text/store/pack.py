@@ -22,20 +22,8 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, permute
-from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows, RowSource, check_indices, spread
+from maskwright.text.store.rows import Rows, check_indices, spread
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream, Windows
-
-__all__ = [
-    "PackedDocuments",
-    "PackedSentences",
-    "RowSource",
-    "SentencePairs",
-    "Stream",
-    "Windows",
-    "best_fit",
-]
 
 WINDOW = 1 << 16
 

@@ -128,13 +128,6 @@ class TokenStore:
         )
         return starts
 
-    def sentence_ranges(self, index: int) -> NDArray[np.int64]:
-        """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        begin, end = np.searchsorted(self.sentences, [start, stop])
-        starts = np.asarray(self.sentences[begin:end])
-        return np.stack([starts, np.append(starts[1:], stop)[: len(starts)]], axis=1)
-
 
 def token_type(vocabulary_size: int) -> np.dtype[Any]:
     """The smallest dtype that holds every id below `vocabulary_size`.

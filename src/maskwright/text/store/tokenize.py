@@ -39,8 +39,6 @@ from maskwright.text.corpus.document import Document
 from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
-__all__ = ["build_store", "sentence_starts"]
-
 SHARD_BYTES = 16 << 20
 BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 COPY_BYTES = 8 << 20
@@ -130,7 +128,7 @@ def build_store(
 
 # ------------------------------------------------------------------------------ shards and blocks
 @dataclass
-class Shard:
+class TextShard:
     """Some consecutive documents, and the hash of their text."""
 
     number: int
@@ -139,7 +137,7 @@ class Shard:
     input: str
 
 
-def shards(documents: Iterable[Document]) -> Iterator[Shard]:
+def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
     """Consecutive documents, closed as soon as they have SHARD_BYTES of text."""
     numbers = itertools.count()
     texts: list[str] = []
@@ -153,10 +151,10 @@ def shards(documents: Iterable[Document]) -> Iterator[Shard]:
         sizes.append(len(data))
         total += len(data)
         if total >= SHARD_BYTES:
-            yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+            yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
             texts, sizes, total, digest = [], [], 0, hashlib.sha256()
     if texts:
-        yield Shard(next(numbers), texts, sizes, digest.hexdigest())
+        yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
 
 
 def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
@@ -291,7 +289,7 @@ class _Builder:
             return False
         return {name: recorded.get(name) for name in about} == about
 
-    def _encode(self, shard: Shard) -> _EncodedShard:
+    def _encode(self, shard: TextShard) -> _EncodedShard:
         """Ids of the shard's documents, in order, and where their sentences start."""
         encoded, total = _EncodedShard(), 0
         cut = blocks(self._cut(shard, encoded.part_counts))
@@ -308,7 +306,7 @@ class _Builder:
         self._report_progress()
         return encoded
 
-    def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
+    def _cut(self, shard: TextShard, counts: list[int]) -> Iterator[Part]:
         """The parts of all documents; the number of parts of each goes into `counts`."""
         for text in shard.texts:
             split = self.sentences or len(text) > BLOCK_CHARACTERS
@@ -342,7 +340,7 @@ class _Builder:
             self.progress(*self.done)
 
     def _write_shard(
-        self, path: Path, shard: Shard, encoded: _EncodedShard, about: dict[str, Any]
+        self, path: Path, shard: TextShard, encoded: _EncodedShard, about: dict[str, Any]
     ) -> None:
         sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
         marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])

@@ -108,6 +108,11 @@ class TokenCounts:
         """Bytes of text per token; NaN where there are no tokens."""
         return _ratio(self.bytes, self.tokens)
 
+    def columns(self) -> str:
+        """The three figures as columns of a table."""
+        fertility, unknown = _figure(self.fertility, ".3f"), _figure(self.unknown_rate, ".3%")
+        return f"{fertility:>9} {unknown:>8} {_figure(self.bytes_per_token, '.2f'):>11}"
+
 
 NOTHING = TokenCounts(0, 0, 0, 0, 0, 0)
 
@@ -133,21 +138,6 @@ class TokenizerReport:
     sources: dict[str, TokenCounts]
     finding: Finding | None = None
 
-    @property
-    def fertility(self) -> float:
-        """Tokens per word over all documents."""
-        return self.total.fertility
-
-    @property
-    def unknown_rate(self) -> float:
-        """Share of unknown characters over all documents."""
-        return self.total.unknown_rate
-
-    @property
-    def bytes_per_token(self) -> float:
-        """Bytes of text per token over all documents."""
-        return self.total.bytes_per_token
-
     def render(self) -> str:
         """A table for a terminal, the largest sources first."""
         known_sizes = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
@@ -160,11 +150,7 @@ class TokenizerReport:
         rows = sorted(self.sources.items(), key=lambda row: (-row[1].bytes, row[0]))
         for name, figures in [*rows[:MOST_ROWS], ("all", self.total)]:
             name = name if len(name) <= 32 else f"…{name[-31:]}"
-            lines.append(
-                f"{name:<32} {amount(figures.bytes):>10} {_figure(figures.fertility, '.3f'):>9}"
-                f" {_figure(figures.unknown_rate, '.3%'):>8}"
-                f" {_figure(figures.bytes_per_token, '.2f'):>11}"
-            )
+            lines.append(f"{name:<32} {amount(figures.bytes):>10} {figures.columns()}")
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
         if self.finding is not None:
@@ -183,8 +169,7 @@ def beside(reports: Mapping[str, TokenizerReport]) -> str:
         used = summary.used_ids / summary.vocabulary_size
         lines.append(
             f"{name:<{width}} {summary.kind:>9} {summary.vocabulary_size:>8,} {used:>5.0%}"
-            f" {_figure(summary.fertility, '.3f'):>9} {_figure(summary.unknown_rate, '.3%'):>8}"
-            f" {_figure(summary.bytes_per_token, '.2f'):>11}"
+            f" {summary.total.columns()}"
         )
     lines += [
         summary.finding.of(name).line() for name, summary in reports.items() if summary.finding

@@ -31,6 +31,7 @@ from maskwright.text.tokenizer.file import roles
 from maskwright.text.tokenizer.file import template as frame
 from maskwright.text.tokenizer.file.check import CheckedFile, check, read_json
 from maskwright.text.tokenizer.file.kinds import kind_of, marks_of, unknown_of
+from maskwright.text.tokenizer.file.pipeline import added_token
 from maskwright.text.tokenizer.folder import NAMES, read_folder
 from maskwright.text.tokenizer.training.sample import SampleSize
 from maskwright.text.tokenizer.unknown import UnknownText
@@ -261,9 +262,8 @@ class Tokenizer:
             return self
         declared = copy.copy(self)
         listed = {row["content"] for row in self._plain["added_tokens"]}
-        usual = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)}
         rows = [
-            {"id": i, "content": self.vocabulary[i], "special": True, **usual}
+            added_token(i, self.vocabulary[i])
             for i in sorted(self.special_ids)
             if self.vocabulary[i] not in listed
         ]

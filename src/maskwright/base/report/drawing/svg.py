@@ -1,7 +1,7 @@
 """The few pieces of SVG that pictures are made of.
 
-Colours are classes, not values, so one style sheet serves light and dark pages; `STYLE` goes into a
-picture that stands alone. Everything that comes from outside passes `escaped`.
+Colours are classes, not values, so one style sheet serves light and dark pages. Text from outside
+passes `escaped`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from maskwright.base.errors import DataError, shorten
+from maskwright.base.errors import shorten
 from maskwright.base.report.wording import percent, size
 
 LONGEST = 10_000  # characters of one text in a picture
 # Classes of page.css for what stands side by side.
 COLOURS = ("one", "two", "three", "four", "five", "six")
-# The same names stand in page.css.
-STYLE = """
-:root{--ink:#1d2733;--soft:#66717d;--faint:#d9dee4;--wash:#eef1f4;--paper:#ffffff;
---one:#2563c9;--two:#c9570f;--three:#12805c}
-@media (prefers-color-scheme:dark){
-:root{--ink:#e4e9ef;--soft:#9aa6b2;--faint:#3a444f;--wash:#252d36;--paper:#161b21;
---one:#7fb0ff;--two:#ffab66;--three:#5fd0a4}}
-text{fill:var(--soft);
-font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-""".replace("\n", "")
 
 
 def picture(
@@ -168,77 +158,3 @@ def _more(stage: FlowStage) -> str:
     if not removed:
         return size(stage.bytes[1])
     return f"−{size(removed)}" if removed > 0 else f"+{size(-removed)}"
-
-
-CELL, GAP, SPACE = 15.0, 2.0, 44.0
-MASK_COLOURS = ("one", "two", "three")
-
-
-@dataclass(frozen=True)
-class MaskPanel:
-    """One matrix. `groups` gives each query a document, and each document has its own colour."""
-
-    title: str
-    caption: str
-    matrix: Sequence[Sequence[bool]]
-    groups: Sequence[int] = ()
-
-    @property
-    def columns(self) -> int:
-        return len(self.matrix[0]) if self.matrix else 0
-
-    @property
-    def width(self) -> float:
-        return max(self.columns * CELL, 6.3 * len(self.caption), 8.2 * len(self.title))
-
-
-def mask_picture(panels: Sequence[MaskPanel]) -> str:
-    """A stand-alone SVG file of `panels`, for light and dark pages.
-
-    Raises:
-        DataError: no panel, rows of unequal length, or groups that do not fit the rows.
-    """
-    if not panels:
-        raise DataError("a mask picture without a mask", wanted="at least one panel")
-    height = 64 + max(len(p.matrix) for p in panels) * CELL + 34
-    elements, x = [], 24.0
-    for panel in panels:
-        elements.append(_panel(panel, x))
-        x += panel.width + SPACE
-    width = x - SPACE + 8
-    label = "; ".join(f"{p.title}: {p.caption}" for p in panels)
-    colours = "".join(f".{c}{{fill:var(--{c})}}" for c in MASK_COLOURS)
-    style = (
-        f"<style>{STYLE}.ink{{fill:var(--ink);font-weight:600}}{colours}.none{{fill:var(--wash)}}"
-        "</style>"
-    )
-    return picture(width, height, label, [style, *elements], sized=True) + "\n"
-
-
-def _panel(panel: MaskPanel, left: float) -> str:
-    if any(len(row) != panel.columns for row in panel.matrix):
-        raise DataError("the rows of a mask differ in length", where=panel.title)
-    groups = panel.groups or [0] * len(panel.matrix)
-    if len(groups) != len(panel.matrix):
-        raise DataError(
-            "one group per query is needed",
-            where=panel.title,
-            found=len(groups),
-            wanted=len(panel.matrix),
-        )
-    top = 64.0
-    elements = [
-        text(left, 18, panel.title, size=15, css="ink"),
-        text(left, 36, panel.caption, size=12),
-    ]
-    side = CELL - GAP
-    for i, row in enumerate(panel.matrix):
-        for j, visible in enumerate(row):
-            css = MASK_COLOURS[groups[i] % len(MASK_COLOURS)] if visible else "none"
-            elements.append(
-                f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{side:g}"'
-                f' height="{side:g}" rx="2.5" class="{css}"/>'
-            )
-    elements.append(text(left, top - 7, "is seen →", size=11))
-    elements.append(upright(left - 7, top, "sees →", size=11, down=True))
-    return "".join(elements)

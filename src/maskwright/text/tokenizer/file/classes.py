@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskwright.base.errors import TokenizerError
+from maskwright.text.tokenizer.file.kinds import flat_steps
 
 Plain = dict[str, Any]
 
@@ -186,22 +187,13 @@ def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
     setting = settings.get("do_lower_case")
     folds = any(
         step["type"] == "Lowercase" or (step["type"] == "BertNormalizer" and step.get("lowercase"))
-        for step in _flat(plain.get("normalizer"))
+        for step in flat_steps(plain.get("normalizer"))
     )
     # A table of SentencePiece may fold as well; it is not opened for that.
-    hidden = any(step["type"] == "Precompiled" for step in _flat(plain.get("normalizer")))
+    hidden = any(step["type"] == "Precompiled" for step in flat_steps(plain.get("normalizer")))
     if isinstance(setting, bool) and setting != folds and not (setting and hidden):
         does = "folds capitals" if folds else "keeps capitals"
         raise _refuse("do_lower_case", setting, name, f"tokenizer.json {does}")
-
-
-def _flat(step: Any) -> list[Plain]:
-    if not isinstance(step, dict):
-        return []
-    inner = step.get("normalizers") or step.get("pretokenizers")
-    if isinstance(inner, list):
-        return [flat_step for nested in inner for flat_step in _flat(nested)]
-    return [step] if isinstance(step.get("type"), str) else []
 
 
 # ------------------------------------------------------------------------------ the first blank
@@ -219,7 +211,7 @@ def _with_blank(
     step = plain.get("pre_tokenizer")
     if ruled and isinstance(step, dict) and step.get("type") == "ByteLevel":
         return {**plain, "pre_tokenizer": {**step, "add_prefix_space": setting}}
-    puts = [_puts_blank(flat_step) for flat_step in _flat(step)]
+    puts = [_puts_blank(flat_step) for flat_step in flat_steps(step)]
     does = next((put for put in puts if put is not None), None)
     stated = "add_prefix_space" in settings
     if stated and does is not None and does != setting:

@@ -16,7 +16,8 @@ def kind_of(plain: dict[str, Any]) -> TokenizerKind:
         return "unigram"
     if "merges" not in model:
         return "wordpiece"
-    if "ByteLevel" in types_of(plain["pre_tokenizer"]) | types_of(plain["decoder"]):
+    steps = [*flat_steps(plain["pre_tokenizer"]), *flat_steps(plain["decoder"])]
+    if any(step["type"] == "ByteLevel" for step in steps):
         return "byte-bpe"
     return "bpe" if model["merges"] else "character"
 
@@ -38,9 +39,11 @@ def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
     return Marks(prefix, suffix if kind == "bpe" else "", space, kind == "byte-bpe")
 
 
-def types_of(step: dict[str, Any] | None) -> set[str]:
-    """The types of a step and of those inside it."""
-    if step is None:
-        return set()
-    inner = step.get("pretokenizers") or step.get("decoders") or []
-    return {step["type"]}.union(*(types_of(s) for s in inner))
+def flat_steps(step: Any) -> list[dict[str, Any]]:
+    """The steps of a normalizer, pre_tokenizer or decoder, those of sequences one after another."""
+    if not isinstance(step, dict):
+        return []
+    nested = step.get("normalizers") or step.get("pretokenizers") or step.get("decoders")
+    if isinstance(nested, list):
+        return [flat_step for inner in nested for flat_step in flat_steps(inner)]
+    return [step] if isinstance(step.get("type"), str) else []

@@ -65,9 +65,9 @@ def document(
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            *(_added(i, token, token == mask) for i, token in enumerate(specials)),
+            *(added_token(i, token, token == mask) for i, token in enumerate(specials)),
             *(
-                _added(i, token, kind in SPACE_IN_WORDS)
+                added_token(i, token, kind in SPACE_IN_WORDS)
                 for i, token in enumerate(last_tokens, size)
             ),
         ],
@@ -79,7 +79,19 @@ def document(
     }
 
 
-def _added(number: int, token: str, takes_space: bool = False) -> Plain:
+def bert_normalizer(lowercase: bool) -> Plain:
+    """BERT's cleaning of a text."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": lowercase,
+    }
+
+
+def added_token(number: int, token: str, takes_space: bool = False) -> Plain:
+    """The row of a special token; `takes_space`: it takes the space before it."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": number, "content": token, **plain, "lstrip": takes_space, "special": True}
 
@@ -109,13 +121,7 @@ def _steps(kind: str, lowercase: bool, single_digits: bool) -> tuple[Plain | Non
         runs = {"type": "Punctuation", "behavior": "Contiguous"}
         words = _sequence("pretokenizers", [meta, runs, *digits])
         return _sequence("normalizers", clean), words, meta
-    bert = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": True,
-        "strip_accents": None,
-        "lowercase": lowercase,
-    }
+    bert = bert_normalizer(lowercase)
     if kind == "wordpiece":
         words = _sequence("pretokenizers", [{"type": "BertPreTokenizer"}, *digits])
         return bert, words, {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": False}

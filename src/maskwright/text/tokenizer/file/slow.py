@@ -28,8 +28,9 @@ from maskwright.text.tokenizer.file.classes import (
     T5,
     TokenizerClass,
 )
-from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
+from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD, added_token, bert_normalizer
 from maskwright.text.tokenizer.file.roles import extra_tokens
+from maskwright.text.tokenizer.file.template import template_processing
 from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
 from maskwright.text.tokenizer.words import SPACE
 
@@ -184,11 +185,9 @@ def _bert(
         vocabulary[token] = number
     return {
         "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
+            **bert_normalizer(lowercase=_flag(settings, "do_lower_case", True)),
             "handle_chinese_chars": _flag(settings, "tokenize_chinese_chars", True),
             "strip_accents": settings.get("strip_accents"),
-            "lowercase": _flag(settings, "do_lower_case", True),
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
@@ -222,14 +221,8 @@ def _bpe(
     }
     if member is GPT:
         model |= {"unk_token": roles["unk_token"], "end_of_word_suffix": "</w>"}
-        bert = {
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        }
         return {
-            "normalizer": {"type": "BertNormalizer", **bert},
+            "normalizer": bert_normalizer(lowercase=True),
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "decoder": {"type": "BPEDecoder", "suffix": "</w>"},
             "model": model,
@@ -356,20 +349,21 @@ def _numbered(
                 wanted=f"id {number}",
                 do=_way(),
             )
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        takes = member is ROBERTA and token == member.roles["mask_token"]
+        takes_space = member is ROBERTA and token == member.roles["mask_token"]
         special = token not in plain_ones or token.startswith("<extra_id_")
-        rows.append({"id": number, "content": token, **flags, "lstrip": takes, "special": special})
+        rows.append(added_token(number, token, takes_space) | {"special": special})
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
 def _frame(plain: Plain, roles: Mapping[str, str], member: TokenizerClass) -> Plain | None:
     ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
     if member is ROBERTA:
-        pair = {key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")}
+        tokens = {
+            key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")
+        }
         return {
             "type": "RobertaProcessing",
-            **pair,
+            **tokens,
             "trim_offsets": True,
             "add_prefix_space": False,
         }
@@ -384,29 +378,11 @@ def _frame(plain: Plain, roles: Mapping[str, str], member: TokenizerClass) -> Pl
         }
     if member is T5:
         end = roles["eos_token"]
-        return _template(["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False)
+        return template_processing(
+            ["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False
+        )
     cls, sep = roles["cls_token"], roles["sep_token"]
     assert member in (BERT, ALBERT)
-    return _template(
+    return template_processing(
         [cls, "A", sep], [cls, "A", sep, "B", sep], {cls: ids[cls], sep: ids[sep]}, segments=True
     )
-
-
-def _template(
-    single: list[str], pair: list[str], ids: Mapping[str, int], *, segments: bool
-) -> Plain:
-    def items(names: list[str]) -> list[Plain]:
-        entries, segment = [], 0
-        for name in names:
-            segment = 1 if name == "B" and segments else segment
-            kind = "Sequence" if name in ("A", "B") else "SpecialToken"
-            entries.append({kind: {"id": name, "type_id": segment}})
-        return entries
-
-    tokens = {token: {"id": token, "ids": [n], "tokens": [token]} for token, n in ids.items()}
-    return {
-        "type": "TemplateProcessing",
-        "single": items(single),
-        "pair": items(pair),
-        "special_tokens": tokens,
-    }

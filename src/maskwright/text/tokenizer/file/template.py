@@ -12,7 +12,7 @@ An item of a template is `(ids, segment)`, where ids is None for the next text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,30 +80,39 @@ def framing(
     Args:
         classify, separator: token and id.
     """
+    end = separator[0]
+    opening = [] if classify is None else [classify[0]]
+    between = [] if segments or classify is None else [end]
+    ids = dict([separator] if classify is None else [classify, separator])
+    single = [*opening, "A", end]
+    return template_processing(single, [*single, *between, "B", end], ids, segments=segments)
 
-    def special(token: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token, "type_id": segment}}
 
-    def text(name: str, segment: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
+def template_processing(
+    single: Sequence[str], pair: Sequence[str], ids: Mapping[str, int], *, segments: bool
+) -> dict[str, Any]:
+    """A `post_processor` of templates, in which A and B are the texts and others special tokens.
 
-    special_tokens = [separator] if classify is None else [classify, separator]
-    second_segment, end = (1 if segments else 0), separator[0]
-    opening = [] if classify is None else [special(classify[0], 0)]
-    between = [] if segments or classify is None else [special(end, 0)]
-    single_template = [*opening, text("A", 0), special(end, 0)]
+    Args:
+        ids: of the special tokens.
+        segments: what stands from B on is segment 1.
+    """
+
+    def template(names: Sequence[str]) -> list[dict[str, Any]]:
+        entries, segment = [], 0
+        for name in names:
+            segment = 1 if name == "B" and segments else segment
+            kind = "Sequence" if name in ("A", "B") else "SpecialToken"
+            entries.append({kind: {"id": name, "type_id": segment}})
+        return entries
+
     return {
         "type": "TemplateProcessing",
-        "single": single_template,
-        "pair": [
-            *single_template,
-            *between,
-            text("B", second_segment),
-            special(end, second_segment),
-        ],
+        "single": template(single),
+        "pair": template(pair),
         "special_tokens": {
             token: {"id": token, "ids": [number], "tokens": [token]}
-            for token, number in special_tokens
+            for token, number in ids.items()
         },
     }
 
