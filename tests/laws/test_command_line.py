@@ -20,7 +20,7 @@ import pytest
 from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.cli.main import ALIASES, Parser, own_name
+from maskwright.cli.main import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
 from maskwright.learn.finetune.recipe import Recipe
 from maskwright.ship.serve.limits import Limits
@@ -200,7 +200,7 @@ def verbs() -> dict[str, Parser]:
 
 def test_verbs_and_options_are_those_of_the_list() -> None:
     found = {
-        name: {own_name(a) for a in verb._actions} - {"--help", "--debug", "--threads"}
+        name: {option_name(a) for a in verb._actions} - {"--help", "--debug", "--threads"}
         for name, verb in verbs().items()
     }
     assert found == FROZEN
@@ -212,10 +212,10 @@ def test_the_names_of_the_field_are_understood_and_told_once() -> None:
     for name, verb in verbs().items():
         told = verb.format_help()
         for action in verb._actions:
-            elsewhere = (name, own_name(action)) == ("curate", "--steps")  # which are no number
+            elsewhere = (name, option_name(action)) == ("curate", "--steps")  # which are no number
             assert not elsewhere or action.option_strings == ["--steps"]
-            others = () if elsewhere else ALIASES.get(own_name(action), ())
-            used |= {own_name(action)} if others else set()
+            others = () if elsewhere else ALIASES.get(option_name(action), ())
+            used |= {option_name(action)} if others else set()
             for other in others:
                 assert verb._option_string_actions[other] is action
                 shown = told.partition("options:")[2]

@@ -1,6 +1,6 @@
 """Open sets: a folder is a registry.
 
-`families`, `objectives`, `adapters`, `tasks`, `recipes`, `curate.steps` and the like are open sets.
+`families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets.
 A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
 `openai-gpt`). What the members of a set share is in a package beside them, `base/`. Another
 installed package adds a member through an entry point of the group `maskwright.families` (or the
@@ -20,7 +20,7 @@ from maskwright.base.errors import UsageError, near
 
 
 def names(set_name: str) -> list[str]:
-    """The members of `set_name` in alphabetical order, without importing any of them."""
+    """Return the members of `set_name` in alphabetical order, without importing any of them."""
     return sorted(_modules(set_name))
 
 
@@ -28,7 +28,7 @@ def load(set_name: str, name: str) -> ModuleType:
     """Import the member `name` of `set_name`.
 
     Raises:
-        UsageError: no such member; the message has the near names.
+        UsageError: no such member; with similar names.
     """
     modules = _modules(set_name)
     if name not in modules:
@@ -41,12 +41,12 @@ def load(set_name: str, name: str) -> ModuleType:
 
 @functools.cache
 def _modules(set_name: str) -> dict[str, str]:
-    """The module of every member, by name.
+    """Return the module of every member, by name.
 
     Raises:
-        UsageError: an entry point takes the name of a member that is here.
+        UsageError: an entry point has the name of another member.
     """
-    from importlib.metadata import entry_points  # 20 ms that a page of help does without
+    from importlib.metadata import entry_points  # slow: not at the top
 
     root, subfolders = Path(__file__).parents[1], set_name.split(".")
     packages = (

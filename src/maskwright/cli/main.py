@@ -42,7 +42,7 @@ from maskwright.base.storage import files as storage
 from maskwright.base.storage import lock
 from maskwright.base.terminal import harmless, harmless_lines, shell_word
 
-# Other names that the field has for an option, understood by every verb where it means that.
+# Usual other names of options, understood by every verb that has the option.
 ALIASES = {
     "--batch": ("--batch-size",),
     "--epochs": ("--num-epochs",),
@@ -54,13 +54,13 @@ ALIASES = {
     "--tokens": ("--max-tokens", "--max-new-tokens"),
     "--top": ("--top-k",),
 }
-# What an argument must be to stand for a name in capitals in the examples of a verb.
+# Whether an argument can replace a name in capitals in the examples of a verb.
 FITS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),
     **dict.fromkeys(("TEXT", "FOLDER"), lambda path: not os.path.exists(path)),
     "FILE": os.path.exists,
 }
-# Options of other programs: for what is an argument or the option of a path here, and for others.
+# Options of other programs that are paths here, and those that have another name here.
 PATHS = "corpus data dataset file input model prompt recipe run sentence test text train"
 MEANT = {"--format": "--to", "--gpu": "--device", "--label": "--column", "--labels": "--column"}
 WANTED = {int: "a whole number", float: "a number"}
@@ -68,7 +68,8 @@ NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 class Help(argparse.HelpFormatter):
-    """argparse measures verbs without their own indentation, and then breaks the longer ones."""
+    """Fixes two defaults: argparse ignores the indentation of verbs when it measures columns, and
+    repeats the value after each name of an option."""
 
     def add_argument(self, action: argparse.Action) -> None:
         super().add_argument(action)
@@ -76,16 +77,15 @@ class Help(argparse.HelpFormatter):
             self._action_max_length += 2
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """All names of an option, and its value once."""
         if len(action.option_strings) < 2 or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
 
 
-def own_name(action: argparse.Action) -> str:
-    """The name of an option in messages: its first long name; of a positional argument its
-    placeholder."""
+def option_name(action: argparse.Action) -> str:
+    """Return the name for messages: the first long name of an option, the placeholder of a
+    positional argument."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return (long or action.option_strings or [action.dest])[0]
 
@@ -96,21 +96,21 @@ class Parser(argparse.ArgumentParser):
     examples: tuple[str, ...] = ()
     """Arguments that work, in which names in capitals stand for the user's."""
     _positional_words: Sequence[str] = ()
-    _typed: Mapping[str, str] = {}
-    """Positional arguments and values of options that are being read."""
+    _option_values: Mapping[str, str] = {}
+    """Positional arguments and values of options of the command line that is being parsed."""
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
-        """The same, with the option's other names, unless `also` says which it has here."""
+        """Add an argument with the aliases of its name, or with those in `also`."""
         also = options.pop("also", ALIASES.get(names[-1] if names else "", ()))
         return super().add_argument(*names, *also, **options)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """The value of `text`.
+        """Convert the text of an argument.
 
         Raises:
-            UsageError: it says none.
+            UsageError: wrong type of value.
         """
-        for choice in action.choices or ():  # of words, `-` and `_` between their parts are one
+        for choice in action.choices or ():  # `-` and `_` are equivalent
             if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
                 return choice
         try:
@@ -120,21 +120,21 @@ class Parser(argparse.ArgumentParser):
                 raise
             raise UsageError(
                 "wrong type of value",
-                where=own_name(action),
+                where=option_name(action),
                 found=repr(shorten(text)),
                 wanted=WANTED[action.type],
             ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices.
+        """Refuse a value that is not among the choices.
 
         Raises:
-            UsageError: with the near ones.
+            UsageError: with similar choices.
         """
         if action.choices is not None and value not in action.choices:
             raise UsageError(
                 "not one of the choices",
-                where=own_name(action),
+                where=option_name(action),
                 found=repr(shorten(str(value))),
                 wanted=near(str(value), map(str, action.choices)),
             )
@@ -145,15 +145,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def command(self, arguments: Sequence[str]) -> str:
-        """The examples in which most of these arguments fit, with the arguments filled in."""
+        """Return the examples that take most of `arguments`, with these filled in."""
         filled = []
         for words in map(str.split, self.examples):
             unused = list(arguments)
             for number, name in enumerate(words):
                 option = "--model" if name == "MODEL" else words[number - 1]
                 fitting = (a for a in unused if name.isupper() and FITS.get(name, str)(a))
-                if option in self._typed:
-                    words[number] = self._typed[option]
+                if option in self._option_values:
+                    words[number] = self._option_values[option]
                 elif (argument := next(fitting, None)) is not None:
                     unused.remove(argument)
                     words[number] = shell_word(argument)
@@ -163,21 +163,21 @@ class Parser(argparse.ArgumentParser):
         return "; or ".join(commands) or f"{self.prog} --help"
 
     def read(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments of a verb, in any order.
+        """Parse the arguments of a verb, in any order.
 
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
-        self._positional_words, self._typed = (), {}
-        options, self._positional_words = self._sorted(list(words))
+        self._positional_words, self._option_values = (), {}
+        options, self._positional_words = self._split_arguments(list(words))
         namespace = self.parse_args(
             [*options, *(["--", *self._positional_words] if self._positional_words else [])]
         )
         namespace.command = self.command(self._positional_words)
         return namespace
 
-    def _sorted(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """(options, each with its value as `--option=value`; positional arguments)."""
+    def _split_arguments(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return (options as `--option=value`, positional arguments)."""
         options_read: list[tuple[argparse.Action, list[str]]] = []
         options, positionals = list[str](), list[str]()
         while words:
@@ -186,7 +186,7 @@ class Parser(argparse.ArgumentParser):
                 positionals += words
                 break
             try:
-                action = self._option(word)
+                action = self._find_option(word)
             except UsageError as error:
                 if word.removeprefix("--") not in PATHS.split():
                     raise
@@ -198,7 +198,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             sign, value = word.partition("=")[1:]
             if action.nargs == 0:
-                options.append(own_name(action))
+                options.append(option_name(action))
                 continue
             values = [value] if sign else []
             while words and not sign and not self._begins_option(words[0]):
@@ -208,22 +208,22 @@ class Parser(argparse.ArgumentParser):
             if not values:
                 raise UsageError(
                     "the option needs a value",
-                    where=own_name(action),
+                    where=option_name(action),
                     do=f"{self.prog} --help",
                 )
             options_read.append((action, values))
-            self._typed = {**self._typed, own_name(action): shlex.join(values)}
-        self._give_back(options_read, positionals)
+            self._option_values = {**self._option_values, option_name(action): shlex.join(values)}
+        self._return_positional(options_read, positionals)
         self._refuse_repeated(options_read)
         for action, values in options_read:
-            options += [f"{own_name(action)}={value}" for value in values]
+            options += [f"{option_name(action)}={value}" for value in values]
         return options, positionals
 
-    def _option(self, word: str) -> argparse.Action | None:
-        """The option that a word names; None for a positional argument.
+    def _find_option(self, word: str) -> argparse.Action | None:
+        """Return the option that a word names, or None for a positional argument.
 
         Raises:
-            UsageError: it looks like an option and is none.
+            UsageError: the word looks like an option but is unknown.
         """
         if not word.startswith("-") or word == "-":
             return None
@@ -248,22 +248,22 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _begins_option(self, word: str) -> bool:
-        """Whether a word after an option ends its values."""
+        """Return whether a word ends the values of the option before it."""
         if word == "--":
             return True
         try:
-            return self._option(word) is not None
+            return self._find_option(word) is not None
         except UsageError:
             if not word.startswith("--"):
                 return False  # a value such as -x
             raise
 
-    def _give_back(self, options_read: Any, positionals: list[str]) -> None:
-        """If an option with several values has taken the only positional argument that is needed,
-        give it back: the line can be read in no other way.
+    def _return_positional(self, options_read: Any, positionals: list[str]) -> None:
+        """Move the last value of an option to the positional arguments if these lack one and the
+        command line can be read in no other way.
 
         Raises:
-            UsageError: there are other ways.
+            UsageError: it can be read in several ways.
         """
         declared = [a for a in self._actions if not a.option_strings]
         required = [a for a in declared if a.required]
@@ -286,11 +286,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _refuse_repeated(self, options_read: Any) -> None:
-        """Refuse two different values for an option that keeps one."""
+        """Refuse two different values of an option that takes one."""
         assigned: dict[str, str] = {}
         for action, values in options_read:
             if isinstance(action, argparse._StoreAction) and action.nargs is None:
-                name = own_name(action)
+                name = option_name(action)
                 if assigned.setdefault(name, values[0]) != values[0]:
                     raise UsageError(
                         "the option is given twice",
@@ -304,7 +304,7 @@ class Parser(argparse.ArgumentParser):
 # The order of the groups in the help.
 GROUPS = ("text", "pretraining", "labelled rows", "analysis", "models")
 MOST_THREADS = 1024
-# What the libraries that compute ask for the number of their threads.
+# Environment variables for the number of threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
@@ -426,7 +426,7 @@ def _run(words: Sequence[str], verb: ModuleType | None) -> None:
     _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
     if not getattr(verb, "LIGHT", False):
         memory.require_room_for_libraries()
-    with lock.none_empty(getattr(options, "out", None)):
+    with lock.removing_if_empty(getattr(options, "out", None)):
         verb.do(options)
 
 
@@ -482,17 +482,16 @@ def _signals_are_errors(received: list[int]) -> Iterator[None]:
 
 
 def _system_refusal(error: Exception, verb: ModuleType | None) -> MaskwrightError | None:
-    """The refusal for an error of the system (memory, disk, paths) that may occur anywhere; None
-    for other errors."""
+    """Return the refusal for an error of the system (memory, disk, paths), None for others."""
     if memory.is_shortage(error):
-        of_device = memory.of_device(error)
+        of_device = memory.is_device_shortage(error)
         less = getattr(verb, "LESS_MEMORY", "")
         less = f"less at once: {less}" if less else "end other programs, or use a smaller model"
         rest = "; or CUDA_VISIBLE_DEVICES= for the processor's memory" if of_device else ""
         return ResourceError(
             "out of memory",
             where="the GPU" if of_device else "this machine",
-            found=memory.shortage(error),
+            found=memory.describe_shortage(error),
             do=less + rest,
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -503,13 +502,13 @@ def _system_refusal(error: Exception, verb: ModuleType | None) -> MaskwrightErro
             found="a name longer than names may be",
             wanted="a path",
         )
-    if isinstance(error, OSError) and error.errno in storage.TOLD:
+    if isinstance(error, OSError) and error.errno in storage.REFUSED:
         return storage.refusal(error, "a file" if error.filename else "standard output")
     return None
 
 
 def _reading_advice(error: MaskwrightError, verb: ModuleType | None) -> str:
-    """How to type the setting of reading that the message names; empty if it names none."""
+    """Return a line with the options for the settings of reading that the message names, or ""."""
     from maskwright.text.corpus.reading import Reading
 
     advice = f"{error.wanted} {error.do}"

@@ -57,7 +57,7 @@ def show(name_or_path: str, settings: list[str]) -> str:
 
 
 def _other(path: Path) -> tuple[str, str]:
-    """What lies there, and what can be done with it."""
+    """Return what a path is that cannot be shown, and a command for it."""
     if (path / "tokenizer.json").is_file():
         return "a tokenizer", f'see a text as it does: maskwright tokens {shell_word(path)} "TEXT"'
     if is_curated(path):
@@ -102,8 +102,8 @@ def _show_model(path: Path) -> str:
 
 
 def describe(network: TransformerConfig, name: str, member: Family | None) -> str:
-    """The sizes, parameters and family of a model. A config may belong to several families;
-    `member` is the one that it is saved as."""
+    """Return the sizes, parameters and family of a model as text. A config may belong to several
+    families; `member` is the one that it is saved as."""
     count = num_parameters(network)
     fitting = [
         candidate for candidate in catalogue.names("families") if family(candidate).belongs(network)

@@ -49,7 +49,7 @@ def by_resample(
         of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
     elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
         width, of = _of_classes(truth, predicted)
-    chunks = [of(indices) for indices in resampled(len(truth), resamples, width)]
+    chunks = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
     return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
 
 
@@ -145,7 +145,7 @@ def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
         return np.where(constant, np.nan, (sides[0] * sides[1]).sum(1) / lengths)
 
 
-def resampled(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
+def resample_indices(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
     """(R, rows) places drawn with replacement, a row for each resample; so many resamples at a
     time that tables of `width` numbers for each place stay small."""
     at_once = max(1, AT_ONCE // (rows * max(1, width)))

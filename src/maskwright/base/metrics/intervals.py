@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from maskwright.base.counted import decimals
 from maskwright.base.errors import DataError, UsageError, near
-from maskwright.base.metrics.bootstrap import by_resample, resampled
-from maskwright.base.metrics.metrics import METRICS, Metric, Values, accuracy, checked
+from maskwright.base.metrics.bootstrap import by_resample, resample_indices
+from maskwright.base.metrics.metrics import METRICS, Metric, Values, accuracy, check_arrays
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -57,7 +57,7 @@ def estimates(
     for name in names:
         if name not in METRICS:
             raise UsageError("no such metric here", found=repr(name), wanted=near(name, METRICS))
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     drawn = by_resample([METRICS[name] for name in names], truth, predicted, resamples)
     return {
         name: _estimate(METRICS[name], truth, predicted, drawn[METRICS[name]], LEVEL)
@@ -78,7 +78,7 @@ def estimate(
     Raises:
         DataError: no rows, or not the same number.
     """
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     drawn = by_resample([metric], truth, predicted, resamples)[metric]
     return _estimate(metric, truth, predicted, drawn, level)
 
@@ -95,7 +95,10 @@ def estimate_of_sums(
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
     drawn = np.concatenate(
-        [counts[indices].sum(1) for indices in resampled(len(counts), resamples, counts.shape[1])]
+        [
+            counts[indices].sum(1)
+            for indices in resample_indices(len(counts), resamples, counts.shape[1])
+        ]
     )
     totals = counts.sum(0, keepdims=True)
     return Estimate(float(figure(totals)[0]), *_spread(figure(drawn).astype(float), level))

@@ -36,13 +36,13 @@ class ClassFigures:
 
 def accuracy(truth: Values, predicted: Values) -> float:
     """The share of rows (N,) that are right; of several labels (N, C) all must be."""
-    return float(_sklearn().accuracy_score(*checked(truth, predicted)))
+    return float(_sklearn().accuracy_score(*check_arrays(truth, predicted)))
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
     """The mean over the classes that occur on either side; of several labels (N, C), over all C. An
     answer below 0 is none of them."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     classes = None
     if truth.ndim == 1 and len(predicted) and predicted.min() < 0:
         classes = [name for name in np.union1d(truth, predicted) if name >= 0]
@@ -54,13 +54,13 @@ def macro_f1(truth: Values, predicted: Values) -> float:
 def micro_f1(truth: Values, predicted: Values) -> float:
     """F1 of all decisions together; of one label for each row this is the accuracy."""
     return float(
-        _sklearn().f1_score(*checked(truth, predicted), average="micro", zero_division=0.0)
+        _sklearn().f1_score(*check_arrays(truth, predicted), average="micro", zero_division=0.0)
     )
 
 
 def matthews(truth: Values, predicted: Values) -> float:
     """Matthews' correlation of two columns of classes (N,)."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
     return float(_sklearn().matthews_corrcoef(truth, predicted))
@@ -68,7 +68,7 @@ def matthews(truth: Values, predicted: Values) -> float:
 
 def pearson(truth: Values, predicted: Values) -> float:
     """Pearson's correlation of two columns of numbers (N,)."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
     with warnings.catch_warnings():  # nearly constant: the figure is what it is
@@ -78,7 +78,7 @@ def pearson(truth: Values, predicted: Values) -> float:
 
 def spearman(truth: Values, predicted: Values) -> float:
     """Spearman's correlation of two columns of numbers (N,); ties share their rank."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
     return float(scipy.stats.spearmanr(truth, predicted).statistic)
@@ -86,7 +86,7 @@ def spearman(truth: Values, predicted: Values) -> float:
 
 def squared_error(truth: Values, predicted: Values) -> float:
     """The mean squared difference of two columns of numbers (N,)."""
-    return float(_sklearn().mean_squared_error(*checked(truth, predicted)))
+    return float(_sklearn().mean_squared_error(*check_arrays(truth, predicted)))
 
 
 METRICS: Mapping[str, Metric] = {
@@ -102,7 +102,7 @@ METRICS: Mapping[str, Metric] = {
 
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
     """Precision, recall and F1 of each class, in their order."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     precision, recall, f1, rows = _sklearn().precision_recall_fscore_support(
         truth, predicted, labels=range(len(names)), zero_division=np.nan
     )
@@ -114,7 +114,7 @@ def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[Cl
 
 def confusion(truth: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
     """(C, C) counts: row the true class, column the predicted one."""
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     counts = _sklearn().confusion_matrix(truth, predicted, labels=range(classes))
     return np.asarray(counts, np.int64)
 
@@ -126,7 +126,7 @@ def _sklearn() -> Any:
     return metrics
 
 
-def checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
+def check_arrays(truth: Values, predicted: Values) -> tuple[Values, Values]:
     """Both as arrays.
 
     Raises:

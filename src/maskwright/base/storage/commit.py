@@ -50,9 +50,9 @@ from maskwright.base.storage.files import (
     TEMPORARY,
     FileSystem,
     discard,
-    in_our_words,
     lock_beside,
     make_folders,
+    os_errors_refused,
     probe_writable,
     put_back,
     refusal,
@@ -187,7 +187,7 @@ def commit_once(
         return
     unique = f"{TEMPORARY}{target.name[:64]}-{os.getpid()}-{os.urandom(6).hex()}"
     stage = Staging(target.with_name(unique), MANIFEST, {}, files)
-    with in_our_words(target):
+    with os_errors_refused(target):
         make_folders(target.parent, files)
     try:
         files.mkdir(stage.path)
@@ -226,12 +226,12 @@ def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
     if key in _WRITTEN:
         yield
         return
-    with in_our_words(target):
+    with os_errors_refused(target):
         make_folders(target.parent, files)
     with Lock(lock_beside(target), passing=True):
         _WRITTEN.add(key)
         try:
-            with in_our_words(target):
+            with os_errors_refused(target):
                 _settle(target, files)
             yield
         finally:
@@ -353,14 +353,14 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     busy = tuple(
         name.removesuffix(LOCKED)
         for name in names
-        if name.startswith(TEMPORARY) and name.endswith(LOCKED) and not _let_go(parent / name)
+        if name.startswith(TEMPORARY) and name.endswith(LOCKED) and not _is_unlocked(parent / name)
     )
     for name in names:
         path = parent / name
         if name.startswith(busy) or not os.path.lexists(path):
             continue
         answers = name.startswith(TEMPORARY) and name.endswith(".jsonl") and path.is_file()
-        with in_our_words(path):
+        with os_errors_refused(path):
             if PROBE.fullmatch(name):
                 with contextlib.suppress(FileNotFoundError):  # another process has just looked
                     discard(path, files)
@@ -374,7 +374,7 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     return swept
 
 
-def _let_go(lock: Path) -> bool:
+def _is_unlocked(lock: Path) -> bool:
     """Whether no process holds the lock any more; then its file is gone, too."""
     try:
         with Lock(lock, passing=True):

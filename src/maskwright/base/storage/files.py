@@ -44,13 +44,13 @@ FORBIDDEN = {
     errno.EEXIST,
 }
 TOO_MANY = {errno.EMFILE, errno.ENFILE}
-TOLD = FULL | FORBIDDEN | TOO_MANY | {errno.EIO, errno.ENOMEM}  # that `refusal` has words for
+REFUSED = FULL | FORBIDDEN | TOO_MANY | {errno.EIO, errno.ENOMEM}  # that `refusal` has words for
 FEW_NAMES = 5  # that are told of a folder
 LONGEST_NAME = 255  # bytes, on the usual file systems
 LOCKS_OWN = 100  # bytes that a lock may add to a name, those of the machine's name among them
 
 
-def state_of(path: Path | str) -> tuple[str, int, int, int, int]:
+def file_state(path: Path | str) -> tuple[str, int, int, int, int]:
     """What tells one content of a file from another without reading it: its path, size, times of
     change and number.
 
@@ -216,7 +216,7 @@ def remove_folder(path: Path, files: FileSystem = DISK) -> None:
     Raises:
         OutputError, StorageError: the system refuses; what is left no longer has the name.
     """
-    with in_our_words(path):
+    with os_errors_refused(path):
         discard(path, files)
 
 
@@ -271,7 +271,7 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
     probe = folder / f"{TEMPORARY}probe-{os.getpid()}"
     renamed = folder / f"{DOOMED}probe-{os.getpid()}"
     try:
-        with in_our_words(folder):
+        with os_errors_refused(folder):
             make_folders(folder, files)
             descriptor = files.open_write(probe)
             try:
@@ -335,7 +335,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def in_our_words(where: Path) -> Iterator[None]:
+def os_errors_refused(where: Path) -> Iterator[None]:
     """The operating system's errors, raised as refusals that name `where`."""
     try:
         yield
@@ -354,7 +354,7 @@ def _delete(folder: Path, files: FileSystem) -> None:
     files.rmdir(folder)
 
 
-def leads_out(path: Path, folder: Path) -> bool:
+def links_outside(path: Path, folder: Path) -> bool:
     """Whether the links of a path lead out of a folder. The blobs of a download cache belong to the
     snapshots that link to them."""
     home, target = folder.resolve(), path.resolve()
@@ -375,7 +375,7 @@ def new_file(target: Path, *, files: FileSystem = DISK) -> Iterator[BinaryIO]:
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    with in_our_words(target):
+    with os_errors_refused(target):
         staged = _staged(target)
         descriptor = files.open_write(staged)
         stream = io.BufferedWriter(_Descriptor(descriptor, files))

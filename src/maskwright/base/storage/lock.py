@@ -122,7 +122,7 @@ class Lock:
                     if _alive(holder):
                         self.release()
                         raise self._refusal(_describe(holder)) from None
-                    self._take_away(holder)
+                    self._remove_claim(holder)
                 else:
                     self._claimed = True
                     return
@@ -131,7 +131,7 @@ class Lock:
         self.release()
         raise self._refusal("a process that came first")
 
-    def _take_away(self, dead: dict[str, Any]) -> None:
+    def _remove_claim(self, dead: dict[str, Any]) -> None:
         """Remove a dead process's claim, and no other that may have come in its place."""
         away = self._claim.with_name(f"{self._claim.name}.dead.{os.getpid()}")
         try:
@@ -208,7 +208,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def none_empty(out: Path | None) -> Iterator[None]:
+def removing_if_empty(out: Path | None) -> Iterator[None]:
     """Where the block fails, remove the folder `out` if it was made meanwhile and holds nothing."""
     new = out is not None and not out.exists()
     try:

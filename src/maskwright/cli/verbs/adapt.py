@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     SHORTER_ROWS,
     add_out,
     add_settings,
     add_short_settings,
     add_text,
-    existing,
-    existing_texts,
-    next_run,
-    say_model,
+    next_run_folder,
+    print_model,
+    require_existing,
+    require_texts,
 )
 
 SUMMARY = "continue pretraining a model on other text"
@@ -36,14 +36,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     if not a.text:
         raise UsageError("no text to train on", where="--text", do=a.command)
-    existing_texts(a.text)
+    require_texts(a.text)
     from maskwright.learn.recipes.base.continued import require_settings
 
     require_settings(a.model, a.minutes, a.settings)
     from maskwright.learn.pretrain.continued_pretraining import adapt
 
-    out = a.out or next_run("adapted")
-    say_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)
+    out = a.out or next_run_folder("adapted")
+    print_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_out, add_text, existing, next_run, note_busy
+from maskwright.cli.options import (
+    add_out,
+    add_text,
+    next_run_folder,
+    note_busy,
+    require_existing,
+)
 
 SUMMARY = "show what the attention heads of a model look at"
 GROUP, ORDER = "analysis", 2
@@ -33,16 +39,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
-        existing(path, "text")
+        require_existing(path, "text")
     from maskwright.ask.analysis.attention import attention
 
     note_busy(a.threads)
 
     attention(
         a.model,
-        a.out or next_run("attention"),
+        a.out or next_run_folder("attention"),
         text=[Path(text) for text in a.text],
         sentence=a.sentence,
         tree=a.tree,

@@ -6,15 +6,15 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     SHORTER_ROWS,
     add_out,
     add_settings,
     add_text,
-    existing,
-    existing_texts,
-    going_on,
-    next_run,
+    next_run_folder,
+    require_existing,
+    require_texts,
+    resumable,
 )
 
 SUMMARY = "train recipes under an equal budget and compare them"
@@ -55,10 +55,10 @@ def do(a: argparse.Namespace) -> None:
     recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in named_recipes]
     for recipe in recipes:
         require_settings(recipe)
-    existing_texts(a.text)
-    existing(a.data, "data")
+    require_texts(a.text)
+    require_existing(a.data, "data")
     from maskwright.ask.evaluate.compare import compare
 
-    out = a.out or next_run("comparison")
-    with going_on(f"the same command with --out {shell_word(out)}"):
+    out = a.out or next_run_folder("comparison")
+    with resumable(f"the same command with --out {shell_word(out)}"):
         compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import add_read, add_settings, existing_texts, going_on, note
+from maskwright.cli.options import add_read, add_settings, note, require_texts, resumable
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
 GROUP, ORDER = "text", 2
@@ -135,7 +135,7 @@ def do(a: argparse.Namespace) -> None:
     only: Literal["look", "plan"] | None = "plan" if a.plan else "look" if a.look else None
     if a.out is None and only is None:
         raise UsageError("no folder for the result", where="--out", do=a.command)
-    existing_texts(a.text)
+    require_texts(a.text)
     unused = [n for n in ("budget", "seeds", "held_out") if getattr(a, n) and not a.prove]
     if unused:
         raise UsageError(
@@ -175,7 +175,7 @@ def do(a: argparse.Namespace) -> None:
 def _prove(a: argparse.Namespace) -> None:
     from maskwright.ask.evaluate.prove_curation import prove_command
 
-    with going_on("the same command"):
+    with resumable("the same command"):
         prove_command(a.out, a.budget, a.seeds, a.held_out)
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     add_base,
     add_columns,
     add_out,
     add_read,
     add_text,
-    existing,
-    existing_texts,
-    named_columns,
-    next_run,
+    next_run_folder,
     note_busy,
+    parse_columns,
+    require_existing,
+    require_texts,
 )
 from maskwright.text.tables.reading_options import how_read
 
@@ -64,10 +64,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
-    existing_texts(a.text)
-    existing(a.data, "data")
-    columns, read = named_columns(a), how_read(a.read)
+    require_existing(a.model, "model", a.command)
+    require_texts(a.text)
+    require_existing(a.data, "data")
+    columns, read = parse_columns(a), how_read(a.read)
     _require_choices(a.how, a.part)
     rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
@@ -90,15 +90,15 @@ def do(a: argparse.Namespace) -> None:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.model.opening.run_folder import is_run
 
-        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        out = a.out or (a.model if is_run(a.model) else next_run_folder("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
 
 
 def _require_choices(method: str | None, split_name: str | None) -> None:
-    """Refuse a method or a part that there is not, before the model is opened.
+    """Refuse an unknown method or part before the model is opened.
 
     Raises:
-        UsageError: the message has the near names.
+        UsageError: with similar names.
     """
     if method is not None:
         from maskwright.model.inference.likelihood_prompts import require_method

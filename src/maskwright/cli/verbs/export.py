@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import UsageError, near
-from maskwright.cli.from_dataclass import add_base, add_fields, existing
+from maskwright.cli.options import add_base, add_fields, require_existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
 GROUP, ORDER = "models", 2
@@ -38,7 +38,7 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError(
             "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
         )
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     all_options = {
         field.name for name in targets() for field in dataclasses.fields(target(name).Options)
     }

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.from_dataclass import existing, note
+from maskwright.cli.options import note, require_existing
 
 SUMMARY = "show the most likely tokens for each mask in a text"
 GROUP, ORDER = "analysis", 4
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     add_columns,
     add_fields,
     add_out,
     add_read,
     add_settings,
-    existing,
-    given,
-    going_on,
-    named_columns,
-    next_run,
+    given_options,
+    next_run_folder,
+    parse_columns,
+    require_existing,
+    resumable,
 )
 from maskwright.learn.finetune.recipe import Recipe, changed, override, read
 from maskwright.text.tables.reading_options import how_read
@@ -33,9 +33,9 @@ LESS_MEMORY = (
     "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, or "
     "a smaller model"
 )
-# Fields of a recipe that are no plain option, or have another form here.
+# Fields of a recipe whose options are declared by hand, or that have none.
 OTHERS = ("data", "adapters", "columns", "curve", "read", "made_from")
-# Options that every verb has, and positional arguments.
+# Fields that are positional arguments or options of every verb.
 ELSEWHERE = ("model", "threads")
 
 
@@ -87,8 +87,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from_file = a.model.suffix == ".toml" and a.model.is_file()
     if not from_file:
-        existing(a.model, "model", a.command)
-    existing(a.data, "data")
+        require_existing(a.model, "model", a.command)
+    require_existing(a.data, "data")
     if a.data is None and not from_file:
         raise UsageError("no labelled file is named", where="--data", do=a.command)
     if a.moved is not None and not from_file:
@@ -99,8 +99,8 @@ def do(a: argparse.Namespace) -> None:
             wanted="one",
             do="leave --model out, or name a finetune.toml",
         )
-    values = given(a, Recipe, without=(*OTHERS, "model"))
-    columns, curve = named_columns(a), _counts(a.curve)
+    values = given_options(a, Recipe, without=(*OTHERS, "model"))
+    columns, curve = parse_columns(a), _counts(a.curve)
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
     if from_file:  # of these, too, only what is named is another
@@ -125,9 +125,9 @@ def do(a: argparse.Namespace) -> None:
             )
     from maskwright.learn.finetune.command import finetune_recipe
 
-    out = a.out or next_run("finetune")
+    out = a.out or next_run_folder("finetune")
     again = f"the same command with --out {shell_word(out)}"
-    with going_on(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
+    with resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
         finetune_recipe(recipe, out, dry=a.dry_run)
 
 

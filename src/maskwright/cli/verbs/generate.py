@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import existing, note
+from maskwright.cli.options import note, require_existing
 from maskwright.model.device.choices import Precision
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)

@@ -40,7 +40,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _names(room: str) -> list[str]:
-    """What a user calls the members of a room: tasks by their shapes, else their files' names."""
+    """Return the names of the members of a set: those of tasks are the names of their shapes."""
     from maskwright.base import catalogue
     from maskwright.text.tables.shapes import shapes
 

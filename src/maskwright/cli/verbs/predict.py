@@ -11,13 +11,13 @@ from typing import Any
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     add_base,
     add_columns,
     add_read,
-    existing,
-    named_columns,
     note_busy,
+    parse_columns,
+    require_existing,
 )
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.text.tables.reading_options import how_read
@@ -116,17 +116,17 @@ def do(a: argparse.Namespace) -> None:
             expected = "MODEL FILE before the options, or after --; or --server URL"
             raise UsageError("no model to predict with", wanted=expected, do=a.command)
         for model in (a.model, *a.also):
-            existing(model, "model", a.command)
+            require_existing(model, "model", a.command)
     if a.file != STDIN:
         of_text = (
             f"for a text: echo {shell_word(a.file)} | maskwright predict {shell_word(a.model)}"
         )
-        existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
+        require_existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
     elif sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
-    columns, read = named_columns(a), how_read(a.read)
+    columns, read = parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
     if a.server is None:
@@ -165,7 +165,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _require_no_folder(a: argparse.Namespace) -> None:
-    """Refuse what belongs to a model that is opened here."""
+    """Refuse options that only apply to a model in a folder."""
     for name, value in (("--also", a.also), ("--base", a.base), ("--engine", a.engine != "torch")):
         if value:
             raise UsageError(

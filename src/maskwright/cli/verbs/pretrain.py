@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     SHORTER_ROWS,
     add_out,
     add_settings,
     add_short_settings,
     add_text,
-    existing_texts,
-    next_run,
-    say_model,
+    next_run_folder,
+    print_model,
+    require_texts,
 )
 
 SUMMARY = "pretrain a model from a recipe"
@@ -38,8 +38,8 @@ def do(a: argparse.Namespace) -> None:
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     require_settings(recipe)
-    existing_texts(a.text)
+    require_texts(a.text)
     from maskwright.ask import closing
 
-    out = a.out or next_run(recipe.name)
-    say_model(closing.pretrain(recipe, out, origin=run_of(a.recipe)), out)
+    out = a.out or next_run_folder(recipe.name)
+    print_model(closing.pretrain(recipe, out, origin=run_of(a.recipe)), out)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import (
+from maskwright.cli.options import (
     add_columns,
     add_out,
     add_read,
-    existing,
-    named_columns,
-    next_run,
+    next_run_folder,
     note_busy,
+    parse_columns,
+    require_existing,
 )
 from maskwright.text.tables.reading_options import how_read
 
@@ -50,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
-    existing(a.data, "data")
-    columns, read = named_columns(a), how_read(a.read)
+    require_existing(a.model, "model", a.command)
+    require_existing(a.data, "data")
+    columns, read = parse_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.text.tables.shapes import shape_of
 
@@ -62,7 +62,7 @@ def do(a: argparse.Namespace) -> None:
 
     probe(
         a.model,
-        a.out or next_run("probe"),
+        a.out or next_run_folder("probe"),
         data=a.data,
         word=a.word,
         task=a.task,

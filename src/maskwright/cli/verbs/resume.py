@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import MICROBATCHES, add_settings, existing, say_model
+from maskwright.cli.options import MICROBATCHES, add_settings, print_model, require_existing
 
 SUMMARY = "continue a run from its last checkpoint"
 GROUP, ORDER = "pretraining", 3
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.run, "run")
+    require_existing(a.run, "run")
     from maskwright.learn.recipes.base.find import override, read
     from maskwright.model.opening.run_folder import RECIPE, is_run
 
@@ -33,4 +33,4 @@ def do(a: argparse.Namespace) -> None:
         settings = override(read(a.run / RECIPE), a.settings)
     from maskwright.ask import closing
 
-    say_model(closing.resume(a.run, settings=settings), a.run)
+    print_model(closing.resume(a.run, settings=settings), a.run)

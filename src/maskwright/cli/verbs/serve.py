@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import add_fields, existing, given
+from maskwright.cli.options import add_fields, given_options, require_existing
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.ship.serve.limits import Limits
 
@@ -77,11 +77,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
     for model in (*a.models, *names.values()):
-        existing(model, "model", a.command)
+        require_existing(model, "model", a.command)
     for folder in adapters.values():
-        existing(folder, "adapter")
+        require_existing(folder, "adapter")
     require_engine(a.engine, "--engine")
-    limits = Limits(**given(a, Limits))
+    limits = Limits(**given_options(a, Limits))
     from maskwright.ship.serve.command import printer, serve
 
     serve(

@@ -8,7 +8,7 @@ from pathlib import Path
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import add_settings
+from maskwright.cli.options import add_settings
 from maskwright.model.opening.run_folder import is_run
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
@@ -32,10 +32,10 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _require(name_or_path: str, settings: list[str]) -> None:
-    """Refuse a thing that cannot be shown, and settings that the recipe does not have.
+    """Refuse a path that cannot be shown, and settings that the recipe does not have.
 
     Raises:
-        UsageError, ConfigError: naming what is near.
+        UsageError, ConfigError: with similar names.
     """
     path = Path(name_or_path)
     if name_or_path not in catalogue.names("recipes") and path.suffix != ".toml":

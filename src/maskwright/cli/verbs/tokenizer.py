@@ -6,9 +6,15 @@ import argparse
 
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import add_out, add_read, add_text, existing_texts, next_run
+from maskwright.cli.options import (
+    add_out,
+    add_read,
+    add_text,
+    next_run_folder,
+    require_texts,
+)
 
-# How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
+# Training methods of WordPiece -> least frequency of a pair (None: a falling floor).
 WORDPIECE = {"floored": None, "published": 2}
 SUMMARY = "train a tokenizer on your text and report on it"
 GROUP, ORDER = "text", 3
@@ -40,7 +46,7 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.learn.pretrain.tokenizer_run import train_and_report
     from maskwright.text.tables.reading_options import how_read
 
-    existing_texts(a.text)
+    require_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":
         raise UsageError(
             "--wordpiece applies to WordPiece vocabularies only",
@@ -59,7 +65,7 @@ def do(a: argparse.Namespace) -> None:
         )
     read = how_read(a.read)
     read.require_only("reading")
-    out = a.out or next_run("tokenizer")
+    out = a.out or next_run_folder("tokenizer")
     train_and_report(
         a.text,
         out,

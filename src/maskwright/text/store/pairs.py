@@ -182,7 +182,7 @@ class SentencePairs:
             b_start = self._bounds[np.where(coin, b_first, cut)]
             b_stop = self._bounds[np.where(coin, b_last, stop)]
         a_length, b_length = a_stop - a_start, b_stop - b_start
-        kept_a, kept_b = trim(a_length, b_length, self._room)
+        kept_a, kept_b = trim_pair(a_length, b_length, self._room)
         a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
         b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
         return (a_start, kept_a), (b_start, kept_b), coin
@@ -277,7 +277,7 @@ class SentencePairs:
 _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def trim(
+def trim_pair(
     a_length: NDArray[np.int64], b_length: NDArray[np.int64], room: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Two lengths after the longer has given up tokens, one by one, until both fit together.

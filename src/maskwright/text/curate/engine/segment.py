@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.text.curate.engine.tables import (
     Left,
     compressed,
@@ -56,7 +56,7 @@ _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 def opened(name: str, step: Step) -> Any:
     """What the step needs, made when it is first asked for, and anew when its files change."""
-    key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
+    key, state = fingerprint([name, to_plain(step)]), [file_state(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
     return _OPENED[key][1]

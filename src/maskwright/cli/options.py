@@ -1,5 +1,4 @@
-"""Options of a verb from the fields of a dataclass: one for each field, with its line of the
-docstring as help."""
+"""What verbs share: options, also one for each field of a dataclass, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -97,7 +96,7 @@ class AsSetting(argparse.Action):
 
 
 def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
-    """Options for the settings of a recipe that the field has names for, in place of `--set`."""
+    """Add options for the usual settings of a recipe, in place of `--set`."""
     for option, path, help_text in (
         ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
         ("--batch", "training.batch", "rows per step"),
@@ -136,12 +135,12 @@ def add_out(
 
 
 def note(finding: Finding) -> None:
-    """A finding as a line of standard error, where answers go to standard output."""
+    """Print a finding to standard error; standard output is for answers."""
     print(harmless_lines(finding.line()), file=sys.stderr)
 
 
 def note_busy(threads: int | None) -> None:
-    """Note where fewer threads are likely faster."""
+    """Print a note if fewer threads are likely faster."""
     from maskwright.model.device import machine
 
     if finding := machine.busy(threads):
@@ -149,9 +148,9 @@ def note_busy(threads: int | None) -> None:
 
 
 @contextlib.contextmanager
-def going_on(again: str) -> Iterator[None]:
-    """A block whose work goes on when its command is given again; where it is stopped, `again`
-    says so."""
+def resumable(again: str) -> Iterator[None]:
+    """Context of work that continues when its command is repeated; prints that where it is
+    interrupted. `again` names the command."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -159,23 +158,23 @@ def going_on(again: str) -> Iterator[None]:
         raise
 
 
-def say_model(checkpoint: Path, run: Path) -> None:
-    """The last lines of a training: where its model is, and what can be done with it."""
+def print_model(checkpoint: Path, run: Path) -> None:
+    """Print where a trained model is and which commands use it."""
     from maskwright.base.report.page import next_commands
 
     print(harmless_lines(f"model: {checkpoint}"))
     print(harmless_lines("\n".join(["next:", *(f"  {command}" for command in next_commands(run))])))
 
 
-def existing_texts(paths: Sequence[str]) -> None:
-    """Refuse texts that do not exist, before anything heavy is loaded."""
+def require_texts(paths: Sequence[str]) -> None:
+    """Refuse paths of texts that do not exist, before anything heavy is loaded."""
     for path in paths:
         if not path:
             raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
-        existing(Path(path), "text")
+        require_existing(Path(path), "text")
 
 
-def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
+def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     for assignment in a.column:
         role, equals, name = assignment.partition("=")
@@ -190,19 +189,22 @@ def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     return columns
 
 
-def next_run(name: str) -> Path:
-    """`runs/name-1`, or the first free number."""
+def next_run_folder(name: str) -> Path:
+    """Return `runs/name-1`, or the same with the first number that is free."""
     number = 1
     while (path := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return path
 
 
-def existing(path: Path | None, kind: str, command: str = "") -> None:
-    """Refuse a path that does not exist, and a file in place of a model; `command` works.
+def require_existing(path: Path | None, kind: str, command: str = "") -> None:
+    """Refuse a path that does not exist, and a file in place of a model folder.
+
+    Args:
+        command: an example that works, shown with the error.
 
     Raises:
-        UsageError: the message has the near names.
+        UsageError: with similar names.
     """
     model = kind == "model"
     file = model and path is not None and path.is_file()
@@ -218,13 +220,16 @@ def existing(path: Path | None, kind: str, command: str = "") -> None:
 def add_fields(
     parser: argparse.ArgumentParser, config: type, *, without: Collection[str] = ()
 ) -> None:
-    """Add an option for each field of `config` that is a number, a text or a flag. Its default is
-    None, so that options that were given can be distinguished from those that were not."""
+    """Add an option for each field of `config`, a number, a text or a flag, with its line of the
+    docstring as help. The default is None, which tells options that were not given."""
     help_lines = lines_of(config)
     for field in dataclasses.fields(config):
         if field.name in without:
             continue
-        option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(config)[field.name])
+        option, hint = (
+            f"--{field.name.replace('_', '-')}",
+            _unwrap_optional(hints_of(config)[field.name]),
+        )
         text = help_lines.get(field.name, "").rstrip(".")
         usual = field.default
         if usual is not dataclasses.MISSING and not (
@@ -244,17 +249,17 @@ def add_fields(
         )
 
 
-def given(
+def given_options(
     arguments: argparse.Namespace, config: type, *, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields of `config` that an option was given for, by name."""
+    """Return the values of the fields of `config` whose options were given, by name."""
     names = (field.name for field in dataclasses.fields(config) if field.name not in without)
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _lone(hint: Any) -> Any:
-    """`T` of `T | None`."""
+def _unwrap_optional(hint: Any) -> Any:
+    """Return `T` of `T | None`."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (arm for arm in typing.get_args(hint) if arm is not NONE)
     return hint
