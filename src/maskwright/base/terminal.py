@@ -16,8 +16,8 @@ _HARMFUL = re.compile(
 
 
 def harmless(text: str, keep: str = "") -> str:
-    r"""Escape control characters, direction controls and lone surrogates, except those in `keep`, as
-    `\x1b`."""
+    r"""Escape control characters, direction controls and lone surrogates as `\x1b`, except those
+    in `keep`."""
     return _HARMFUL.sub(lambda match: _escaped(match.group(), keep), text)
 
 

@@ -28,7 +28,7 @@ from maskwright.text.corpus.curated import is_curated
 
 
 def show(name_or_path: str, settings: list[str]) -> str:
-    """What `name_or_path` is: the recipe's TOML, the state of a run, or the shape of a model.
+    """Describe a path or name: the TOML of a recipe, the state of a run, the sizes of a model.
 
     Raises:
         UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.

@@ -1,14 +1,13 @@
-"""Scores of generated texts beside reference texts, all shares from 0 to 1 (not percent).
+"""Scores of generated texts against references, from 0 to 1 (not percent).
 
     exact match             the whole text                           as in `squad_score.py`
     ROUGE-1, -2, -L         word n-grams, longest common sequence    Lin 2004
     BLEU                    word n-grams to 4, brevity penalty       Papineni et al. 2002; Post 2018
     chrF                    character n-grams to 6, recall twice     Popović 2015
 
-ROUGE and F1 are means over texts; BLEU and chrF add up their counts over all texts first. A text
-may have several references: the best one counts, and for BLEU all of them together. ROUGE's words
-are the runs of a … z and 0 … 9 in small letters, without stemming, and ROUGE-L looks at the whole
-text as one sentence.
+ROUGE and exact match are means over texts; BLEU and chrF sum their counts over all texts first. Of
+several references the best one counts; BLEU uses all of them. The words of ROUGE are runs of a … z
+and 0 … 9 after lowercasing, without stemming, and ROUGE-L treats the text as one sentence.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ def _checked(texts: Sequence[str], references: References) -> None:
 
 # ------------------------------------------------------------------------------ ROUGE
 def rouge_words(text: str) -> list[str]:
-    """The words that ROUGE compares; letters beyond a … z part them, as in the usual script."""
+    """Return the words of ROUGE; letters beyond a … z separate them, as in the usual script."""
     return re.findall("[a-z0-9]+", text.lower())
 
 
 def rouge_n(text: str, reference: str, order: int) -> float:
-    """F1 of the bags of word n-grams; 0 where one text has none."""
+    """Return the F1 of the bags of word n-grams; 0 if a text has none."""
     ours, theirs = (ngrams(rouge_words(t), order) for t in (text, reference))
     return _f1((ours & theirs).total(), ours.total(), theirs.total())
 
 
 def rouge_l(text: str, reference: str) -> float:
-    """F1 of the length of the longest sequence of words that both have in this order."""
+    """Return the F1 of the length of the longest common subsequence of words."""
     ours, theirs = rouge_words(text), rouge_words(reference)
     return _f1(longest_common(ours, theirs), len(ours), len(theirs))
 
@@ -90,14 +89,14 @@ def _f1(shared: int, ours: int, theirs: int) -> float:
 
 
 def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    """How often each run of `order` words occurs."""
+    """Count the n-grams of `order` words."""
     return Counter(zip(*(words[i:] for i in range(order)), strict=False))
 
 
 # ------------------------------------------------------------------------------ BLEU
 @dataclass(frozen=True)
 class Bleu:
-    """BLEU with what it is made of: the precisions of 1 to 4 words, the penalty for brevity."""
+    """BLEU with the precisions of 1 to 4 words, the brevity penalty and the lengths."""
 
     score: float
     precisions: tuple[float, ...]
@@ -107,7 +106,7 @@ class Bleu:
 
 
 def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -> Bleu:
-    """BLEU of a whole corpus, on words cut as by `mteval-v13a`.
+    """Return the BLEU of a corpus, on words as `mteval-v13a` splits them.
 
     Args:
         smooth: "exp" replaces the first precision of 0 by half of one match, the next by a quarter
@@ -124,12 +123,12 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
 
 
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
-    """(N, 10): matches and totals of 1 to 4 words, length and length of the reference."""
+    """Return (N, 10): matches and totals of 1 to 4 words, length and reference length."""
     _checked(texts, references)
     counts = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
     for row, text, text_references in zip(counts, texts, references, strict=True):
         words, golds = words_13a(text), [words_13a(reference) for reference in text_references]
-        # Of the references the one nearest in length; of two as near, the shorter.
+        # The reference that is closest in length, of two the shorter.
         row[-2:] = len(words), min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for n in range(BLEU_ORDER):
             ours, reference_ngrams = ngrams(words, n + 1), Counter[tuple[str, ...]]()
@@ -140,7 +139,7 @@ def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int
 
 
 def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
-    """From the sums (10,) of `_bleu_counts`."""
+    """Return the BLEU of the sums (10,) of `_bleu_counts`."""
     *ngram_counts, length, reference_length = counts.tolist()
     matches, totals = ngram_counts[:BLEU_ORDER], ngram_counts[BLEU_ORDER:]
     precisions = _precisions(matches, totals, smooth)
@@ -164,7 +163,7 @@ def _precisions(matches: Sequence[int], totals: Sequence[int], smooth: Smooth) -
     return tuple(precisions)
 
 
-# ASCII marks but four: . , and - depend on their neighbours, and ' stays.
+# All ASCII marks but . , - (which depend on their neighbours) and '.
 _ALONE = re.compile(r"([!-&(-+/:-@\[-`{-~])")
 _AFTER_NO_DIGIT = re.compile(r"([^0-9])([.,])")
 _BEFORE_NO_DIGIT = re.compile(r"([.,])([^0-9])")
@@ -173,8 +172,8 @@ _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
 def words_13a(text: str) -> list[str]:
-    """Words as `mteval-v13a` cuts them: marks apart, but full stops and commas not between digits,
-    dashes only after a digit, and apostrophes never."""
+    """Split words as `mteval-v13a` does: marks are separate, but full stops and commas not between
+    digits, dashes only after a digit, and apostrophes never."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for name, mark in _ENTITIES:
         text = text.replace(name, mark)
@@ -186,8 +185,8 @@ def words_13a(text: str) -> list[str]:
 
 # ------------------------------------------------------------------------------ chrF
 def chrf(texts: Sequence[str], references: References) -> float:
-    """chrF2 of a whole corpus: characters without blanks, precision and recall each the mean over
-    the orders that both sides have. Of several references the one best for the text counts.
+    """Return the chrF2 of a corpus: characters without white space; precision and recall are means
+    over the orders that both sides have. The best of several references counts.
 
     Raises:
         IncompatibleError, DataError: as `figures`.
@@ -196,7 +195,7 @@ def chrf(texts: Sequence[str], references: References) -> float:
 
 
 def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.float64]:
-    """(N, orders, 3): of each text beside the reference that is best for it."""
+    """Return (N, orders, 3): the counts of each text and its best reference."""
     _checked(texts, references)
     return np.array(
         [
@@ -207,8 +206,8 @@ def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.flo
 
 
 def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
-    """(orders, 3): the n-grams of the text, of the reference, and of both. Of an order that the
-    reference is too short for, those of the text do not count either, as in Popović's script."""
+    """Return (orders, 3): n-grams of the text, of the reference, and of both. Orders for which the
+    reference is too short do not count for the text either, as in Popović's script."""
     ours, theirs = ("".join(t.split()) for t in (text, reference))
     rows = []
     for order in range(1, CHRF_ORDER + 1):
@@ -229,22 +228,23 @@ def _chrf(counts: NDArray[np.float64]) -> float:
 
 
 # ------------------------------------------------------------------------------ all of them
-# Measures of one text beside one reference, of which the mean over texts is reported.
+# Scores of one text and one reference, whose means over texts are reported.
 MEASURES: dict[str, Callable[[str, str], float]] = {
     "rouge_1": lambda text, reference: rouge_n(text, reference, 1),
     "rouge_2": lambda text, reference: rouge_n(text, reference, 2),
     "rouge_l": rouge_l,
     "exact_match": squad_score.exact,
 }
-# The first is the one to choose by: it needs no words, and is defined for any two texts.
+# The first is the default for model selection: it needs no words and is always defined.
 NAMES = ("chrf", "bleu", *MEASURES)
 
 
 def figures(texts: Sequence[str], references: References) -> dict[str, float]:
-    """The figures of `NAMES`.
+    """Return the scores of `NAMES`.
 
     Raises:
-        IncompatibleError: not as many references as texts.  DataError: none, or a text without.
+        IncompatibleError: as many lists of references as texts are needed.
+        DataError: no texts, or a text without references.
     """
     means = [float(np.mean(column)) for column in _best_scores(texts, references).T]
     return dict(
@@ -253,7 +253,7 @@ def figures(texts: Sequence[str], references: References) -> dict[str, float]:
 
 
 def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
-    """The same, each with its 95 % interval from keyed resamples of the texts.
+    """Return the scores of `NAMES` with 95 % intervals from keyed resamples of the texts.
 
     Raises:
         IncompatibleError, DataError: as `figures`.
@@ -272,7 +272,7 @@ def estimates(texts: Sequence[str], references: References) -> dict[str, Estimat
 
 
 def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:
-    """(N, measures): each of `MEASURES` with the reference that is best for it."""
+    """Return (N, measures): each of `MEASURES` for the best reference."""
     _checked(texts, references)
     return np.array(
         [
