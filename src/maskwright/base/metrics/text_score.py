@@ -71,7 +71,7 @@ def rouge_l(text: str, reference: str) -> float:
 
 
 def longest_common(words: Sequence[str], other_words: Sequence[str]) -> int:
-    """The length of the longest sequence that both have, with gaps.
+    """Return the length of the longest common subsequence.
 
     One pass over `words`; after it, `row[j]` is the length for `second[:j]`, so it never falls.
     """

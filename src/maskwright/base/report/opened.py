@@ -1,7 +1,6 @@
-"""How a saved model is opened in Python: code that runs, and a warning where another library would
-read the model wrongly.
+"""Python code that opens a saved model, and a warning if another library misreads it.
 
-What is known of it is its config.json alone, so that pages, cards and the terminal say the same.
+Both depend on config.json alone, so pages, cards and the terminal agree.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ NOT_READ = Finding(
 
 
 def misread(config: Mapping[str, Any]) -> Finding | None:
-    """What transformers makes wrongly of a model with this config.json; None where it reads it
-    rightly."""
+    """Return what transformers gets wrong about a model with this config.json, None if nothing."""
     if config.get("model_type") == OURS:
         return NOT_READ
     own_settings, name = config.get(OURS), architecture(config)
@@ -55,8 +53,7 @@ def misread(config: Mapping[str, Any]) -> Finding | None:
 
 
 def code(config: Mapping[str, Any], folder: str) -> str:
-    """Lines of Python that load the model in the folder `folder`, by the library that reads it
-    rightly."""
+    """Return Python code that loads the model in `folder` with a library that reads it right."""
     if misread(config):
         return f"from maskwright import api\n\nloaded = api.load_pretrained({folder!r})"
     name = architecture(config)
@@ -68,6 +65,6 @@ def code(config: Mapping[str, Any], folder: str) -> str:
 
 
 def architecture(config: Mapping[str, Any]) -> str:
-    """The class that the model's config.json names."""
+    """Return the class that config.json names."""
     named = config.get("architectures")
     return str(named[0]) if isinstance(named, list) and named else "no class"

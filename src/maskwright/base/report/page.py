@@ -1,6 +1,6 @@
-"""`write_report(run_folder)`: one page about a run that needs nothing but itself.
+"""The report of a run: one self-contained page (`write_report`).
 
-What the run does not have is left out.
+Parts for which the run has no records are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL = (372, 216)  # width, height
 
 
 def main_chart(folder: RunFolder) -> Chart:
-    """Training and held-out loss, between the lines that need no model."""
+    """Return the chart of training and held-out loss, with the losses of two trivial models."""
     axis = Axis(folder)
     references = [
         (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
@@ -53,7 +53,7 @@ def main_chart(folder: RunFolder) -> Chart:
 
 
 def small_charts(folder: RunFolder) -> list[Chart]:
-    """Accuracy, other parts of the loss, learning rate, gradient norm, speed: those that exist."""
+    """Return charts of accuracy, other parts of the loss, learning rate, gradient norm, speed."""
     axis = Axis(folder)
     apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
@@ -73,7 +73,7 @@ def small_charts(folder: RunFolder) -> list[Chart]:
 
 
 class Axis:
-    """Where a record lies across: its tokens, or those of the step it belongs to."""
+    """The horizontal axis: the tokens of a record's step, or the step if these are unknown."""
 
     def __init__(self, folder: RunFolder) -> None:
         steps = [*folder.train, *folder.skipped]
@@ -112,7 +112,7 @@ def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
 
 
 def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
-    """A chart for each part of the loss that does not predict tokens, such as sentence pairs."""
+    """Return a chart for each part of the loss that does not predict tokens."""
     names: dict[str, None] = {}
     for record in folder.train:
         loss_parts = record.get("parts")
@@ -169,7 +169,7 @@ def write_report(run_folder: Path) -> Path:
 
 
 def render(folder: RunFolder) -> str:
-    """The page of `folder` as text."""
+    """Return the page of `folder` as HTML."""
     run, evaluations = folder.run, _evaluations(folder)
     samples = _samples(folder)
     return document.render(
@@ -200,7 +200,7 @@ def render(folder: RunFolder) -> str:
 
 # ------------------------------------------------------------------------------------ the top
 def _summary(folder: RunFolder) -> str:
-    """What was trained, in a sentence."""
+    """Describe the training in a sentence."""
     run, latest = folder.run, folder.train[-1] if folder.train else {}
     model = "A model"
     if math.isfinite(number(run, "parameters")):
@@ -217,7 +217,7 @@ def _summary(folder: RunFolder) -> str:
 
 
 def _unfinished(folder: RunFolder) -> str:
-    """How far a run that has not used up its budget is, and when that was; else empty."""
+    """Return the progress of a run that is not finished, else ""."""
     if folder.written is None or folder.share >= 1.0 or budget(folder.run) is None:
         return ""
     return (
@@ -227,7 +227,7 @@ def _unfinished(folder: RunFolder) -> str:
 
 
 def _health(folder: RunFolder) -> Iterator[Finding]:
-    """What went wrong in training, or with its records."""
+    """Yield problems of the training and of its records."""
     bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
     if bad is not None:
         message = f"the loss was not a number at step {number(bad, 'step'):.0f}"
@@ -244,7 +244,7 @@ def _health(folder: RunFolder) -> Iterator[Finding]:
 
 
 def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
-    """The figures at the top, each with what it is of."""
+    """Return the main figures, each with its label."""
     latest = folder.evaluations[-1] if folder.evaluations else {}
     top1, unigram = number(latest, "top1"), number(folder.references, "unigram_top1")
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
@@ -261,7 +261,7 @@ def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
 
 
 def _took(seconds: float) -> str:
-    """One number and its unit: 48 s, 3.6 min, 2.1 h."""
+    """Format a duration as one number: 48 s, 3.6 min, 2.1 h."""
     if not seconds >= 100:
         return duration(seconds)
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -275,7 +275,7 @@ def _held_out_loss(folder: RunFolder) -> float:
 
 # ------------------------------------------------------------------------------------ the sections
 def _evaluation(folder: RunFolder) -> Table:
-    """The model's last figures above those that need no model."""
+    """Return the table of the last evaluation and of the trivial models."""
     if not folder.evaluations:
         return {}
     model_name = str(folder.run.get("scored_by") or "this model")
@@ -292,13 +292,13 @@ def _evaluation(folder: RunFolder) -> Table:
 
 
 def _measures(folder: RunFolder) -> list[str]:
-    """What the last evaluation or a guess without a model has a figure of."""
+    """Return the measures that the last evaluation or a trivial model has."""
     records = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
     return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in records)]
 
 
 def _binary(folder: RunFolder) -> dict[str, str]:
-    """The last figures of binary predictions besides the tokens."""
+    """Return the last figures of the binary predictions of an objective."""
     latest = folder.evaluations[-1] if folder.evaluations else {}
     if not math.isfinite(number(latest, "told_apart")):
         return {}
@@ -311,7 +311,7 @@ def _binary(folder: RunFolder) -> dict[str, str]:
 
 
 def _evaluations(folder: RunFolder) -> Table:
-    """How the figures came about; empty for a single evaluation."""
+    """Return the table of evaluations by step; empty for a single one."""
     if len(folder.evaluations) < 2:
         return {}
     latest = folder.evaluations[-1]
@@ -355,7 +355,7 @@ def _cell(row: Record, measure: str) -> str:
 
 
 def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each prompt, what the model made of it early and late: (step, text)."""
+    """Return each prompt with some of its samples: (step, text)."""
     prompts: dict[str, list[Record]] = {}
     for record in folder.samples:
         prompts.setdefault(str(record.get("prompt") or ""), []).append(record)
@@ -369,7 +369,7 @@ def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _spread(records: list[Record]) -> list[Record]:
-    """The first, the last, and some evenly between."""
+    """Return the first, the last and some evenly spaced records."""
     if len(records) <= STAGES:
         return records
     last_index = len(records) - 1
@@ -377,13 +377,13 @@ def _spread(records: list[Record]) -> list[Record]:
 
 
 def next_commands(run: Path) -> list[str]:
-    """What can be done with the model of a complete run, for the terminal."""
+    """Return commands for the model of a complete run."""
     where, ask = shell_word(run), _ask(read(run))
     return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
 
 
 def _ask(folder: RunFolder) -> list[str]:
-    """The command that asks the model of a run; none if it cannot be asked."""
+    """Return the command that queries the model of a run; empty if there is none."""
     if not folder.checkpoints or not (ask := table(folder.run.get("ask"))):
         return []
     verb, prompt = shell_word(str(ask.get("verb"))), shell_word(_prompt(folder, ask))
@@ -391,7 +391,7 @@ def _ask(folder: RunFolder) -> list[str]:
 
 
 def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
-    """Commands that work from where the run was started."""
+    """Yield (label, command) for the folder where the run was started."""
     where = shell_word(folder.path)
     yield from (("Ask it", command) for command in _ask(folder))
     if folder.checkpoints and folder.share < 1.0:
@@ -408,7 +408,7 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
 
 
 def _prompt(folder: RunFolder, ask: Record) -> str:
-    """A short prompt of the run's samples where these are plain text, or the one that it names."""
+    """Return a short prompt of the samples if these are plain text, else the one of the run."""
     samples = folder.samples if ask.get("prompt_of_samples") else []
     prompts = [str(sample.get("prompt") or "") for sample in samples]
     return next((p for p in prompts if 0 < len(p) <= 60), str(ask.get("prompt") or ""))

@@ -1,9 +1,8 @@
-"""Progress while a run goes on: one panel on a terminal, plain lines in a pipe.
+"""Progress of a run: a panel on a terminal, plain lines in a pipe.
 
-A step costs a few microseconds between two redraws; whatever needs arithmetic is done when
-something is drawn. The lines have no control characters, so a log file reads like a log. Text that
-a model wrote is shown escaped: a sample cannot move the cursor. When nobody reads any more (a
-closed pipe), the panel falls silent and the run goes on.
+Between two redraws a step costs a few microseconds; everything else is computed when something is
+drawn. Lines have no control characters, and text that a model wrote is escaped. If the reader goes
+away (a closed pipe), the panel stops writing and the run continues.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ class Panel:
     """Shows a run. Call `start`, then `step` after every step, and `close` at the end.
 
     Args:
-        run: what `run.json` holds: `recipe`, `parameters`, `steps`, `references`, and, where the
-            run is not bounded by steps, `budget` with one of `steps`, `tokens`, `minutes`.
-        stream: where to write; a terminal gets the panel, anything else gets lines.
+        run: the content of `run.json`: `recipe`, `parameters`, `steps`, `references`, and `budget`
+            with `steps`, `tokens` or `minutes` if the run is not bounded by steps.
+        stream: the output; a terminal gets the panel, anything else lines.
         seconds: between two lines (default 10) or two redraws (default 0.5).
     """
 
@@ -72,8 +71,7 @@ class Panel:
 
     # ---------------------------------------------------------------------- what the run calls
     def start(self, seconds: float = 0.0) -> None:
-        """Say what is about to be trained, and begin to measure time; `seconds` of training came
-        before."""
+        """Show what is trained and start the clock, after `seconds` of earlier training."""
         self._started, self._before = time.monotonic(), seconds
         self._due = self._started + self._every
         if self._terminal:
@@ -88,7 +86,7 @@ class Panel:
             self._line(self._headline() + (f" · lines to beat: {beat}" if beat else ""))
 
     def step(self, record: Record) -> None:
-        """One step is done; `record` is its line of `metrics.jsonl`."""
+        """Show a step by its line of `metrics.jsonl`."""
         loss = token_loss(record, self.run)
         is_first, self._last = math.isnan(self._loss), record
         self._loss = loss if is_first else 0.9 * self._loss + 0.1 * loss
@@ -99,7 +97,7 @@ class Panel:
             self._show()
 
     def skipped(self, record: Record) -> None:
-        """One step changed nothing; `record` is its line of `metrics.jsonl`."""
+        """Show a skipped step by its line of `metrics.jsonl`."""
         self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
         self.note(
             f"step {record['step']} skipped, its loss or gradient was no finite number "
@@ -107,7 +105,7 @@ class Panel:
         )
 
     def evaluation(self, record: Record) -> None:
-        """The model was asked on held-out text."""
+        """Show an evaluation on held-out text."""
         self._previous, self._evaluation = self._evaluation, record
         if self._terminal:
             self._show()
@@ -117,7 +115,7 @@ class Panel:
             self._line(message + (f" · {words}" if words else ""))
 
     def sample(self, record: Record) -> None:
-        """The model wrote something."""
+        """Show a sample of the model's text."""
         if self._samples and self._samples[0].get("step") != record.get("step"):
             self._samples.clear()
         self._samples.append(record)
@@ -127,13 +125,13 @@ class Panel:
             self._line(f"step {_whole(record, 'step')} · sample: {_written(record)}")
 
     def checkpoint(self, name: str) -> None:
-        """A checkpoint of that name is safe on disk."""
+        """Show that a checkpoint is saved."""
         self._checkpoint = shorten(name)
         if not self._terminal:
             self._line(f"saved {self._checkpoint}")
 
     def note(self, text: str) -> None:
-        """Something worth a line of its own."""
+        """Show a note on a line of its own."""
         self._notes.append(shorten(text))
         if self._terminal:
             self._show()
@@ -141,7 +139,7 @@ class Panel:
             self._line(shorten(text))
 
     def close(self) -> None:
-        """Show the last state and give the terminal back. May be called twice."""
+        """Show the last state and release the terminal. May be called twice."""
         if self.live is not None:
             self._show()
             live, self.live = self.live, None
@@ -172,7 +170,7 @@ class Panel:
         self._quietly(lambda: print(safe, file=self.stream, flush=True))
 
     def _quietly(self, write: Callable[[], object]) -> None:
-        """Write, unless nobody reads: a run never ends because its reader did."""
+        """Write, and stop writing for good if the stream is closed."""
         if self._silent:
             return
         try:
@@ -197,7 +195,7 @@ class Panel:
         )
 
     def _share(self, now: float | None = None) -> float:
-        """How much of the run is over, 0 to 1; 0 where it has no known end."""
+        """Return the share of the run that is over, 0 to 1; 0 without a known end."""
         if (lasts := budget(self.run)) is None:
             return 0.0
         seconds = self._before + (time.monotonic() if now is None else now) - self._started
@@ -253,7 +251,7 @@ class Panel:
         )
 
     def _rows(self, share: float) -> Iterator[Row]:
-        """(name, text, style) of each row of the panel."""
+        """Yield (name, text, style) of each row of the panel."""
         if self._last:
             words = standing(self._loss, self.references, share)
             yield "loss", figure(self._loss), "bold"
@@ -286,9 +284,9 @@ class Panel:
 def panel_box(
     title: str, head: str, aside: str, rows: Iterator[Row], *, share: float | None, width: int
 ) -> RichPanel:
-    """A box of at most 100 columns: `head`, a bar at `share` (0 to 1; None: no bar), and `rows`.
+    """Draw `head`, a bar at `share` (0 to 1; None: no bar) and `rows` in at most 100 columns.
 
-    Every text goes in as a `Text`, never as markup: `[MASK]` is a word here, and not a style.
+    Texts are never rich markup, which would take `[MASK]` for a style.
     """
     from rich import box
     from rich.console import Group
@@ -318,7 +316,7 @@ def panel_box(
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether `stream` can show a panel: a terminal that moves its cursor and knows Unicode."""
+    """Return whether `stream` is a terminal with cursor movement and Unicode."""
     try:
         terminal = stream.isatty()
     except (AttributeError, ValueError):
@@ -341,7 +339,7 @@ def _whole(record: Record, name: str) -> str:
 
 
 def _written(record: Record) -> str:
-    """A sample on one line: the text, behind its prompt where it does not repeat it."""
+    """Return a sample on one line, after its prompt if it does not repeat it."""
     prompt, text = str(record.get("prompt") or ""), str(record.get("text") or "")
     behind = prompt and not text.startswith(prompt)
     return f"{shorten(prompt)} → {shorten(text)}" if behind else shorten(text)

@@ -101,10 +101,10 @@ class UnknownText:
                 self.characters[character] += weight * count
 
     @classmethod
-    def of_all(cls, several: Iterable[UnknownText]) -> UnknownText:
+    def of_all(cls, unknown_texts: Iterable[UnknownText]) -> UnknownText:
         """The counts of several together."""
         total = cls()
-        for counts in several:
+        for counts in unknown_texts:
             total.limit = counts.limit
             total.letters += counts.letters
             total.unknown += counts.unknown

@@ -1,11 +1,9 @@
-"""Line plots as SVG: a chart is a value, and `draw` makes its picture.
+"""Line plots as SVG.
 
-A long run has more steps than a picture has columns. Its points are gathered into columns; the
-line goes through their medians, and a faint band from the lowest to the highest keeps a spike
-visible without bending the line. Numbers that are not finite break the line. An outlier does not
-set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
-Nor does the frame show what no value can be: below 0 where none is, above 1 where all are shares.
-Lines of one point each say a number, and no way from somewhere: they are written, not drawn.
+Points of a long run are grouped into columns; the line connects their medians, and a band from
+minimum to maximum shows spikes. Values that are not finite break the line. Outliers do not set the
+scale: the plot area covers almost all points, and the rest is clipped. It does not extend below 0
+or above 1 if no value can be there. Lines of a single point are written as text.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from maskwright.base.report.drawing.svg import path, picture, place, text, ticks
 from maskwright.base.report.wording import count
 
 COLUMNS = 160
-MARGIN, LETTER = 84, 6.2  # for the names of reference lines, at least; what a letter takes
+MARGIN, LETTER = 84, 6.2  # least width for names of reference lines; width of a letter
 LEGEND_ROW = 17
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones;
-    `spread` is (x, lowest, highest) of several series of which this is the mean."""
+    """One series, with `dots` for few measurements or a `band` for many noisy ones; `spread` is
+    (x, lowest, highest) of the series of which this is the mean."""
 
     name: str
     points: Sequence[Point]
@@ -45,8 +43,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one horizontal axis, and dashed reference lines across it. `marks` are what stands
-    below the axis instead of round numbers; on a `logarithmic` one everything is above 0."""
+    """Lines over one horizontal axis, and dashed horizontal reference lines. `marks` replace the
+    ticks of the axis; on a `logarithmic` axis all x are positive."""
 
     title: str
     lines: Sequence[Line]
@@ -65,7 +63,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class PlotArea:
-    """The plotted area in picture coordinates, and the range of values it shows."""
+    """The plot area in picture coordinates, and its ranges of values."""
 
     left: float
     top: float
@@ -88,7 +86,7 @@ class PlotArea:
 
 
 def draw(chart: Chart) -> Markup:
-    """`chart` as SVG; empty where no point is finite."""
+    """Draw `chart` as SVG; empty if no point is finite."""
     if not chart:
         return Markup()
     height = float(chart.height)
@@ -108,7 +106,7 @@ def draw(chart: Chart) -> Markup:
 def columns(
     points: Sequence[Point], number: int = COLUMNS
 ) -> list[tuple[float, float, float, float]]:
-    """(x, median, lowest, highest) of at most `number` equally wide columns of finite `points`."""
+    """Return (x, median, lowest, highest) of at most `number` equally wide columns of `points`."""
     if not points:
         return []
     low, high = min(x for x, _ in points), max(x for x, _ in points)
@@ -125,7 +123,7 @@ def columns(
 
 
 def _alone(chart: Chart) -> float | None:
-    """Where across all lines have their only point, if that is so."""
+    """Return the x of the only point of all lines, None if there are more."""
     xs = {x for line in chart.lines for x, _ in line.finite}
     single = all(len(line.finite) <= 1 for line in chart.lines)
     return xs.pop() if single and len(xs) == 1 else None
@@ -140,7 +138,7 @@ def _frame(chart: Chart) -> PlotArea:
     xs = sorted(x for x, _ in points)
     ys = sorted(y for _, y in points)
     references = [y for _, y in chart.references if math.isfinite(y)]
-    # The highest half per cent may be a spike; separate measurements always count.
+    # Half a percent at each end may be outliers; single measurements always count.
     always_shown = [y for line in chart.lines if line.dots for _, y in line.finite]
     spread = [y for line in chart.lines for _, *ends in line.spread for y in ends]
     always_shown += [y for y in spread if math.isfinite(y)]
@@ -164,7 +162,7 @@ def _frame(chart: Chart) -> PlotArea:
 
 
 def _margin(chart: Chart) -> float:
-    """The room to the right, for the longest name there."""
+    """Return the width to the right of the plot area, for the longest name there."""
     names = [_named(chart, y, name) for name, y in chart.references if math.isfinite(y)]
     return max(MARGIN, 12 + LETTER * max(map(len, names))) if names else 14
 
@@ -174,8 +172,8 @@ def _named(chart: Chart, value: float, name: str) -> str:
 
 
 def _across(xs: Sequence[float], logarithmic: bool) -> Point:
-    """The range of the horizontal axis, for values that rise."""
-    if not logarithmic and xs[0] == xs[-1] > 0:  # a single place stands in the middle
+    """Return the range of the horizontal axis for ascending values."""
+    if not logarithmic and xs[0] == xs[-1] > 0:  # a single value is centred
         return (0.0, 2 * xs[0])
     if not logarithmic:
         return (0.0, xs[-1] if xs[-1] > 0 else 1.0)
@@ -205,8 +203,8 @@ def _grid(chart: Chart, frame: PlotArea) -> str:
 
 
 def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
-    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00. Where
-    `say` has too few digits to tell them apart, with as many as that takes."""
+    """Format tick values, without common trailing zeros: 4, 5, 6 and not 4.00. If `say` has too few
+    digits to tell them apart, more are used."""
     words = [say(value) for value in values]
     if len(set(words)) < len(words):
         words = [f"{value:.4g}" for value in values]
@@ -216,7 +214,7 @@ def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
 
 
 def _references(chart: Chart, frame: PlotArea) -> str:
-    """Dashed lines, each named in the margin to the right, where no series can cross its name."""
+    """Draw the dashed lines, each with its name in the right margin."""
     references = sorted(
         ((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True
     )
@@ -254,7 +252,7 @@ def _series(line: Line, frame: PlotArea, chart: Chart) -> str:
 
 
 def _between(edges: Sequence[tuple[float, float, float]], frame: PlotArea, css: str) -> str:
-    """The area from the lowest to the highest."""
+    """Draw the area from the lowest to the highest values."""
     finite = [edge for edge in edges if all(map(math.isfinite, edge))]
     if len(finite) < 2:
         return ""
@@ -265,9 +263,9 @@ def _between(edges: Sequence[tuple[float, float, float]], frame: PlotArea, css: 
 
 
 def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
-    """Medians of columns, each averaged with its nearest neighbours: two of a hundred to a side.
+    """Average the median of each column with its neighbours, two of a hundred on each side.
 
-    The steep beginning is left as it is; the end leans on what came before.
+    The steep beginning is not smoothed; at the end only earlier neighbours are left.
     """
     side = len(gathered) // 50
     smooth = []
@@ -279,7 +277,7 @@ def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
 
 
 def _legend(chart: Chart) -> str:
-    """The name and the last value of each line, under the title."""
+    """Draw the name and last value of each line below the title."""
     elements = []
     for line, words, x, row in _entries(chart):
         y = 29 + LEGEND_ROW * row
@@ -289,7 +287,7 @@ def _legend(chart: Chart) -> str:
 
 
 def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
-    """(line, words, x, row) of each entry of the legend; a full row is followed by another."""
+    """Return (line, words, x, row) of each entry of the legend, in as many rows as needed."""
     entries: list[tuple[Line, str, float, int]] = []
     x, row = 0.0, 0
     for line in chart.lines:

@@ -1,7 +1,7 @@
-"""How often values occur, with the limits of what is allowed drawn in.
+"""Histograms with the limits of allowed values.
 
-Heights go with the square root of the count: beside the many the few would not be seen. Long tails
-are drawn on a logarithmic axis, and what is beyond its ends stands in the bars at the ends.
+Heights are square roots of counts, so that small ones are visible. Long tails get a logarithmic
+axis, and values beyond its ends count in the outermost bars.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from maskwright.base.report.wording import count, percent
 WIDTH, HEIGHT = 380, 150
 LEFT, RIGHT, TOP, BOTTOM = 6, 6, 26, 24
 BARS = 40
-TAIL = 0.02  # of the values on each side may be beyond the axis
-LONG = 30  # an axis this many times as long as its middle value is logarithmic
+TAIL = 0.02  # share of the values that may be beyond each end of the axis
+LONG = 30  # ratio of end and median from which the axis is logarithmic
 
 
 def histogram(
     title: str, values: Sequence[float], low: float | None = None, high: float | None = None
 ) -> Markup | None:
-    """Bars of `values`, in another colour below `low` or above `high`; None without values."""
+    """Draw `values`, in another colour below `low` or above `high`; None without values."""
     values = sorted(value for value in values if math.isfinite(value))
     if not values:
         return None
@@ -52,7 +52,7 @@ def histogram(
 
 
 def _ends(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """The ends of the axis: most values, the limits, and some of what is beyond them."""
+    """Return the ends of the axis: most values, the limits, and some values beyond them."""
     cut = int(TAIL * len(values))
     axis_start, axis_end = values[cut], values[len(values) - 1 - cut]
     if low is not None:
@@ -69,10 +69,10 @@ def _ends(values: Sequence[float], low: float | None, high: float | None) -> tup
 def _scale(
     values: Sequence[float], axis_start: float, axis_end: float, padded: tuple[bool, bool]
 ) -> tuple[Callable[[float], float], bool]:
-    """A function from values to 0 … 1 between the ends, and whether it is logarithmic.
+    """Return a function that maps values to 0 … 1 between the ends, and whether it is logarithmic.
 
     Args:
-        padded: whether some room is left before and behind the ends.
+        padded: whether there is padding before and after the ends.
     """
     middle = values[len(values) // 2]
     logarithmic = axis_start >= 0 and axis_end > 10 and axis_end > LONG * max(middle, 0.1)
@@ -91,7 +91,7 @@ def _scale(
 def _counted(
     values: Sequence[float], scale: Callable[[float], float], low: float | None, high: float | None
 ) -> tuple[list[int], list[int]]:
-    """In each bar, how many are allowed and how many are not."""
+    """Return the numbers of allowed and of other values in each bar."""
     distinct = len(set(values))
     bars = BARS if distinct > BARS // 2 else max(8, 2 * distinct)
     counts = ([0] * bars, [0] * bars)
@@ -142,7 +142,7 @@ def _limit(scale: Callable[[float], float], limit: float | None, sign: str) -> s
     if limit is None or not 0 < scale(limit) < 1:
         return ""
     x = LEFT + scale(limit) * (WIDTH - LEFT - RIGHT)
-    # Labels of two limits stand on their outer sides.
+    # Labels of two limits are on their outer sides.
     before = x > 80 if sign == "≥" else x > WIDTH - 80
     anchor = "end" if before else "start"
     words = text(x, 14, f"{sign} {limit:,g}", size=12, anchor=anchor, css="ink")

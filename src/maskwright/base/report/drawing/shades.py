@@ -1,7 +1,6 @@
-"""Small pictures: numbers as shades of a grid, the weights of one head on one text, points in a
-plane.
+"""Small pictures: shaded grids, the weights of one attention head, scatter plots.
 
-Each cell and point has its value as a tooltip, so that no colour has to be read exactly.
+Each cell and point has its value as a tooltip.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from maskwright.base.report.drawing.svg import picture, place, style, text, tool
 
 SIDE, GAP = 26.0, 2.0
 FAINT = 0.02  # a weight below this is not drawn
-WHOLE, LEAST = 180, 9.0  # the side of a head's matrix; of a cell, where a name has room beside it
+WHOLE, LEAST = 180, 9.0  # usual side of a head's matrix; least side of a cell
 LONGEST, TITLE = 14, 26  # letters of a name; the height of a title
 
 
@@ -28,8 +27,7 @@ def grid(
     across: str = "",
     high: float = 1.0,
 ) -> Markup:
-    """A grid of cells; a value of 0 is empty and one at `high` full. `across` says what the columns
-    are."""
+    """Draw a grid of cells, empty at 0 and full at `high`; `across` labels the columns."""
     left = 10 + 6.6 * max(map(len, [*rows, across]))
     top = 44.0 if any(columns) else 26.0
     width = max(left + len(columns) * SIDE + 8, 8.0 * len(title))
@@ -57,10 +55,9 @@ def grid(
 
 
 def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[str]) -> Markup:
-    """The attention of one head on one text: rows are tokens that look, columns those looked at.
+    """Draw the attention of one head on one text: rows are queries, columns keys.
 
-    Both sides are named at every size. A cell that is as good as empty is not drawn, so that many
-    heads have room on a page.
+    Tokens are named at every size. Almost empty cells are not drawn, to keep pages small.
     """
     side = max(LEAST, WHOLE / len(names))
     letters = min(11.0, side)
@@ -71,7 +68,6 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
     elements = [text(0, 14, title, size=13, css="ink")]
     for number, name in enumerate(short):
         middle = (number + 0.5) * side + 0.35 * letters
-        # Read from below: the head of a column stands close to it.
         elements.append(upright(room + middle, top - 5, name, size=letters))
         elements.append(text(room - 5, top + middle, name, size=letters, anchor="end"))
     for number, row in enumerate(values):
@@ -94,7 +90,7 @@ def head_weights(title: str, values: Sequence[Sequence[float]], names: Sequence[
 
 
 def _width(name: str) -> float:
-    """About how many times its height a name is wide."""
+    """Estimate the width of a name, relative to its height."""
     return sum(1.05 if unicodedata.east_asian_width(c) in "WF" else 0.6 for c in name)
 
 
@@ -108,8 +104,7 @@ def scatter(
     width: int = 760,
     height: int = 420,
 ) -> Markup:
-    """Points in the plane, a colour for each group; `names` are tooltips, `axes` what is across and
-    what is up."""
+    """Draw points, a colour for each group; `names` are tooltips, `axes` the labels of x and y."""
     group_names = list(dict.fromkeys(groups))
     xs, ys = [x for x, _ in points], [y for _, y in points]
     spans = [(max(v) - min(v)) or 1.0 for v in (xs, ys)]

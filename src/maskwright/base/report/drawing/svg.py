@@ -1,4 +1,4 @@
-"""The few pieces of SVG that pictures are made of.
+"""Elements of SVG pictures.
 
 Colours are classes, not values, so one style sheet serves light and dark pages. Text from outside
 passes `escaped`.
@@ -16,18 +16,18 @@ from maskwright.base.errors import shorten
 from maskwright.base.report.wording import percent, size
 
 LONGEST = 10_000  # characters of one text in a picture
-# Classes of page.css for what stands side by side.
+# Classes of page.css for series.
 COLOURS = ("one", "two", "three", "four", "five", "six")
 
 
 def picture(
     width: float, height: float, label: str, elements: Iterable[str], *, sized: bool = False
 ) -> Markup:
-    """The `svg` element of `elements`, which are SVG themselves.
+    """Return the `svg` element around `elements`, which are SVG.
 
     Args:
-        label: what a screen reader says.
-        sized: whether it is as large as it says; else as wide as the page.
+        label: for screen readers.
+        sized: whether the size is fixed; else the picture is as wide as the page.
     """
     sizes = f' width="{place(width)}" height="{place(height)}"' if sized else ""
     return Markup(
@@ -37,30 +37,30 @@ def picture(
 
 
 def style(index: int) -> str:
-    """The classes of the `index`-th of what stands side by side; after the last colour they come
-    again, as broken lines and rings."""
+    """Return the classes of series `index`; after the last colour, they repeat as broken lines and
+    rings."""
     return COLOURS[index % len(COLOURS)] + (" again" if index // len(COLOURS) % 2 else "")
 
 
 def escaped(value: object) -> str:
-    """Any value as text that is safe between tags and inside quotes; control characters shown."""
+    """Escape a value for text and attributes; control characters become visible."""
     return str(escape(shorten(str(value), LONGEST)))
 
 
 def tooltip(words: object) -> str:
-    """What is shown when somebody points at the element around it."""
+    """Return the tooltip of the enclosing element."""
     return f"<title>{escaped(words)}</title>"
 
 
 def place(value: float) -> str:
-    """A coordinate with at most one decimal."""
+    """Format a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def text(
     x: float, y: float, words: object, *, size: float = 12, anchor: str = "start", css: str = "soft"
 ) -> str:
-    """One line of text; `css` is a class of page.css: soft, ink, one, two, three."""
+    """Return one line of text; `css` is a class of page.css: soft, ink, one, two, three."""
     return (
         f'<text x="{place(x)}" y="{place(y)}" font-size="{size:g}" text-anchor="{anchor}"'
         f' class="{css}">{escaped(words)}</text>'
@@ -68,14 +68,14 @@ def text(
 
 
 def upright(x: float, y: float, words: object, *, size: float = 12, down: bool = False) -> str:
-    """A text that is read from below, or, `down`, from above; it begins at (x, y)."""
+    """Return a vertical text that begins at (x, y) and runs up, or with `down` down."""
     turned = text(0, 0, words, size=size)
     angle = 90 if down else -90
     return f'<g transform="translate({place(x)} {place(y)}) rotate({angle})">{turned}</g>'
 
 
 def path(points: list[tuple[float, float]], css: str) -> str:
-    """A line through `points`, broken wherever a coordinate is no finite number."""
+    """Return a line through `points`, broken where a coordinate is not finite."""
     steps, down = [], False
     for x, y in points:
         if not (math.isfinite(x) and math.isfinite(y)):
@@ -87,7 +87,7 @@ def path(points: list[tuple[float, float]], css: str) -> str:
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
-    """About `count` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten."""
+    """Return about `count` round numbers in the range: steps of 1, 2 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return [low] if math.isfinite(low) else []
     rough = (high - low) / max(1, count)
@@ -105,7 +105,7 @@ THICK, THIN = 15, 6
 
 @dataclass(frozen=True)
 class FlowStage:
-    """A step: documents and bytes that came to it and that left it."""
+    """A step of a pipeline: documents and bytes before and after it."""
 
     name: str
     documents: tuple[int, int]
@@ -113,7 +113,7 @@ class FlowStage:
 
 
 def flow(title: str, stages: Sequence[FlowStage]) -> Markup:
-    """The picture: thick bars are documents, thin ones bytes, both as shares of what came first."""
+    """Draw the stages: thick bars are documents, thin ones bytes, as shares of the first stage."""
     first_stage = stages[0]
     totals = (max(1, first_stage.documents[0]), max(1, first_stage.bytes[0]))
     elements = []
