@@ -1,14 +1,14 @@
-"""The rows that a step trains on: a function of the step, so that nothing has to be saved.
+"""The rows of a training step, as a function of the step, so that no state has to be saved.
 
     n = step * batch_rows, …          samples, counted from the beginning of the run
     epoch, i = divmod(n, num_rows)
     row = permute(key("shuffle", seed, epoch), num_rows, i)
 
-A source with an order of its own (`OrderedSource`) is asked for the rows of these samples instead.
+An `OrderedSource` determines the rows of these samples itself.
 
-Every row comes once per epoch; a batch may end one epoch and begin the next, so none is dropped.
-The loader's state is one integer, the step or, where batches differ in size, the number of samples;
-the trainer owns it. The number of processes that share a batch does not change the result.
+Every row comes once per epoch; a batch may span two epochs, so no row is dropped. The state is one
+integer, which the trainer owns: the step, or the number of samples if batches differ in size. The
+number of processes that share a batch does not change the result.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from maskwright.text.store.tokenize import ROLES, Encoder
 
 
 class TextStore(TokenStore):
-    """A `TokenStore` of `texts`, one document each, with their sentences; texts without tokens are
-    left out.
+    """A `TokenStore` of `texts` in memory, one document each, with their sentences; texts without
+    tokens are left out.
 
     Raises:
-        TokenizerError: a text that the tokenizer cannot cut.
+        TokenizerError: a text that cannot be tokenized.
         DataError: the tokenizer gives an id outside its own vocabulary.
     """
 
@@ -93,7 +93,7 @@ class Loader:
     def batch(
         self, step: int, rank: int = 0, world: int = 1
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row numbers and their epochs, (batch_rows / world,) each, of step `step` from 0.
+        """Return row numbers and their epochs, (batch_rows / world,) each, of step `step` from 0.
 
         Raises:
             UsageError: `world` does not divide the batch.
@@ -108,7 +108,7 @@ class Loader:
         return self.take(step * self.batch_rows + rank * share, share)
 
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row numbers and their epochs, (count,) each, of `count` samples from number `begin`."""
+        """Return row numbers and epochs, (count,) each, of `count` samples from number `begin`."""
         if isinstance(self.source, OrderedSource):
             return self.source.take(begin, count)
         epochs, positions = np.divmod(np.arange(begin, begin + count), len(self.source))
@@ -116,7 +116,7 @@ class Loader:
         return permute(keys, len(self.source), positions), epochs
 
     def rows_of(self, indices: NDArray[np.int64], epochs: NDArray[np.int64]) -> Rows:
-        """The rows with these numbers, each of its own epoch, in the order given."""
+        """Return the rows with these numbers and epochs, in the given order."""
         groups = [np.flatnonzero(epochs == epoch) for epoch in np.unique(epochs)]
         chunks = [self.source.rows(indices[rows], int(epochs[rows[0]])) for rows in groups]
         if len(chunks) == 1:
@@ -124,5 +124,5 @@ class Loader:
         return join(chunks).take(np.argsort(np.concatenate(groups)))
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """The rows of `batch(step, rank, world)`."""
+        """Return the rows of `batch(step, rank, world)`."""
         return self.rows_of(*self.batch(step, rank, world))

@@ -1,14 +1,14 @@
-"""Rows for encoders: whole documents, framed, several to a row, with next to no padding.
+"""Rows for encoders: several framed documents per row, with almost no padding.
 
     [CLS] a a a a [SEP] [CLS] b b [SEP] [CLS] c c c [SEP] pad
       0   1 2 3 4   5     0   1 2   3     0   1 2 3   4    0     positions
       1   1 1 1 1   1     2   2 2   2     3   3 3 3   3    0     documents
 
-Documents longer than a row are cut into pieces that fill one; the remaining pieces and the short
-documents are packed by best-fit decreasing: from the largest piece down, each goes into the row
-where it leaves the least free space. That is done in windows of a keyed shuffle of the pieces, so
-that a row's neighbours come from the whole store, and the result depends on the store, the length
-and the seed alone. Single sentences are packed in the same way.
+Documents longer than a row are split into pieces that fill a row; the rest and the short documents
+are packed by best-fit decreasing: from the largest piece down, each goes into the row where it
+leaves the least free space. This is done in windows of a keyed shuffle of the pieces, so that the
+documents of a row come from the whole store, and the result only depends on store, length and seed.
+Single sentences are packed in the same way.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class PackedDocuments:
         )
 
     def _bounds(self) -> NDArray[np.int64]:
-        """Where the pieces begin in the store's tokens, and where the last one stops."""
+        """Return where pieces begin in the tokens of the store, and where the last one stops."""
         return np.asarray(self.store.offsets)
 
     def __len__(self) -> int:
         return len(self._rows.bounds) - 1
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """Rows of exactly `length` tokens; the same in every epoch."""
+        """Return rows of exactly `length` tokens, the same in every epoch."""
         numbers = check_indices(indices, len(self), self.description)
         shape, plan, opening = (len(numbers), self.length), self._rows, len(self._opening)
         counts = plan.bounds[numbers + 1] - plan.bounds[numbers]
@@ -119,11 +119,11 @@ class PackedDocuments:
 
 
 class PackedSentences(PackedDocuments):
-    """Sentences of `store`, each framed as a document of its own: so a model learns how a sentence
-    begins without anything before it.
+    """Sentences of `store`, each framed as a document, so that a model learns sentences without
+    context.
 
     Raises:
-        IncompatibleError: the store does not say where sentences start.
+        IncompatibleError: the store does not record where sentences start.
     """
 
     kind = "packed-sentences"
@@ -142,7 +142,7 @@ class PackedSentences(PackedDocuments):
 
 @dataclass(frozen=True)
 class _Plan:
-    """Pieces in order of row and place; row r holds pieces bounds[r] … bounds[r+1] - 1."""
+    """Pieces in order of row and column; row r has pieces bounds[r] … bounds[r+1] - 1."""
 
     bounds: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -151,10 +151,10 @@ class _Plan:
 
 
 def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
-    """The bin of each size, bins of `capacity` numbered from 0: best-fit decreasing.
+    """Return the bin of each size by best-fit decreasing; bins of `capacity` are numbered from 0.
 
-    All pieces of one size are placed together: bins with the smallest sufficient gap take as many
-    of them as fit. The work grows with the number of different sizes, not of pieces.
+    Pieces of equal size are placed together: the bins with the smallest sufficient gap take as many
+    as fit. The time grows with the number of distinct sizes, not of pieces.
     """
     bins = np.empty(len(sizes), dtype=np.int64)
     gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]
@@ -209,7 +209,7 @@ def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> 
 
 
 def _cut(offsets: NDArray[np.int64], room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Starts and lengths of all pieces, at most `room` tokens each."""
+    """Return starts and lengths of all pieces, of at most `room` tokens each."""
     sizes = np.diff(offsets)
     counts = -(-sizes // room)
     number = spread(counts)

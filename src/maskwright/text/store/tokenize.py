@@ -1,12 +1,12 @@
-"""Documents to a token store: streamed, resumable, and the same bytes every time.
+"""Builds token stores from documents: streaming, resumable and deterministic.
 
     documents -> shards of 16 MiB of text -> .work-<name>/shard-00000/ …   one commit each
                                           -> <name>/                       joined, manifest last
 
-A shard records the hash of its text and what else decides its bytes. A build that was stopped
-reads the text again, which is cheap, and tokenizes only the shards that are not there yet. While
-one shard is written and flushed, the next is tokenized. A finished store with the same text and
-tokenizer is used as it is.
+A shard records the hash of its text and everything else that determines its bytes. A build that was
+stopped reads the text again, which is cheap, and only tokenizes missing shards. While a shard is
+written, the next is tokenized. A complete store of the same text and tokenizer is reused. A block
+is the text that is encoded at once. The ends of shards and blocks depend on the text alone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Part = tuple[str, list[int]]  # text, and the characters in it where sentences s
 
 
 class Encoder(Protocol):
-    """The part of a tokenizer that a store needs."""
+    """The interface of a tokenizer that a store needs."""
 
     vocabulary_size: int
     fingerprint: str
@@ -74,20 +74,20 @@ def build_store(
     read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
-    """Tokenize `documents` into the store `out`, or return the store that exists there.
+    """Tokenize `documents` into the store `out`, or return the store of these that exists there.
 
     Documents without tokens are dropped and counted.
 
     Args:
-        documents: read once, in order; memory stays bounded however many there are.
-        workers: threads that encode, at least one, while this one reads and cuts; the result is the
-            same for any number. The tokenizer may use all cores in each of them.
+        documents: read once, in order, with bounded memory.
+        workers: encoding threads, at least one; the result is the same for any number. The
+            tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
         progress: called with (documents, tokens, bytes of text) after every block.
-        read: called when all documents are read, before the store exists.
+        read: called after all documents are read, before the store exists.
 
     Raises:
-        IncompatibleError: `out` is a good store of another text or tokenizer.
+        IncompatibleError: `out` is a valid store of another text or tokenizer.
         DataError: the tokenizer gives an id outside its own vocabulary.
         OutputError, StoppedError, StorageError: as `commit`.
     """
@@ -97,11 +97,11 @@ def build_store(
     if existing is not None:
         input_hash = join_hashes(shard.input for shard in shards(documents))
         builder.check_same("text", existing.manifest.about["input"], input_hash)
-        if builder.work.is_dir():  # of a build that was stopped when all but this was done
+        if builder.work.is_dir():  # left by a build that was stopped at its end
             with Lock(builder.work / "build.lock"):
                 remove_folder(builder.work, files)
         return existing
-    # Only what is certainly the remains of a store may be replaced.
+    # Only an incomplete or damaged store may be replaced.
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not remains:
         raise OutputError(
@@ -129,7 +129,7 @@ def build_store(
 # ------------------------------------------------------------------------------ shards and blocks
 @dataclass
 class TextShard:
-    """Some consecutive documents, and the hash of their text."""
+    """Consecutive documents, and the hash of their text."""
 
     number: int
     texts: list[str]
@@ -138,7 +138,7 @@ class TextShard:
 
 
 def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
-    """Consecutive documents, closed as soon as they have SHARD_BYTES of text."""
+    """Group consecutive documents into shards of at least SHARD_BYTES of text."""
     numbers = itertools.count()
     texts: list[str] = []
     sizes: list[int] = []
@@ -158,8 +158,8 @@ def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
 
 
 def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
-    """`text` as a whole, or cut at sentence starts if it is longer than a block. Cuts are only
-    before white space, where no token lies across them."""
+    """Yield `text`, in parts that begin at sentences if it is longer than a block. Parts begin with
+    white space, which no token spans."""
     begin, marks = 0, [0]
     for start, following in itertools.pairwise([*starts, len(text)]):
         if following - begin > BLOCK_CHARACTERS and start > begin and text[start].isspace():
@@ -171,7 +171,7 @@ def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
 
 
 def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
-    """Parts in lists of at least BLOCK_CHARACTERS, except the last list."""
+    """Group parts into lists of at least BLOCK_CHARACTERS, except the last."""
     block: list[Part] = []
     size = 0
     for piece in pieces:
@@ -185,7 +185,7 @@ def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
 
 
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
-    """`map` with `workers` threads, a few items ahead, in order."""
+    """Apply `work` to `items` in threads, a few items ahead; yields results in order."""
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Any]] = deque()
         for item in items:
@@ -203,12 +203,12 @@ def join_hashes(hashes: Iterable[str]) -> str:
 # ------------------------------------------------------------------------------ building
 @dataclass
 class _EncodedShard:
-    """One shard's ids, block by block, and its counts.
+    """The ids of a shard, by block.
 
     Attributes:
         part_counts: parts of each document.
         sizes: tokens of each part.
-        marks: where sentences start, in the shard.
+        marks: token positions in the shard where sentences start.
     """
 
     part_counts: list[int] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _Builder:
         self.done = [0, 0, 0]
 
     def existing_store(self) -> TokenStore | None:
-        """The store that exists; None if there is none, or a damaged one."""
+        """Return the existing store; None if there is none, or a damaged one."""
         try:
             about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
             store = TokenStore.open(self.out, verify=True)
@@ -262,7 +262,7 @@ class _Builder:
 
     # -------------------------------------------------------------------------- shards
     def make_shards(self, documents: Iterable[Document]) -> list[Path]:
-        """Every shard, committed; those of an earlier attempt are used if nothing changed."""
+        """Write all shards, reusing those of an earlier build if nothing changed."""
         folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
@@ -290,7 +290,7 @@ class _Builder:
         return {name: recorded.get(name) for name in about} == about
 
     def _encode(self, shard: TextShard) -> _EncodedShard:
-        """Ids of the shard's documents, in order, and where their sentences start."""
+        """Encode the documents of a shard, in order."""
         encoded, total = _EncodedShard(), 0
         cut = blocks(self._cut(shard, encoded.part_counts))
         encoded_blocks = in_order(self._encode_block, cut, max(1, self.workers))
@@ -307,7 +307,7 @@ class _Builder:
         return encoded
 
     def _cut(self, shard: TextShard, counts: list[int]) -> Iterator[Part]:
-        """The parts of all documents; the number of parts of each goes into `counts`."""
+        """Yield the parts of all documents; appends the number of parts of each to `counts`."""
         for text in shard.texts:
             split = self.sentences or len(text) > BLOCK_CHARACTERS
             text_parts = list(cut_text(text, sentence_starts(text) if split else [0]))
@@ -317,7 +317,7 @@ class _Builder:
     def _encode_block(
         self, block: list[Part]
     ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
-        """All ids of the block's parts, tokens of each part, and places of sentence starts."""
+        """Return the ids of a block, the tokens of each part, and positions of sentence starts."""
         texts = [text for text, _ in block]
         mark_indices: list[NDArray[np.integer]] = []
         if self.sentences:
@@ -331,7 +331,7 @@ class _Builder:
             return tokens, sizes, np.zeros(0, np.int64)
         counts = np.fromiter(map(len, mark_indices), np.int64, len(mark_indices))
         flat = np.concatenate(mark_indices).astype(np.int64)
-        inside = flat < np.repeat(sizes, counts)  # a sentence of which no token is left
+        inside = flat < np.repeat(sizes, counts)  # not those of sentences without tokens
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
 
@@ -365,7 +365,7 @@ class _Builder:
 
     # -------------------------------------------------------------------------- the store
     def join(self, stage: Staging, shards: list[Path]) -> None:
-        """Write the files of the store from those of its shards, a few megabytes at a time."""
+        """Write the files of the store from those of its shards, in pieces of COPY_BYTES."""
         facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in shards]
         bases = np.cumsum([0, *(f["tokens"] for f in facts)])
         for name in ("tokens.bin", "document_bytes.bin"):
