@@ -23,9 +23,9 @@ class Stream:
     """Documents joined by the end token and cut into rows of `length` + 1 tokens.
 
     The end token before a document is also the target after the previous one, so that a model
-    learns both to stop and to begin (from the end token alone). Without an end token, the separator is
-    used; without either, documents follow each other directly. Positions restart in each document
-    and row.
+    learns both to stop and to begin (from the end token alone). Without an end token, the separator
+    is used; without either, documents follow each other directly. Positions restart in each
+    document and row.
     """
 
     def __init__(self, store: TokenStore, length: int) -> None:

@@ -1,4 +1,4 @@
-"""A folder with a tokenizer in it: which files are read, and what is said when they are missing."""
+"""Reads the files of a tokenizer in a folder."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ CONFIG = "config.json"
 
 
 def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
-    """A checked `tokenizer.json` and the settings beside it.
+    """Return the `tokenizer.json` of a folder and its settings.
 
-    The settings are applied to the file as transformers does (`classes.py`). Where there is only
-    the vocabulary of a slow tokenizer, the file is made of that (`slow.py`).
+    The settings are applied to the file as in transformers (`classes.py`). The vocabulary of a slow
+    tokenizer is converted (`slow.py`).
 
     Args:
-        as_saved: refuse a file that is not the one that the folder's manifest lists.
+        as_saved: refuse a file that differs from the manifest of the folder.
 
     Raises:
-        TokenizerError: nothing that is a tokenizer, a file that is too large, not JSON or not the
-            one that was saved, settings that contradict the file, or a vocabulary that is not
-            converted.
+        TokenizerError: no tokenizer; a file that is too large, not JSON or differs from the
+            manifest; settings that contradict the file; or an unsupported vocabulary.
     """
 
     def data_of(file: str) -> bytes:
@@ -52,8 +51,7 @@ def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """The file that makes the folder that of a tokenizer, or the files of a slow one; empty where
-    there is none."""
+    """Return `tokenizer.json`, or the files of a slow tokenizer, in a folder; empty if none."""
     if (folder / NAMES[0]).exists():
         return [NAMES[0]]
     return [name for name in SLOW_FILES if (folder / name).exists()]

@@ -1,11 +1,11 @@
-"""What a tokenizer makes of a text: how many tokens a word costs, how much is unknown, by source.
+"""Statistics of a tokenizer on a text, by source.
 
-    fertility         tokens per word (white space between words); 1 is the least for whole words
-    unknown rate      unknown characters among all that are no blanks (not tokens: WordPiece reads a
-                      long word as a single unknown token)
-    bytes per token   bytes of UTF-8 text that one token stands for; more is shorter sequences
+    fertility         tokens per word (separated by white space), at least 1
+    unknown rate      share of characters, without white space, that are unknown (not of tokens:
+                      WordPiece reads a long word as a single unknown token)
+    bytes per token   bytes of UTF-8 text per token; more means shorter sequences
 
-Figures of several tokenizers can be compared on the same documents only.
+Values of several tokenizers are only comparable on the same documents.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ REMEDY = (
 
 
 def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
-    """How many of `texts` have signs that are not there any more in what the tokenizer makes of
-    their tokens, by what they are; signs at the edges of a text do not count.
+    """Count the texts with signs that are lost when they are encoded and decoded, by type of sign.
 
-    Only texts that have such signs are looked at, so it costs nothing where there are none.
+    Signs at the edges of a text do not count. Only texts with such signs are encoded.
     """
     text_counts: dict[str, int] = {}
     for text in (text.strip() for text in texts):
         has = {name: len(sign.findall(text)) for name, sign in SIGNS.items() if sign.search(text)}
         capital = any(c.isupper() for c in text)
         folded = capital and not any(c.isupper() for c in tokenizer.normalise(text))
-        # An unknown token keeps its place, or the blanks on its sides would count as one run.
+        # Unknown tokens are kept: without them, the spaces on both sides would be one run.
         back = tokenizer.decode(tokenizer.encode(text), skip_special=False) if has else ""
         lost = [name for name, count in has.items() if len(SIGNS[name].findall(back)) < count]
         for name in (*lost, *([CAPITALS] if folded else [])):
@@ -53,7 +52,7 @@ def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
 
 
 def lost_finding(tokenizer: Tokenizer, texts: Sequence[str]) -> Finding | None:
-    """What of `texts` could never be written; None where all could."""
+    """Return a finding if a model could not write the signs of some `texts`."""
     text_counts = lost_signs(tokenizer, texts)
     if not text_counts:
         return None
@@ -74,7 +73,7 @@ DOCUMENTS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Counts of one source, and what follows from them."""
+    """Counts and statistics of one source."""
 
     documents: int
     bytes: int
@@ -95,21 +94,21 @@ class TokenCounts:
 
     @property
     def fertility(self) -> float:
-        """Tokens per word; NaN where there are no words."""
+        """Tokens per word; NaN without words."""
         return _ratio(self.tokens, self.words)
 
     @property
     def unknown_rate(self) -> float:
-        """Share of unknown characters; NaN where there are none."""
+        """Share of unknown characters; NaN without characters."""
         return _ratio(self.unknown, self.letters)
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes of text per token; NaN where there are no tokens."""
+        """Bytes of text per token; NaN without tokens."""
         return _ratio(self.bytes, self.tokens)
 
     def columns(self) -> str:
-        """The three figures as columns of a table."""
+        """Return the three statistics as columns of a table."""
         fertility, unknown = _figure(self.fertility, ".3f"), _figure(self.unknown_rate, ".3%")
         return f"{fertility:>9} {unknown:>8} {_figure(self.bytes_per_token, '.2f'):>11}"
 
@@ -122,14 +121,13 @@ def _ratio(numerator: int, denominator: int) -> float:
 
 
 def _figure(value: float, form: str) -> str:
-    """A figure in its form; a dash where there was nothing to measure."""
+    """Format a value; a dash for NaN."""
     return "–" if math.isnan(value) else format(value, form)
 
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Figures over all documents and by source; `finding` says what is unknown and why, where it
-    is much."""
+    """Statistics over all documents and by source; a `finding` if much is unknown."""
 
     kind: str
     vocabulary_size: int
@@ -139,7 +137,7 @@ class TokenizerReport:
     finding: Finding | None = None
 
     def render(self) -> str:
-        """A table for a terminal, the largest sources first."""
+        """Return a table for the terminal, the largest sources first."""
         known_sizes = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
         used = self.used_ids / self.vocabulary_size
         lines = [
@@ -159,7 +157,7 @@ class TokenizerReport:
 
 
 def beside(reports: Mapping[str, TokenizerReport]) -> str:
-    """Several tokenizers on the same documents, a row each, and what each does not know."""
+    """Return a table of several tokenizers on the same documents, and their findings."""
     width = max(32, *(len(name) for name in reports))
     lines = [
         f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
@@ -180,10 +178,10 @@ def beside(reports: Mapping[str, TokenizerReport]) -> str:
 def report(
     tokenizer: Tokenizer, documents: Iterable[HasText | str], remedy: str = ""
 ) -> TokenizerReport:
-    """Tokenize `documents` and count. Documents with a `source` are also counted by it.
+    """Tokenize `documents` and count, in total and by `source`.
 
     Args:
-        remedy: what helps where much is unknown.
+        remedy: for the finding that much is unknown.
     """
     sources: dict[str, TokenCounts] = {}
     counting: dict[str, tuple[Tokenizer, UnknownText]] = {}

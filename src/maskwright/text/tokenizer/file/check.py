@@ -1,8 +1,8 @@
-"""The door for tokenizer files: bytes in, a checked document or a `TokenizerError` out.
+"""Validation of tokenizer files, which come from untrusted sources.
 
-Sizes and depth first, then every part against the tables of its schema, then what holds the parts
-together: ids are 0 … V-1 without a hole or a double, every merge makes a known piece, every token
-that a step names exists. What passes can be handed to the library, which trusts its input.
+Sizes and depth are checked first, then every section against its schema, then consistency: ids are
+0 … V-1 without gaps and duplicates, every merge makes a known piece, every token that a step names
+exists. The library, which trusts its input, only gets checked documents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST_STRING = 64  # characters of a setting such as `##` or a replacement
 MOST_STEPS = 16
 DEEPEST = 3
 LONGEST_REPLACEMENT = 128  # bytes; the longest of Unicode's own compatibility forms has 33
-MOST_GROWTH = 64  # how much longer replacements may make a text
+MOST_GROWTH = 64  # factor by which replacements may lengthen a text
 
 CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 KNOWN_PATTERNS = {
@@ -42,7 +42,7 @@ KNOWN_PATTERNS = {
 
 
 def refuse(message: str, where: str, value: object, expected: object = None) -> TokenizerError:
-    """The refusal of something in a tokenizer file."""
+    """Return the error about a value in a tokenizer file."""
     return TokenizerError(
         message,
         where=where,
@@ -59,19 +59,19 @@ def a_bool(value: Any, where: str) -> None:
 
 
 def a_text(value: Any, where: str) -> None:
-    """A short text, valid Unicode, not empty."""
+    """Check for a short text, valid Unicode, not empty."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_STRING or broken(value):
         raise refuse("not a short text", where, value, f"1 to {LONGEST_STRING} characters")
 
 
 def any_text(value: Any, where: str) -> None:
-    """A short text that may be empty."""
+    """Check for a short text that may be empty."""
     if value != "":
         a_text(value, where)
 
 
 def broken(text: str) -> bool:
-    """Whether a text cannot be written as UTF-8."""
+    """Return whether a text cannot be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def broken(text: str) -> bool:
 
 
 def one_of(*values: Any) -> Check:
-    """Exactly one of `values`."""
+    """Return a check for one of `values`."""
 
     def check(value: Any, where: str) -> None:
         if not any(value == v and type(value) is type(v) for v in values):
@@ -90,7 +90,7 @@ def one_of(*values: Any) -> Check:
 
 
 def number(smallest: int, largest: int) -> Check:
-    """A whole number within bounds."""
+    """Return a check for an integer within bounds."""
 
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not smallest <= value <= largest:
@@ -100,7 +100,7 @@ def number(smallest: int, largest: int) -> Check:
 
 
 def optional(inner: Check) -> Check:
-    """Null, or what `inner` takes."""
+    """Return a check for null, or a value that passes `inner`."""
 
     def check(value: Any, where: str) -> None:
         if value is not None:
@@ -116,7 +116,7 @@ def a_character(value: Any, where: str) -> None:
 
 
 def a_pattern(value: Any, where: str) -> None:
-    """`{"String": text}`, or `{"Regex": one of the known ones}`."""
+    """Check for `{"String": text}`, or `{"Regex": pattern}` with a known pattern."""
     if not isinstance(value, dict) or len(value) != 1:
         raise refuse("not a pattern", where, value)
     ((kind, text),) = value.items()
@@ -134,7 +134,7 @@ def a_pattern(value: Any, where: str) -> None:
 
 
 def a_charsmap(value: Any, where: str) -> None:
-    """SentencePiece's compiled normalisation: a trie, then its replacements, each closed by NUL."""
+    """Check SentencePiece's compiled normalisation: a trie, then replacements that end with NUL."""
     try:
         table = base64.b64decode(value[: 2 << 20], validate=True)
         size = int.from_bytes(table[:4], "little")
@@ -152,7 +152,7 @@ def a_charsmap(value: Any, where: str) -> None:
 BEHAVIORS = one_of("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
 SCHEMES = one_of("always", "first", "never")
 
-# type -> (fields that must stand there, fields that may)
+# type -> (required fields, optional fields)
 Row = tuple[dict[str, Check], dict[str, Check]]
 BYTE_LEVEL: Row = ({}, {"add_prefix_space": a_bool, "trim_offsets": a_bool, "use_regex": a_bool})
 METASPACE: Row = (
@@ -213,7 +213,7 @@ STEPS = {
 
 # ------------------------------------------------------------------------------ checks of a table
 def fields(plain: Any, where: str, must: Mapping[str, Check], may: Mapping[str, Check]) -> None:
-    """Every field known and fitting, none missing."""
+    """Check a table with required and optional fields."""
     if not isinstance(plain, dict):
         raise refuse("not a table", where, plain)
     for name in must:
@@ -228,7 +228,7 @@ def fields(plain: Any, where: str, must: Mapping[str, Check], may: Mapping[str, 
 
 
 def steps(section: str, plain: Any, where: str = "", depth: int = 0) -> list[dict[str, Any]]:
-    """Check the steps of `normalizer`, `pre_tokenizer` or `decoder`; returns them flat."""
+    """Check the steps of `normalizer`, `pre_tokenizer` or `decoder`; returns them as a list."""
     where = where or section
     table, inner = STEPS[section]
     if plain is None:
@@ -270,15 +270,15 @@ MOST_TOKENS = 1 << 22
 LONGEST_TOKEN = 1024
 MODELS = ("BPE", "Unigram", "WordPiece")
 
-ANYTHING: Check = lambda value, where: None  # noqa: E731 - a check that is made elsewhere
+ANYTHING: Check = lambda value, where: None  # noqa: E731 - checked elsewhere
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A sound `tokenizer.json`.
+    """A valid `tokenizer.json`.
 
     Attributes:
-        plain: the document, without truncation and padding, which are ours to decide.
+        plain: the document, without truncation and padding.
         tokens: the strings by id.
         special: ids of the added tokens that are marked as special.
     """
@@ -289,7 +289,7 @@ class CheckedFile:
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a file of a tokenizer.
+    """Parse the JSON object in a file of a tokenizer.
 
     Raises:
         TokenizerError: too large, or not strict JSON (`strict_json`).
@@ -298,10 +298,10 @@ def read_json(data: bytes, where: str) -> dict[str, Any]:
 
 
 def check(plain: dict[str, Any]) -> CheckedFile:
-    """A parsed `tokenizer.json`, checked from top to bottom.
+    """Check a parsed `tokenizer.json`.
 
     Raises:
-        TokenizerError: with the dotted path of the first thing that is wrong.
+        TokenizerError: with the dotted path of the first error.
     """
     version = {"version": one_of("1.0")}
     sections = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
@@ -322,7 +322,7 @@ def check(plain: dict[str, Any]) -> CheckedFile:
 
 # ------------------------------------------------------------------------------ models
 def _model(model: Any) -> list[str]:
-    """Check the model's fields; its tokens by id."""
+    """Check the fields of the model; returns its tokens by id."""
     if not isinstance(model, dict):
         raise refuse("not a table", "model", model)
     kind = model.get("type")
@@ -352,7 +352,7 @@ def _a_token(value: Any, where: str) -> None:
 
 
 def _a_token_or_none(value: Any, where: str) -> None:
-    """A token; some files write the empty text where they mean none."""
+    """Check for a token or "", which some files have in place of null."""
     if value != "":
         _a_token(value, where)
 
@@ -417,7 +417,7 @@ def _named(model: dict[str, Any], tokens: list[str]) -> None:
 
 # ------------------------------------------------------------------------------ tokens and frames
 def _added(added: Any, tokens: list[str]) -> frozenset[int]:
-    """Check the added tokens, append the new ones to `tokens`; the ids of the special ones."""
+    """Check the added tokens and append new ones to `tokens`; returns the ids of special ones."""
     if not isinstance(added, list) or len(added) > MOST_TOKENS:
         raise refuse("not a list of tokens", "added_tokens", added)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), a_bool)

@@ -1,10 +1,10 @@
-"""What the tokenizer classes of transformers add to a `tokenizer.json`, or put in place of it.
+"""Tokenizer classes of transformers, whose options override a `tokenizer.json`.
 
-`tokenizer_config.json` names a class and gives its options, and transformers lets some of them win
-over the file: BERT's normalisation and the blank that GPT-2 and RoBERTa put first, each with the
-class's default where the option is missing. Here the same is done, so that both read the same ids.
-Where releases of transformers disagree (4.57 keeps the file where 5 rebuilds it from the class),
-settings that contradict the file are refused, since nobody can say which was meant.
+`tokenizer_config.json` names a class and its options. In transformers, some of them override the
+file: BERT's normalisation, and the space before the first word of GPT-2 and RoBERTa, each with the
+default of the class if the option is missing. The same is done here, so that both give the same
+ids. Where releases of transformers differ (4.57 keeps the file, 5 rebuilds it from the class),
+settings that contradict the file are refused as ambiguous.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class TokenizerClass:
     """A tokenizer class of transformers.
 
     Attributes:
-        model: the type of `model` in the file that it goes with.
-        bert: whether it sets the options of BERT's normalisation.
-        blank: whether it sets the blank before the first word (`add_prefix_space`).
-        roles: its special tokens, under the keys of `tokenizer_config.json`.
+        model: the type of `model` in its files.
+        bert: whether it has the options of BERT's normalisation.
+        blank: whether it has the option `add_prefix_space`.
+        roles: its special tokens, by the keys of `tokenizer_config.json`.
     """
 
     model: str
@@ -80,7 +80,7 @@ ALBERT = TokenizerClass(
     },
 )
 
-# The same class with `Fast` behind its name is the same here.
+# Names with the suffix `Fast` are equivalent.
 CLASSES = {
     "BertTokenizer": BERT,
     "DistilBertTokenizer": BERT,
@@ -98,7 +98,7 @@ CLASSES = {
     "T5Tokenizer": T5,
     "AlbertTokenizer": ALBERT,
 }
-# Which class AutoTokenizer takes where none is named.
+# The class that AutoTokenizer uses if none is named.
 OF_MODEL_TYPE = {
     "bert": "BertTokenizer",
     "distilbert": "DistilBertTokenizer",
@@ -120,7 +120,7 @@ SETTINGS = "tokenizer_config.json"
 
 
 def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """The name of the class that transformers takes, without `Fast`; empty where it is not said.
+    """Return the name of the class that transformers uses, without `Fast`; "" if unknown.
 
     Args:
         settings: of `tokenizer_config.json`.
@@ -133,14 +133,14 @@ def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
 
 
 def apply_settings(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
-    """A checked `tokenizer.json` with the settings beside it applied as transformers applies them.
+    """Apply the settings of a folder to its `tokenizer.json` as transformers does.
 
     Args:
         plain: the file.
         settings: of `tokenizer_config.json`.
         name: of the class.
     Raises:
-        TokenizerError: a setting that contradicts the file, where releases disagree about it.
+        TokenizerError: a setting contradicts the file, and releases of transformers differ.
     """
     plain = _with_flags(plain, settings)
     member = CLASSES.get(name)
@@ -183,13 +183,13 @@ def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> 
 
 
 def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
-    """Refuse a `do_lower_case` that the file's own steps contradict."""
+    """Refuse a `do_lower_case` that contradicts the steps of the file."""
     setting = settings.get("do_lower_case")
     folds = any(
         step["type"] == "Lowercase" or (step["type"] == "BertNormalizer" and step.get("lowercase"))
         for step in flat_steps(plain.get("normalizer"))
     )
-    # A table of SentencePiece may fold as well; it is not opened for that.
+    # A table of SentencePiece may fold too; it is not analysed.
     hidden = any(step["type"] == "Precompiled" for step in flat_steps(plain.get("normalizer")))
     if isinstance(setting, bool) and setting != folds and not (setting and hidden):
         does = "folds capitals" if folds else "keeps capitals"
@@ -200,8 +200,8 @@ def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
 def _with_blank(
     plain: Plain, settings: Mapping[str, Any], name: str, member: TokenizerClass | None
 ) -> Plain:
-    """`add_prefix_space`: of GPT-2 and RoBERTa it counts, with false where it is missing; of others
-    it must not contradict the file."""
+    """Apply `add_prefix_space`, by default false, of GPT-2 and RoBERTa; of other classes it must
+    not contradict the file."""
     setting = settings.get("add_prefix_space")
     ruled = member is not None and member.blank
     if not isinstance(setting, bool):
@@ -223,7 +223,7 @@ def _with_blank(
 
 
 def _puts_blank(step: Plain) -> bool | None:
-    """Whether a step puts a blank before a text; None of steps that have nothing to do with it."""
+    """Return whether a step adds a space before a text; None if that does not apply."""
     if step["type"] == "ByteLevel":
         return bool(step.get("add_prefix_space", True))
     if step["type"] == "Metaspace":
@@ -250,7 +250,7 @@ def _require_model(plain: Plain, name: str, member: TokenizerClass) -> None:
 
 
 def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
-    """The added tokens with the flags that the settings give them, which count.
+    """Override the flags of added tokens by the settings.
 
     Raises:
         TokenizerError: the settings add a token that the file does not have.
@@ -291,7 +291,7 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def _vocabulary(plain: Plain) -> Collection[str]:
-    """The strings of the model, as far as it is a model."""
+    """Return the strings of a model that has not been checked."""
     model = plain.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocab, dict):

@@ -1,4 +1,4 @@
-"""The five kinds of tokenizer, and how to tell which one a `tokenizer.json` is."""
+"""The five kinds of tokenizer, and which one a `tokenizer.json` is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
 
 
 def kind_of(plain: dict[str, Any]) -> TokenizerKind:
-    """Which of the five kinds a checked `tokenizer.json` is."""
+    """Return the kind of a checked `tokenizer.json`."""
     model = plain["model"]
     if "unk_id" in model:
         return "unigram"
@@ -23,14 +23,14 @@ def kind_of(plain: dict[str, Any]) -> TokenizerKind:
 
 
 def unknown_of(model: dict[str, Any], tokens: list[str]) -> str | None:
-    """The token that a model gives for what it does not know."""
+    """Return the unknown token of a model."""
     if model.get("unk_id") is not None:
         return tokens[model["unk_id"]]
     return model.get("unk_token") or None
 
 
 def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
-    """How the vocabulary spells the edges of words."""
+    """Return how the vocabulary marks the edges of words."""
     model = plain["model"]
     decoder = plain["decoder"] or {}
     suffix = model.get("end_of_word_suffix") or decoder.get("suffix") or ""
@@ -40,7 +40,7 @@ def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
 
 
 def flat_steps(step: Any) -> list[dict[str, Any]]:
-    """The steps of a normalizer, pre_tokenizer or decoder, those of sequences one after another."""
+    """Return the steps of a normalizer, pre_tokenizer or decoder, without sequences."""
     if not isinstance(step, dict):
         return []
     nested = step.get("normalizers") or step.get("pretokenizers") or step.get("decoders")

@@ -1,6 +1,6 @@
-"""What a SentencePiece model file says, read without the library that wrote it.
+"""Reads SentencePiece model files without the library.
 
-The file is one protocol buffer message, `ModelProto`, of which four things are needed:
+The file is one protocol buffer message, `ModelProto`, of which these fields are needed:
 
     1  pieces, each          1 piece (text)   2 score (float)   3 type (whole number)
     2  trainer_spec          3 model_type     40 unk_id
@@ -25,7 +25,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 @dataclass
 class SentencePieceModel:
-    """Pieces in the order of their ids, each (text, score, type), and what else is needed."""
+    """Pieces in the order of their ids, each (text, score, type), and settings."""
 
     pieces: list[tuple[str, float, int]] = field(default_factory=list)
     model_type: int = UNIGRAM
@@ -38,10 +38,10 @@ class _BrokenError(ValueError):
 
 
 def read(data: bytes, where: object) -> SentencePieceModel:
-    """The model in the bytes of a file.
+    """Parse the content of a file.
 
     Raises:
-        TokenizerError: the bytes are no such model.
+        TokenizerError: not a SentencePiece model.
     """
     model = SentencePieceModel()
     try:
@@ -86,7 +86,7 @@ def _piece(data: bytes) -> tuple[str, float, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """(number, value) of each field of a message."""
+    """Yield (number, value) of each field of a message."""
     position = 0
     while position < len(data):
         key, position = _varint(data, position)

@@ -1,11 +1,11 @@
-"""Folders of slow tokenizers, which have a vocabulary and no `tokenizer.json`: they are converted.
+"""Converts folders of slow tokenizers, which have a vocabulary but no `tokenizer.json`.
 
     vocab.txt                   WordPiece: BERT, DistilBERT, ELECTRA
     vocab.json and merges.txt   byte-level BPE: GPT-2, RoBERTa, BART; BPE with `</w>`: GPT
     spiece.model                Unigram: T5, ALBERT
 
-How a text is cleaned and framed is not in such a file; it belongs to the class that
-`tokenizer_config.json` names, or to the model's family. What is built is what transformers builds.
+Cleaning and framing depend on the class that `tokenizer_config.json` names, or on the family of the
+model. The result is the same as that of transformers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Plain = dict[str, Any]
 Read = Callable[[str], bytes]
 ReadJson = Callable[[str], Plain]
 
-# Files of each class, all of which have to be there.
+# Required files of each type of model.
 FILES: dict[str, tuple[str, ...]] = {
     "WordPiece": ("vocab.txt",),
     "BPE": ("vocab.json", "merges.txt"),
@@ -54,21 +54,21 @@ SLOW_FILES = (
     "vocab.bpe",
     "bpe.codes",
 )
-SENTINELS = 100  # of T5, where the settings say no number
+SENTINELS = 100  # of T5, by default
 
 
 def convert(
     folder: Path, name: str, tables: Sequence[Mapping[str, Any]], read: Read, read_json: ReadJson
 ) -> tuple[Plain, Plain]:
-    """A `tokenizer.json` made of the files in `folder`, and the special tokens by their keys.
+    """Return a `tokenizer.json` made of the files in `folder`, and the special tokens by key.
 
     Args:
-        name: of the tokenizer's class; empty where nothing says it.
+        name: of the class of the tokenizer; "" if unknown.
         tables: of `tokenizer_config.json` and `special_tokens_map.json`.
-        read, read_json: what gives the content of a file in the folder.
+        read, read_json: functions that return the content of a file in the folder.
     Raises:
-        TokenizerError: the class is not known or not one of those above, a file is missing or
-            damaged, or a setting asks for what the conversion cannot do.
+        TokenizerError: an unknown or unsupported class, a missing or damaged file, or an
+            unsupported setting.
     """
     member = CLASSES.get(name)
     present = [file for file in SLOW_FILES if (folder / file).is_file()]
@@ -135,7 +135,7 @@ def _way() -> str:
 
 
 def _text(value: Any) -> str:
-    """A special token as the settings spell it: a text, or a table with its content."""
+    """Return the text of a special token, in the settings a text or a table with `content`."""
     content = value.get("content") if isinstance(value, Mapping) else value
     return content if isinstance(content, str) else ""
 
@@ -247,7 +247,7 @@ def _precompiled(model: sentencepiece_file.SentencePieceModel) -> list[Plain]:
 
 
 def _spaced(blank: bool) -> tuple[Plain, Plain]:
-    """(pre_tokenizer, decoder) of SentencePiece's words."""
+    """Return (pre_tokenizer, decoder) of SentencePiece."""
     scheme = "always" if blank else "never"
     meta = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, meta]}, meta
@@ -282,7 +282,7 @@ def _albert(
     settings: Mapping[str, Any],
     roles: Mapping[str, str],
 ) -> Plain:
-    # ALBERT cuts a comma off the number before it; the pieces that join them are put out of reach.
+    # ALBERT separates a comma from the number before it: pieces with both get a very low score.
     rows = [
         [piece, score - 100 if piece[-2:-1].isdigit() and piece[-1] == "," else score]
         for piece, score, _ in model.pieces
@@ -306,7 +306,7 @@ def _albert(
 
 # ------------------------------------------------------------------------------ special tokens
 def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> dict[str, int]:
-    """Added tokens with the ids that the files give them, in the order of these."""
+    """Return added tokens with their ids in the files, in the order of the ids."""
     rows: dict[str, int] = {}
     decoder = settings.get("added_tokens_decoder")
     for number, row in (decoder if isinstance(decoder, dict) else {}).items():
@@ -324,7 +324,7 @@ def _numbered(
     ids_by_token: Mapping[str, int],
     member: TokenizerClass,
 ) -> list[Plain]:
-    """Rows of `added_tokens`: those of the vocabulary under their ids, the others behind it.
+    """Return the rows of `added_tokens`, with ids of the vocabulary or after it.
 
     Raises:
         TokenizerError: the files give a token another id.

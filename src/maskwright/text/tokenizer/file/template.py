@@ -1,13 +1,13 @@
-"""How texts are framed by special tokens, read from and written to `post_processor`.
+"""Frames of special tokens around texts: the `post_processor` of a `tokenizer.json`.
 
-A frame is two templates, one for a single text and one for a pair:
+A frame has two templates, one for a single text and one for a pair:
 
     [CLS] A [SEP]            [CLS] A [SEP] B [SEP]             BERT; B has segment 1
     <s> A </s>               <s> A </s> </s> B </s>            RoBERTa; all segment 0
     A </s>                   A </s> B </s>                     T5; all segment 0
     A                        A B                               GPT-2
 
-An item of a template is `(ids, segment)`, where ids is None for the next text.
+An item of a template is `(ids, segment)`; ids is None for a text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.base.errors import IncompatibleError, TokenizerError
 
 @dataclass(frozen=True)
 class TemplateItem:
-    """One place in a template: special ids, or a text when `ids` is None."""
+    """An item of a template: special ids, or a text if `ids` is None."""
 
     ids: tuple[int, ...] | None
     segment: int
@@ -39,11 +39,11 @@ class FrameTemplates:
 
     @property
     def segments(self) -> bool:
-        """Whether the second text has a segment number of its own."""
+        """Whether the second text has another segment number."""
         return any(item.segment for item in self.pair)
 
     def apply(self, texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-        """(ids, segments) of one or two texts, given as ids.
+        """Return (ids, segments) of one or two texts, given as ids.
 
         Raises:
             IncompatibleError: neither one nor two texts.
@@ -60,7 +60,7 @@ class FrameTemplates:
         return ids, segments
 
     def margins(self, pair: bool) -> tuple[int, ...]:
-        """How many special tokens stand before, between and after the texts."""
+        """Return the numbers of special tokens before, between and after the texts."""
         counts = [0]
         for item in self.pair if pair else self.single:
             if item.ids is None:
@@ -73,9 +73,10 @@ class FrameTemplates:
 def framing(
     classify: tuple[str, int] | None, separator: tuple[str, int], *, segments: bool
 ) -> dict[str, Any]:
-    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1; or
-    without `segments` RoBERTa's, with two separators between the texts; or, if there is no token to
-    begin with, T5's, where each text has its end.
+    """Return the `post_processor` of a new vocabulary.
+
+    It is BERT's frame, whose second text is segment 1; without `segments` RoBERTa's, with two
+    separators between the texts; or without `classify` T5's, with an end after each text.
 
     Args:
         classify, separator: token and id.
@@ -91,11 +92,11 @@ def framing(
 def template_processing(
     single: Sequence[str], pair: Sequence[str], ids: Mapping[str, int], *, segments: bool
 ) -> dict[str, Any]:
-    """A `post_processor` of templates, in which A and B are the texts and others special tokens.
+    """Return a `post_processor`; in its templates A and B are texts, other names special tokens.
 
     Args:
         ids: of the special tokens.
-        segments: what stands from B on is segment 1.
+        segments: whether everything from B on is segment 1.
     """
 
     def template(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -118,10 +119,10 @@ def template_processing(
 
 
 def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> FrameTemplates:
-    """The frame of a `post_processor`; its structure has been checked before (`check.py`).
+    """Read the frame of a checked `post_processor`.
 
     Raises:
-        TokenizerError: a template that has not each text exactly once, in order.
+        TokenizerError: a template without each text exactly once, in order.
     """
     if plain is None or plain["type"] == "ByteLevel":
         return FrameTemplates()
