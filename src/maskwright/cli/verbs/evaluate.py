@@ -8,18 +8,7 @@ from pathlib import Path
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.options import (
-    add_base,
-    add_columns,
-    add_out,
-    add_read,
-    add_text,
-    next_run_folder,
-    note_busy,
-    parse_columns,
-    require_existing,
-    require_texts,
-)
+from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
@@ -30,7 +19,7 @@ READING_OPTION = "--read "
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument(
         "--data",
         type=Path,
@@ -39,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
         "as BLiMP's, a folder with a .jsonl file for each paradigm",
     )
-    add_base(parser)
-    add_columns(parser)
+    options.add_base(parser)
+    options.add_columns(parser)
     parser.add_argument(
         "--how",
         default=None,
@@ -54,8 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(the other nine tenths) (default all); or which part of a folder of labelled rows "
         "(default test, else validation)",
     )
-    add_read(parser)
-    add_out(
+    options.add_read(parser)
+    options.add_out(
         parser,
         "with --data: where to write every pair's outcome, or the figures of labelled rows and a "
         "page with the worst mistakes",
@@ -64,15 +53,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
-    require_texts(a.text)
-    require_existing(a.data, "data")
-    columns, read = parse_columns(a), how_read(a.read)
+    options.require_existing(a.model, "model", a.command)
+    options.require_texts(a.text)
+    options.require_existing(a.data, "data")
+    columns, read = options.parse_columns(a), how_read(a.read)
     _require_choices(a.how, a.part)
     rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
-    note_busy(a.threads)
+    options.note_busy(a.threads)
     if a.data is None or a.text:
         from maskwright.ask.evaluate.text import evaluate_text
 
@@ -90,7 +79,7 @@ def do(a: argparse.Namespace) -> None:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.model.opening.run_folder import is_run
 
-        out = a.out or (a.model if is_run(a.model) else next_run_folder("evaluation"))
+        out = a.out or (a.model if is_run(a.model) else options.next_run_folder("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
 
 

@@ -9,18 +9,7 @@ from pathlib import Path
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.options import (
-    add_columns,
-    add_fields,
-    add_out,
-    add_read,
-    add_settings,
-    given_options,
-    next_run_folder,
-    parse_columns,
-    require_existing,
-    resumable,
-)
+from maskwright.cli import options
 from maskwright.learn.finetune.recipe import Recipe, changed, override, read
 from maskwright.text.tables.reading_options import how_read
 
@@ -62,14 +51,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
     )
-    add_fields(parser, Recipe, without=(*OTHERS, *ELSEWHERE))
-    add_settings(
+    options.add_fields(parser, Recipe, without=(*OTHERS, *ELSEWHERE))
+    options.add_settings(
         parser,
         "set any of these, or a setting of the method, as lora.rank=16 or prefix.length=10; may be "
         "repeated",
     )
-    add_columns(parser)
-    add_read(parser)
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -81,14 +70,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N,all",
         help="do not save a model; measure each method of --method with these numbers of labels",
     )
-    add_out(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
     from_file = a.model.suffix == ".toml" and a.model.is_file()
     if not from_file:
-        require_existing(a.model, "model", a.command)
-    require_existing(a.data, "data")
+        options.require_existing(a.model, "model", a.command)
+    options.require_existing(a.data, "data")
     if a.data is None and not from_file:
         raise UsageError("no labelled file is named", where="--data", do=a.command)
     if a.moved is not None and not from_file:
@@ -99,8 +88,8 @@ def do(a: argparse.Namespace) -> None:
             wanted="one",
             do="leave --model out, or name a finetune.toml",
         )
-    values = given_options(a, Recipe, without=(*OTHERS, "model"))
-    columns, curve = parse_columns(a), _counts(a.curve)
+    values = options.given_options(a, Recipe, without=(*OTHERS, "model"))
+    columns, curve = options.parse_columns(a), _counts(a.curve)
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
     if from_file:  # of these, too, only what is named is another
@@ -125,9 +114,9 @@ def do(a: argparse.Namespace) -> None:
             )
     from maskwright.learn.finetune.command import finetune_recipe
 
-    out = a.out or next_run_folder("finetune")
+    out = a.out or options.next_run_folder("finetune")
     again = f"the same command with --out {shell_word(out)}"
-    with resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
+    with options.resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
         finetune_recipe(recipe, out, dry=a.dry_run)
 
 

@@ -11,14 +11,7 @@ from typing import Any
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.options import (
-    add_base,
-    add_columns,
-    add_read,
-    note_busy,
-    parse_columns,
-    require_existing,
-)
+from maskwright.cli import options
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.text.tables.reading_options import how_read
 
@@ -57,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="more models that were fine-tuned from the same model with --method probe; all of "
         "them answer, and each text is encoded only once",
     )
-    add_base(parser)
-    add_columns(parser)
-    add_read(parser)
+    options.add_base(parser)
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -116,21 +109,21 @@ def do(a: argparse.Namespace) -> None:
             expected = "MODEL FILE before the options, or after --; or --server URL"
             raise UsageError("no model to predict with", wanted=expected, do=a.command)
         for model in (a.model, *a.also):
-            require_existing(model, "model", a.command)
+            options.require_existing(model, "model", a.command)
     if a.file != STDIN:
         of_text = (
             f"for a text: echo {shell_word(a.file)} | maskwright predict {shell_word(a.model)}"
         )
-        require_existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
+        options.require_existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
     elif sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
-    columns, read = parse_columns(a), how_read(a.read)
+    columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
     if a.server is None:
-        note_busy(a.threads)
+        options.note_busy(a.threads)
     from maskwright.ask.predict.file import predict_file
     from maskwright.ask.predict.remote import Server
     from maskwright.ask.predict.rows import stdin_file
@@ -141,7 +134,7 @@ def do(a: argparse.Namespace) -> None:
     if a.server is not None:
         token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
         server = Server(a.server, token, None if a.model is None else str(a.model))
-    options: dict[str, Any] = {
+    keywords: dict[str, Any] = {
         "also": a.also,
         "columns": columns,
         "read": read,
@@ -158,9 +151,9 @@ def do(a: argparse.Namespace) -> None:
         else stdin_file(sys.stdin.buffer, read, complete=a.out is not None) as file
     ):
         if a.out is None:
-            predict_file(a.model or STDIN, file, sys.stdout, **options)
+            predict_file(a.model or STDIN, file, sys.stdout, **keywords)
             return
-        count = write_predictions(a.model or STDIN, file, a.out, **options)
+        count = write_predictions(a.model or STDIN, file, a.out, **keywords)
         printer(None)(f"{count:,} predictions: {a.out}")
 
 

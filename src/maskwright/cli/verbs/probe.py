@@ -5,15 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.options import (
-    add_columns,
-    add_out,
-    add_read,
-    next_run_folder,
-    note_busy,
-    parse_columns,
-    require_existing,
-)
+from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "probe what each layer of a frozen model encodes"
@@ -41,28 +33,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "and label (the meaning)",
     )
     parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
-    add_columns(parser)
-    add_read(parser)
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--items", type=int, default=None, help="maximum number of words or texts (default 10000)"
     )
-    add_out(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
-    require_existing(a.model, "model", a.command)
-    require_existing(a.data, "data")
-    columns, read = parse_columns(a), how_read(a.read)
+    options.require_existing(a.model, "model", a.command)
+    options.require_existing(a.data, "data")
+    columns, read = options.parse_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.text.tables.shapes import shape_of
 
         shape_of(a.task)
-    note_busy(a.threads)
+    options.note_busy(a.threads)
     from maskwright.ask.analysis.probe import probe
 
     probe(
         a.model,
-        a.out or next_run_folder("probe"),
+        a.out or options.next_run_folder("probe"),
         data=a.data,
         word=a.word,
         task=a.task,

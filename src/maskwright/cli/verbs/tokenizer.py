@@ -6,13 +6,7 @@ import argparse
 
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import shell_word
-from maskwright.cli.options import (
-    add_out,
-    add_read,
-    add_text,
-    next_run_folder,
-    require_texts,
-)
+from maskwright.cli import options
 
 # Training methods of WordPiece -> least frequency of a pair (None: a falling floor).
 WORDPIECE = {"floored": None, "published": 2}
@@ -24,7 +18,7 @@ LESS_MEMORY = "less text, or a smaller --vocabulary"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument(
         "--kind",
         default="wordpiece",
@@ -38,15 +32,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(by likelihood alone)",
     )
     parser.add_argument("--lowercase", action="store_true", help="convert text to lower case")
-    add_read(parser)
-    add_out(parser)
+    options.add_read(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
     from maskwright.learn.pretrain.tokenizer_run import train_and_report
     from maskwright.text.tables.reading_options import how_read
 
-    require_texts(a.text)
+    options.require_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":
         raise UsageError(
             "--wordpiece applies to WordPiece vocabularies only",
@@ -65,7 +59,7 @@ def do(a: argparse.Namespace) -> None:
         )
     read = how_read(a.read)
     read.require_only("reading")
-    out = a.out or next_run_folder("tokenizer")
+    out = a.out or options.next_run_folder("tokenizer")
     train_and_report(
         a.text,
         out,
