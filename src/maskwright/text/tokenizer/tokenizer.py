@@ -28,7 +28,7 @@ from maskwright.base.storage.commit import Staging, commit
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import roles
 from maskwright.text.tokenizer.file import template as frame
-from maskwright.text.tokenizer.file.check import CheckedFile, check, read_json
+from maskwright.text.tokenizer.file.check import CheckedFile, check
 from maskwright.text.tokenizer.file.kinds import kind_of, marks_of, unknown_of
 from maskwright.text.tokenizer.file.pipeline import added_token
 from maskwright.text.tokenizer.folder import NAMES, read_folder
@@ -455,8 +455,3 @@ class Tokenizer:
             TokenizerError: there is none, or it is invalid.
         """
         return cls(*read_folder(Path(folder), as_saved=as_saved))
-
-    @classmethod
-    def from_files(cls, files: dict[str, bytes]) -> Tokenizer:
-        """Create a tokenizer from its `files`."""
-        return cls(*(read_json(files[name], name) for name in NAMES if name in files))

@@ -31,8 +31,7 @@ def unknown_of(model: dict[str, Any], tokens: list[str]) -> str | None:
 
 def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
     """Return how the vocabulary marks the edges of words."""
-    model = plain["model"]
-    decoder = plain["decoder"] or {}
+    model, decoder = plain["model"], plain["decoder"] or {}
     suffix = model.get("end_of_word_suffix") or decoder.get("suffix") or ""
     space = SPACE if kind in ("bpe", "unigram") and not suffix else ""
     prefix = model.get("continuing_subword_prefix") or ""

@@ -64,7 +64,7 @@ class Lattice:
         for length in range(1, self.most_length + 1):
             if length > 1:
                 keys = self._extend(before, length)
-            distinct, first_places, inverse = np.unique(
+            distinct, firsts, inverse = np.unique(
                 np.concatenate(keys), return_index=True, return_inverse=True
             )
             weights = np.concatenate([self.counts[: len(k)] for k in keys])
@@ -77,11 +77,7 @@ class Lattice:
                 parents = distinct[~dead] // len(self.characters)
                 np.maximum.at(levels[-1]["longer"], parents, totals[~dead])
             counts = totals[~dead]
-            level = {
-                "counts": counts,
-                "first": first_places[~dead],
-                "longer": np.zeros(len(counts)),
-            }
+            level = {"counts": counts, "first": firsts[~dead], "longer": np.zeros(len(counts))}
             before = np.split(numbers[inverse], np.cumsum([len(k) for k in keys])[:-1])
             levels.append({**level, "columns": before})
         self._select(levels, most_pieces)
@@ -186,9 +182,8 @@ class Lattice:
                 used = np.flatnonzero(share)
                 expected_counts += np.bincount(piece[used], share[used], self.size + 1)
             beta[j] = total
-        return expected_counts[:-1], float(
-            self.counts @ (np.log(word_totals) - LIFT * np.log(2) * self._sizes)
-        )
+        log_likelihood = self.counts @ (np.log(word_totals) - LIFT * np.log(2) * self._sizes)
+        return expected_counts[:-1], float(log_likelihood)
 
     def _next(self, j: int) -> int:
         return self.reach[j + 1] if j < self.longest else 0
@@ -247,11 +242,9 @@ class Lattice:
             score = [np.zeros(len(chosen))]
             for j in range(1, length + 1):
                 top = np.full(len(chosen), -np.inf)
-                for piece_length in range(1, j + 1 if j < length else length):
-                    flat_index = self._places[piece_length - 1][column + j - piece_length] + row
-                    top = np.maximum(
-                        top, score[j - piece_length] + value[flat[piece_length][flat_index]]
-                    )
+                for width in range(1, j + 1 if j < length else length):
+                    flat_index = self._places[width - 1][column + j - width] + row
+                    top = np.maximum(top, score[j - width] + value[flat[width][flat_index]])
                 score.append(top)
             best_scores[chosen] = score[length]
         return best_scores
