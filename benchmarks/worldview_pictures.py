@@ -9,16 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.mask_pictures import STYLE, MaskPanel, draw_masks
 from maskwright.base.report.drawing.curves import Chart, Line, draw
-from maskwright.base.report.drawing.svg import (
-    COLOURS,
-    STYLE,
-    MaskPanel,
-    mask_picture,
-    picture,
-    place,
-    text,
-)
+from maskwright.base.report.drawing.svg import COLOURS, picture, place, text
 from maskwright.model.nn.mask import AttentionMask, bidirectional, causal
 
 CSS = (
@@ -95,7 +88,7 @@ def masks(found: dict[str, Any]) -> str:
     def rows(mask: AttentionMask) -> list[list[bool]]:
         return [[bool(seen) for seen in row] for row in mask.dense(LETTERS, LETTERS)[0]]
 
-    return mask_picture(
+    return draw_masks(
         [
             MaskPanel("shakespeare-bert", "every character sees all", rows(bidirectional)),
             MaskPanel("shakespeare-gpt", "a character sees those before it", rows(causal)),

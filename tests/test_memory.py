@@ -50,19 +50,19 @@ def test_a_limit_of_a_control_group_counts(
             (group / name).write_text(text)
 
     def left() -> int:
-        lefts = map(memory.left_in, memory._control_groups(tmp_path, own))
+        lefts = map(memory.remaining_in, memory._control_groups(tmp_path, own))
         return min((one for one in lefts if one is not None), default=-1)
 
     assert left() == -1
     group = tmp_path / place
     write(group, "1000000", "900000")
-    assert left() == memory.left_in(group) == 300_000  # caches can be given back
+    assert left() == memory.remaining_in(group) == 300_000  # caches can be given back
     write(group.parent, "1000000", "1100000")
     assert left() == 100_000, "the group around it has less"
     write(group, "1000000", "2000000")
     assert left() == 0
     write(group, "max\n", "5")
-    assert memory.left_in(group) is None and left() == 100_000
+    assert memory.remaining_in(group) is None and left() == 100_000
     own.write_text("0::/elsewhere\n3:cpu:/a/b\n")
     assert left() == -1, "the control: a group of others"
 

@@ -114,7 +114,7 @@ def pretrain(
     origin: Path | None = None,
     stream: TextIO | None = None,
 ) -> Path:
-    """Pretrain a model in the new folder `out`; its newest checkpoint is returned.
+    """Pretrain a model in the new folder `out`; returns its newest checkpoint.
 
     Args:
         recipe: one that `find` gives, or its name: a built-in recipe, a .toml file, a run's folder.
@@ -147,7 +147,7 @@ def quickstart(out: Path | str, *, minutes: float = 4.0) -> dict[str, Any]:
 def resume(
     out: Path | str, *, settings: Recipe | Sequence[str] = (), stream: TextIO | None = None
 ) -> Path:
-    """Continue the run in the folder `out` from its last checkpoint; the newest is returned.
+    """Continue the run in the folder `out` from its last checkpoint; returns the newest one.
 
     Args:
         settings: changes of what does not change what is computed, as "evaluation.every=100"; or a
@@ -185,9 +185,8 @@ def evaluate(
     base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | dict[str, Estimate]:
-    """How good the model in a folder is: without `data` on text, with it on labelled rows where the
-    model answers a task, else on minimal pairs. `evaluate_text`, `evaluate_file` and
-    `evaluate_pairs` are these three by name.
+    """Evaluate a model: without `data` on text, with it on labelled rows if the model answers a
+    task, else on minimal pairs (`evaluate_text`, `evaluate_file`, `evaluate_pairs`).
 
     Args:
         data: labelled rows, or a folder of minimal pairs.

@@ -1,4 +1,4 @@
-"""A toy family, objective, adapter, task type and step, a new file each, do what all others do.
+"""A toy family, objective, adapter, task type, step and verb, a new file each, do what others do.
 
 The files are those shown in docs/extending.md. They join as another package would, by entry points.
 """
@@ -43,10 +43,10 @@ DIFFS = re.findall(
     re.S,
 )
 FAMILY, OBJECTIVE, ADAPTER, TASK = "sinusoidal-encoder", "shuffled", "offsets", "preference"
-STEP = "shouting"
+STEP, VERB = "shouting", "word-count"
 MEMBERS = {
     **{"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER, "tasks": TASK},
-    "curate.steps": STEP,
+    **{"curate.steps": STEP, "verbs": VERB},
 }
 
 
@@ -104,6 +104,8 @@ def test_each_is_one_new_file() -> None:
 @pytest.mark.usefixtures("joined")
 def test_they_are_listed_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
     listed = capsys.readouterr().out
     for room, name in MEMBERS.items():
         assert name in catalogue.names(room) and name in listed
@@ -272,3 +274,11 @@ def test_two_tasks_of_the_same_data_are_refused(monkeypatch: pytest.MonkeyPatch)
     again.SHAPES = (replace(shape, name="reward", inferred=False),)  # type: ignore[attr-defined]
     monkeypatch.setattr(catalogue, "names", lambda room: ["another", *names(room)])
     assert {"reward", TASK} <= shapes().keys()
+
+
+@pytest.mark.usefixtures("joined")
+def test_the_verb_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("a cat sat")
+    assert cli.main([VERB, str(tmp_path / "text.txt")]) == 0
+    assert capsys.readouterr().out == "3\n"
+    assert cli.main([VERB]) == UsageError.exit_code

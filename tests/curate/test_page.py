@@ -19,7 +19,7 @@ from curate.cards import card_with, example
 from curate.test_card import clean  # noqa: F401
 from maskwright.base.report import document
 from maskwright.base.report.drawing.histogram import histogram
-from maskwright.base.report.drawing.svg import Stage, flow
+from maskwright.base.report.drawing.svg import FlowStage, flow
 from maskwright.text.curate.card_report import render_page
 
 SCRIPT = (document.TEMPLATES / "curation.js").read_text(encoding="utf-8")
@@ -125,7 +125,9 @@ def test_the_limit_stands_between_the_colours() -> None:
 
 
 def test_the_flow_narrows_with_what_goes() -> None:
-    made = str(flow("t", [Stage("a", (10, 10), (80, 80)), Stage("b <i>", (10, 4), (80, 20))]))
+    made = str(
+        flow("t", [FlowStage("a", (10, 10), (80, 80)), FlowStage("b <i>", (10, 4), (80, 20))])
+    )
     kept = [float(w) for w in re.findall(r'width="([\d.]+)" height="15" class="dot one"', made)]
     assert kept[1] == pytest.approx(kept[0] * 0.4)
     assert "−6 (60.0 %)" in made and "b &lt;i&gt;" in made

@@ -13,7 +13,8 @@ from tests.data.toy import corpus, store_of
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.store.loader import Loader
-from maskwright.text.store.pack import PackedDocuments, SentencePairs
+from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.pairs import SentencePairs
 from maskwright.text.store.rows import Rows
 
 

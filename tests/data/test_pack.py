@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.toy import Toy, corpus, documents, store_of
+from tests.data.toy import Toy, corpus, documents, sentence_ranges, store_of
 
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.text.store.pack import PackedDocuments, PackedSentences, best_fit
@@ -193,7 +193,7 @@ def test_every_sentence_comes_once_and_alone(tmp_path: Path) -> None:
     wanted = [
         tuple(store.tokens[start:stop].tolist())
         for n in range(store.num_documents)
-        for start, stop in store.sentence_ranges(n)
+        for start, stop in sentence_ranges(store, n)
     ]
     assert len(wanted) > store.num_documents and sorted(found) == sorted(wanted)
     whole = PackedDocuments(store, 64, seed=3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, documents, store_of
 
 from maskwright.base.errors import DataError, IncompatibleError
-from maskwright.text.store.pairs import SentencePairs, trim
+from maskwright.text.store.pairs import SentencePairs, trim_pair
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 
@@ -149,7 +149,7 @@ def _trim_by_hand(first: int, second: int, room: int) -> tuple[int, int]:
 
 @given(st.integers(1, 90), st.integers(1, 90), st.integers(4, 70))
 def test_trimming_takes_from_the_longer(first: int, second: int, room: int) -> None:
-    kept = trim(np.array([first]), np.array([second]), room)
+    kept = trim_pair(np.array([first]), np.array([second]), room)
     assert (int(kept[0][0]), int(kept[1][0])) == _trim_by_hand(first, second, room)
 
 

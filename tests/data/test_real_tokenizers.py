@@ -8,12 +8,14 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from tests.data.toy import corpus, documents
+from tests.data.toy import corpus, documents, sentence_ranges
 
-from maskwright.text.store import shards
-from maskwright.text.store.pack import PackedDocuments, SentencePairs, Stream
+from maskwright.text.store import tokenize
+from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.pairs import SentencePairs, sentence_starts
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import build_store, sentence_starts
+from maskwright.text.store.stream import Stream
+from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.file.kinds import TokenizerKind
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -33,8 +35,8 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 @pytest.fixture
 def store(tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenStore:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 3000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 500)
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 3000)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 500)
     return build_store(documents(TEXTS), tokenizer, tmp_path / "store")
 
 
@@ -50,7 +52,7 @@ def test_sentences_start_where_their_first_token_stands(
 ) -> None:
     for number, text in enumerate(TEXTS):
         starts = sentence_starts(text)
-        ranges = store.sentence_ranges(number)
+        ranges = sentence_ranges(store, number)
         assert len(ranges) == len(starts)
         for (start, stop), begin, end in zip(ranges, starts, [*starts[1:], None], strict=True):
             found = tokenizer.decode(store.tokens[start:stop].tolist())

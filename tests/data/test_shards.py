@@ -14,7 +14,7 @@ from tests.data.toy import Toy, corpus, documents, store_of
 from tests.faults.fs import Unhurried
 
 from maskwright.text.corpus.document import Document
-from maskwright.text.store import shards, tokenize
+from maskwright.text.store import tokenize
 from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.tokenize import build_store
 
@@ -28,8 +28,8 @@ def test_parts_are_the_text(sizes: list[int], block: int) -> None:
         letters[start] = " "
     text = "".join(letters)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "BLOCK_CHARACTERS", block)
-        found = list(shards.parts(text, starts))
+        patch.setattr(tokenize, "BLOCK_CHARACTERS", block)
+        found = list(tokenize.cut_text(text, starts))
     assert "".join(part for part, _ in found) == text
     begins = np.cumsum([0, *(len(part) for part, _ in found)]).tolist()
     marked = [b + m for b, (_, marks) in zip(begins, found, strict=False) for m in marks]
@@ -40,20 +40,20 @@ def test_parts_are_the_text(sizes: list[int], block: int) -> None:
 def test_no_cut_where_a_token_may_lie_across(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences of a text without spaces are marked, and parts end before white space."""
     text = "他来了。我走了！" * 3 + "\n" + "他来了。我走了！" * 3
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 10)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 10)
     starts = sentence_starts(text)
-    found = list(shards.parts(text, starts))
+    found = list(tokenize.cut_text(text, starts))
     assert [part for part, _ in found] == [text[:24], text[24:]]
     assert sum(len(marks) for _, marks in found) == len(starts) == 12
 
 
 def test_shards_end_where_the_text_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 10)
-    found = list(shards.shards(documents(["aaaa", "éééé", "b", "c" * 20, "d"])))
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 10)
+    found = list(tokenize.shards(documents(["aaaa", "éééé", "b", "c" * 20, "d"])))
     assert [shard.texts for shard in found] == [["aaaa", "éééé"], ["b", "c" * 20], ["d"]]
     assert [shard.bytes for shard in found] == [[4, 8], [1, 20], [1]]
     assert [shard.number for shard in found] == [0, 1, 2]
-    other = list(shards.shards(documents(["aaaaé", "ééé"])))
+    other = list(tokenize.shards(documents(["aaaaé", "ééé"])))
     assert other[0].input != found[0].input  # the same bytes in a row, other documents
 
 
@@ -67,7 +67,7 @@ def test_one_long_document_is_encoded_in_parts(
             sizes.append(sum(map(len, texts)))
             return super().encode_batch(texts)
 
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 700)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 700)
     text = " ".join(corpus(5, 120))
     store = store_of(tmp_path, [text], Measured())
     assert store.document(0).tolist() == Toy().encode(text)
@@ -77,8 +77,8 @@ def test_one_long_document_is_encoded_in_parts(
 def test_memory_does_not_grow_with_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SHARD_BYTES", 200_000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 20_000)
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 200_000)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 20_000)
     monkeypatch.setattr(tokenize, "COPY_BYTES", 100_000)
 
     class Quick(Toy):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.toy import Toy, corpus, store_of
+from tests.data.toy import Toy, corpus, sentence_ranges, store_of
 
 from maskwright.base.errors import DataError, IncompatibleError
 from maskwright.base.storage.manifest import Manifest
@@ -46,8 +46,8 @@ def test_what_a_store_says(tmp_path: Path) -> None:
     assert store.document(1).tolist() == [11, 1, 12, 57]
     assert store.offsets.tolist() == [0, 8, 12]
     assert store.sentences.tolist() == [0, 4, 8]
-    assert store.sentence_ranges(0).tolist() == [[0, 4], [4, 8]]
-    assert store.sentence_ranges(1).tolist() == [[8, 12]]
+    assert sentence_ranges(store, 0).tolist() == [[0, 4], [4, 8]]
+    assert sentence_ranges(store, 1).tolist() == [[8, 12]]
     assert store.document_bytes.tolist() == [11, 6]
     assert (store.num_documents, store.num_tokens, store.largest_id) == (2, 12, 57)
     assert store.special == {"pad": 0, "unknown": 1, "classify": 2, "separator": 3, "mask": 4}

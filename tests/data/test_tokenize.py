@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.data.toy import Toy, corpus, documents, store_of
+from tests.data.toy import Toy, corpus, documents, sentence_ranges, store_of
 from tests.faults.fs import Dying, Failing, Killed, Unhurried, Watched
 
 from maskwright.base.errors import (
@@ -21,9 +21,10 @@ from maskwright.base.errors import (
 )
 from maskwright.base.storage.commit import Lock
 from maskwright.text.corpus.document import Document
-from maskwright.text.store import shards
+from maskwright.text.store import tokenize
+from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import build_store, sentence_starts
+from maskwright.text.store.tokenize import build_store
 
 TEXTS = corpus(5, 120)
 
@@ -31,8 +32,8 @@ TEXTS = corpus(5, 120)
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several shards and blocks even for a few kilobytes of text."""
-    monkeypatch.setattr(shards, "SHARD_BYTES", 3000)
-    monkeypatch.setattr(shards, "BLOCK_CHARACTERS", 700)
+    monkeypatch.setattr(tokenize, "SHARD_BYTES", 3000)
+    monkeypatch.setattr(tokenize, "BLOCK_CHARACTERS", 700)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -134,7 +135,7 @@ def test_sentences_may_be_left_out(tmp_path: Path) -> None:
     store = build_store(documents(TEXTS), toy, tmp_path / "store", sentences=False)
     assert len(store.sentences) == 0
     assert toy.encoded == len(TEXTS)
-    assert store.sentence_ranges(0).shape == (0, 2)
+    assert sentence_ranges(store, 0).shape == (0, 2)
 
 
 def test_F84_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:

@@ -76,3 +76,10 @@ def corpus(seed: int, count: int, sentences: int = 4) -> list[str]:
     return [
         " ".join(sentence(draw, int(draw.integers(2, 12))) for _ in range(size)) for size in sizes
     ]
+
+
+def sentence_ranges(store: TokenStore, index: int) -> np.ndarray:
+    """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
+    start, stop = store.offsets[index], store.offsets[index + 1]
+    starts = store.sentences[(store.sentences >= start) & (store.sentences < stop)]
+    return np.stack([starts, np.append(starts[1:], stop)[: len(starts)]], axis=1)

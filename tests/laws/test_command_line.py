@@ -20,7 +20,7 @@ import pytest
 from maskwright.base.config import lines_of
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
-from maskwright.cli.main import ALIASES, Parser, own_name
+from maskwright.cli.main import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
 from maskwright.learn.finetune.recipe import Recipe
 from maskwright.ship.serve.limits import Limits
@@ -200,7 +200,7 @@ def verbs() -> dict[str, Parser]:
 
 def test_verbs_and_options_are_those_of_the_list() -> None:
     found = {
-        name: {own_name(a) for a in verb._actions} - {"--help", "--debug", "--threads"}
+        name: {option_name(a) for a in verb._actions} - {"--help", "--debug", "--threads"}
         for name, verb in verbs().items()
     }
     assert found == FROZEN
@@ -212,10 +212,10 @@ def test_the_names_of_the_field_are_understood_and_told_once() -> None:
     for name, verb in verbs().items():
         told = verb.format_help()
         for action in verb._actions:
-            elsewhere = (name, own_name(action)) == ("curate", "--steps")  # which are no number
+            elsewhere = (name, option_name(action)) == ("curate", "--steps")  # which are no number
             assert not elsewhere or action.option_strings == ["--steps"]
-            others = () if elsewhere else ALIASES.get(own_name(action), ())
-            used |= {own_name(action)} if others else set()
+            others = () if elsewhere else ALIASES.get(option_name(action), ())
+            used |= {option_name(action)} if others else set()
             for other in others:
                 assert verb._option_string_actions[other] is action
                 shown = told.partition("options:")[2]
@@ -551,7 +551,7 @@ def test_a_signal_is_said_in_a_line(
             swept.append(room)  # what was begun can still be cleaned up
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", stopped)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", stopped)
     before = signal.getsignal(number)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == f"stopped by {says}\n" and swept == ["recipes"]
@@ -560,7 +560,7 @@ def test_a_signal_is_said_in_a_line(
     def interrupted(room: str) -> list[str]:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", interrupted)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", interrupted)
     assert cli.main(["list"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -582,7 +582,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
             raise RuntimeError("it cannot be exported") from error
         raise AssertionError("the signal did not stop it")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", made)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
     assert cli.main(["list", "recipes"]) == 128 + number
     assert capsys.readouterr().err == says + "\n"
 
@@ -590,7 +590,7 @@ def test_a_signal_of_which_a_library_makes_its_own_error(
 def test_a_signal_that_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     monkeypatch.setattr(
-        "maskwright.base.catalogue.names",
+        "maskwright.cli.verbs.list._names",
         lambda room: seen.append(signal.getsignal(signal.SIGHUP)) or [],
     )
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -620,7 +620,7 @@ def test_escape_sequences_are_harmless_in_every_part_of_an_error(
         raise ValueError(HARMFUL)
 
     for made in (refused, broken):
-        monkeypatch.setattr("maskwright.base.catalogue.names", made)
+        monkeypatch.setattr("maskwright.cli.verbs.list._names", made)
         assert cli.main(["list", "--debug"]) in (65, 70)
         shown = capsys.readouterr().err
         assert "\\x1b[31m" in shown and "\\u202e" in shown
@@ -686,7 +686,7 @@ def test_too_little_memory_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise error
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", full)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
     assert cli.main(["list"]) == 69
     shown = capsys.readouterr().err
     assert f"where:  {where}" in shown and "Traceback" not in shown and "more" not in shown[-9:]
@@ -700,7 +700,7 @@ def test_a_fault_of_our_own_is_called_one(
     def broken(room: str) -> list[str]:
         raise RuntimeError("gone wrong")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", broken)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", broken)
     assert cli.main(["list"]) == 70
     shown = capsys.readouterr().err
     assert "gone wrong" in shown and "E-BUG" in shown
@@ -708,7 +708,7 @@ def test_a_fault_of_our_own_is_called_one(
     def named(room: str) -> list[str]:
         raise KeyError("out of memory")  # a name of the user's, and no shortage
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", named)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", named)
     assert cli.main(["list"]) == 70
 
 
@@ -745,6 +745,6 @@ def test_a_full_disk_behind_standard_output_is_no_fault_of_ours(
     def full(room: str) -> list[str]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("maskwright.base.catalogue.names", full)
+    monkeypatch.setattr("maskwright.cli.verbs.list._names", full)
     assert cli.main(["list"]) == 75
     assert "standard output" in capsys.readouterr().err

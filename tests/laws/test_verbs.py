@@ -10,8 +10,8 @@ import pytest
 
 import maskwright
 from maskwright import api
+from maskwright.base import catalogue
 from maskwright.base.errors import MaskwrightError
-from maskwright.cli import main as cli
 from maskwright.learn.finetune.recipe import Recipe
 
 # What the command line alone has: a page of text about a folder or a list.
@@ -21,7 +21,7 @@ VALUES = {"connect", "load", "show"}
 
 
 def test_the_package_shows_the_verbs_of_the_command_line() -> None:
-    verbs = {name.replace("-", "_") for name in cli.VERBS} - PRINTED
+    verbs = {name.replace("-", "_") for name in catalogue.names("verbs")} - PRINTED
     assert verbs | VALUES == maskwright.VERBS.keys()
     assert set(dir(maskwright)) == {*maskwright.VERBS, "__version__", "api", "errors", "plugins"}
     with pytest.raises(AttributeError, match="pretrian"):

@@ -140,6 +140,6 @@ def test_a_builder_that_finishes_after_an_exception_is_seen(
 
 def test_shards_taken_on_trust_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenize._Builder, "_is_made", lambda self, path, about: path.is_dir())
-    monkeypatch.setattr("maskwright.text.store.shards.SHARD_BYTES", 3000)
+    monkeypatch.setattr("maskwright.text.store.tokenize.SHARD_BYTES", 3000)
     with pytest.raises(AssertionError):
         test_tokenize.test_F82_shards_of_an_earlier_attempt_are_checked(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.base.budget import Budget
 from maskwright.base.memory import resident
-from maskwright.base.report.progress import BARS, History, Pace, budget
+from maskwright.base.report.progress import BARS, History, Throughput, budget
 
 
 def test_a_long_history_keeps_its_shape_in_few_cells() -> None:
@@ -31,7 +31,7 @@ def test_a_history_ignores_what_is_no_number() -> None:
 
 
 def test_speed_and_remaining_time() -> None:
-    pace = Pace()
+    pace = Throughput()
     assert pace.tokens_per_second == 0.0
     pace.mark(100.0, 1000.0, 0.10)
     assert math.isnan(pace.remaining(0.10))
@@ -41,7 +41,7 @@ def test_speed_and_remaining_time() -> None:
 
 
 def test_a_resumed_run_is_judged_by_this_sitting() -> None:
-    pace = Pace()
+    pace = Throughput()
     pace.mark(0.0, 9_000_000.0, 0.90)
     pace.mark(50.0, 9_500_000.0, 0.95)
     assert pace.remaining(0.95) == pytest.approx(50.0)

@@ -14,7 +14,7 @@ from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tokenizer import slow_folders as slow
 from tokenizer.odd_texts import odd_texts
-from tokenizer.toy_tokenizers import trained
+from tokenizer.toy_tokenizers import from_files, trained
 
 CASED, LOWER = partial(trained, "wordpiece"), partial(trained, "wordpiece", lowercase=True)
 Made = Callable[[Path], Path]
@@ -55,7 +55,7 @@ def test_do_lower_case_counts_under_the_classes_of_bert(
 ) -> None:
     tokenizer = Tokenizer.load(make(tmp_path / "t"))
     assert tokenizer.normalise("The CAT") == ("the cat" if folds else "The CAT")
-    again = Tokenizer.from_files(tokenizer.files())
+    again = from_files(tokenizer.files())
     assert again.fingerprint == tokenizer.fingerprint, "what is saved says the same"
 
 
@@ -157,7 +157,7 @@ def test_a_slow_tokenizer_is_converted(name: str, tmp_path: Path) -> None:
         assert len(tokenizer.sentinels) == (20 if "20" in name else 100)
     folds = name in ("bert", "ideographs", "electra", "albert")
     assert (tokenizer.normalise("K").strip() == "k") is folds
-    again = Tokenizer.from_files(tokenizer.files())
+    again = from_files(tokenizer.files())
     assert again.fingerprint == tokenizer.fingerprint and again.mask == tokenizer.mask
 
 

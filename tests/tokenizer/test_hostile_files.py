@@ -19,7 +19,7 @@ from maskwright.base.errors import TokenizerError
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import check
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from tokenizer.toy_tokenizers import sound_files
+from tokenizer.toy_tokenizers import from_files, sound_files
 
 Plain = dict[str, Any]
 Change = Callable[[Plain], object]
@@ -167,7 +167,7 @@ def test_F86_hostile_parts_are_refused(name: str) -> None:
     Tokenizer(plain)
     change(plain)
     with pytest.raises(TokenizerError) as refusal:
-        Tokenizer.from_files({"tokenizer.json": json.dumps(plain).encode()})
+        from_files({"tokenizer.json": json.dumps(plain).encode()})
     assert len(str(refusal.value)) < 1500
 
 
@@ -202,7 +202,7 @@ def test_F86_files_that_are_no_documents(name: str, tmp_path: Path) -> None:
 def test_F86_hostile_settings(name: str, data: bytes) -> None:
     files = {"tokenizer.json": json.dumps(SOUND["bpe"]).encode(), name: data}
     with pytest.raises(TokenizerError):
-        Tokenizer.from_files(files)
+        from_files(files)
 
 
 def test_F86_too_large_a_file_is_not_read(tmp_path: Path) -> None:

@@ -21,7 +21,11 @@ def test_figures_by_hand() -> None:
     one, two = made.sources["one"], made.sources["two"]
     assert (one.documents, one.bytes, one.words, one.tokens, one.unknown) == (1, 5, 2, 4, 1)
     assert (two.documents, two.bytes, two.words, two.tokens, two.unknown) == (2, 3, 2, 3, 0)
-    assert made.fertility == 7 / 4 and made.unknown_rate == 1 / 6 and made.bytes_per_token == 8 / 7
+    assert (
+        made.total.fertility == 7 / 4
+        and made.total.unknown_rate == 1 / 6
+        and made.total.bytes_per_token == 8 / 7
+    )
     assert two.fertility == 3 / 2 and two.unknown_rate == 0
     assert made.used_ids == 4
 
@@ -38,7 +42,7 @@ def test_the_table() -> None:
 
 def test_nothing_to_report() -> None:
     made = report(trained("bpe"), [])
-    assert made.fertility != made.fertility and "nan" not in made.render()
+    assert made.total.fertility != made.total.fertility and "nan" not in made.render()
     assert made.render().splitlines()[-1].split() == ["all", "0", "bytes", "–", "–", "–"]
     no_words = report(trained("character"), ["  "]).render().splitlines()[-1].split()
     assert no_words == ["all", "2", "bytes", "–", "–", "1.00"]
@@ -52,4 +56,4 @@ def test_a_tokenizer_of_the_domain_makes_shorter_sequences() -> None:
         TokenizerChoice(kind="wordpiece", vocabulary=600),
     )
     held_out = prose(50, 11)[-20:]
-    assert report(own, held_out).fertility < report(other, held_out).fertility
+    assert report(own, held_out).total.fertility < report(other, held_out).total.fertility

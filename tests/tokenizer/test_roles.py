@@ -10,7 +10,7 @@ import pytest
 
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
-from tokenizer.toy_tokenizers import KINDS, trained
+from tokenizer.toy_tokenizers import KINDS, from_files, trained
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -36,7 +36,7 @@ def test_padding_is_named_where_it_cannot_be_mistaken() -> None:
     padded = t.padding()
     assert t.pad is None and padded.pad == padded.end == 0
     assert padded.special_ids == t.special_ids and padded.fingerprint == t.fingerprint
-    assert Tokenizer.from_files(padded.files()).pad == 0
+    assert from_files(padded.files()).pad == 0
     named = trained("byte-bpe", "roberta")
     assert named.padding() is named
     plain = json.loads(t.files()["tokenizer.json"])
@@ -125,4 +125,4 @@ def test_sentinels_come_in_the_order_of_their_numbers() -> None:
     choice = TokenizerChoice(kind="wordpiece", vocabulary=60, specials=("<pad>", "<unk>", *marks))
     t = train(["some words to learn from, <extra_id_7> among them"] * 4, choice)
     assert t.tokens(t.sentinels) == ["<extra_id_0>", "<extra_id_2>", "<extra_id_10>"]
-    assert Tokenizer.from_files(t.files()).sentinels == t.sentinels
+    assert from_files(t.files()).sentinels == t.sentinels

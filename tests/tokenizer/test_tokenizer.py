@@ -20,7 +20,7 @@ from maskwright.text.tokenizer.folder import NAMES
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.odd_texts import SPECIALS, odd_texts
-from tokenizer.toy_tokenizers import KINDS, prose, trained
+from tokenizer.toy_tokenizers import KINDS, from_files, prose, trained
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -230,7 +230,7 @@ def test_saved_and_loaded(kind: str, tmp_path: Path) -> None:
     verify(tmp_path / "t")
     again = Tokenizer.load(tmp_path / "t")
     assert again.fingerprint == tokenizer.fingerprint and again.kind == kind
-    assert again.files() == tokenizer.files() == Tokenizer.from_files(again.files()).files()
+    assert again.files() == tokenizer.files() == from_files(again.files()).files()
     texts = odd_texts(100, 2)
     for ours, theirs in zip(tokenizer.encode_batch(texts), again.encode_batch(texts), strict=True):
         assert ours.tolist() == theirs.tolist()
@@ -282,12 +282,12 @@ def test_settings_that_name_an_absent_token() -> None:
     files["special_tokens_map.json"] = b'{"mask_token": "<hole>"}'
     files["tokenizer_config.json"] = b"{}"
     with pytest.raises(TokenizerError, match="<hole>"):
-        Tokenizer.from_files(files)
+        from_files(files)
 
 
 def test_a_bare_file_is_read_by_the_table_of_known_strings() -> None:
     ours = trained("wordpiece")
-    bare = Tokenizer.from_files({"tokenizer.json": ours.files()["tokenizer.json"]})
+    bare = from_files({"tokenizer.json": ours.files()["tokenizer.json"]})
     assert (bare.mask, bare.pad, bare.unknown) == (ours.mask, ours.pad, ours.unknown)
     assert bare.files() == ours.files()
 

@@ -15,7 +15,6 @@ import pytest
 from maskwright.base.errors import TokenizerError, UsageError
 from maskwright.base.randomness import key, uniforms
 from maskwright.text.tokenizer.splits import encode_sampled, sampled_split
-from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training import unigram
 from maskwright.text.tokenizer.training.unigram import (
     LIFT,
@@ -25,7 +24,7 @@ from maskwright.text.tokenizer.training.unigram import (
     fit,
     train_unigram,
 )
-from tokenizer.toy_tokenizers import prose, trained
+from tokenizer.toy_tokenizers import from_files, prose, trained
 
 WORDS = {"▁hugs": 5, "▁hug": 10, "▁pug": 5, "▁pun": 12, "▁bun": 4, "▁unhug": 3, "▁uuu": 2}
 
@@ -224,7 +223,7 @@ class Rows(list):
 
 
 def test_a_text_is_split_without_going_through_the_vocabulary() -> None:
-    tokenizer = Tokenizer.from_files(trained("unigram").files())
+    tokenizer = from_files(trained("unigram").files())
     model = tokenizer._plain["model"]
     rows = model["vocab"] = Rows(model["vocab"])
     drawn = [encode_sampled(tokenizer, "lo!", alpha=0.5, seed=0, counter=n) for n in range(20)]
@@ -232,7 +231,7 @@ def test_a_text_is_split_without_going_through_the_vocabulary() -> None:
 
 
 def test_scores_that_are_kept_can_not_be_changed_and_are_pickled_along() -> None:
-    tokenizer = Tokenizer.from_files(trained("unigram").files())
+    tokenizer = from_files(trained("unigram").files())
     sampled = encode_sampled(tokenizer, "Kalomi sat.", alpha=0.5, seed=0, counter=0)
     with pytest.raises(TypeError):
         tokenizer.scores["lo"] = 0.0  # type: ignore[index]

@@ -84,7 +84,9 @@ def test_the_report_says_what_is_unknown_and_what_helps() -> None:
     tokenizer = learned("wordpiece")
     text = ["the cat sat on the mat"] * 9
     made = report(tokenizer, [*text, LONG["dna"]], "take another")
-    assert made.unknown_rate == 140 / (9 * 17 + 140) and "remedy: take another" in made.render()
+    assert (
+        made.total.unknown_rate == 140 / (9 * 17 + 140) and "remedy: take another" in made.render()
+    )
     assert "note" not in report(tokenizer, text).render(), "the control"
 
 

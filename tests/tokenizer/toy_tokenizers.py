@@ -9,6 +9,8 @@ from collections import Counter
 from fractions import Fraction
 from typing import Any
 
+from maskwright.text.tokenizer.file.check import read_json
+from maskwright.text.tokenizer.folder import NAMES
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
@@ -144,3 +146,8 @@ def random_words(rng: random.Random, letters: str = "abcd", most: int = 60) -> d
         "".join(rng.choices(letters, k=rng.randint(1, 9))): rng.randint(1, 12)
         for _ in range(rng.randint(1, most))
     }
+
+
+def from_files(files: dict[str, bytes]) -> Tokenizer:
+    """A tokenizer of the files that `Tokenizer.files` gives."""
+    return Tokenizer(*(read_json(files[name], name) for name in NAMES if name in files))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.text.curate.arrays.words import passages_of
 from maskwright.text.curate.labelled_texts import good_label
@@ -34,7 +34,7 @@ def open_model(folder: str) -> LanguageModel:
     Raises:
         UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
     """
-    return _open_model(folder, tuple(state_of(path) for path in model_files(folder)))
+    return _open_model(folder, tuple(file_state(path) for path in model_files(folder)))
 
 
 @functools.lru_cache(maxsize=2)

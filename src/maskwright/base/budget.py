@@ -1,4 +1,4 @@
-"""How long a training lasts: for pretraining, comparing, fine-tuning and the quickstart."""
+"""The length of a training: in steps, tokens, floating-point operations or minutes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _FORM = re.compile(
 )
 
 
-class Counted(TypedDict):
-    """What a run has used so far; `seconds` of training."""
+class BudgetUse(TypedDict):
+    """Steps, tokens and seconds of training that a run has used so far."""
 
     steps: float
     tokens: float
@@ -36,12 +36,12 @@ class Counted(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a run lasts: exactly one of the four. Minutes are wall time and so not repeatable
-    to the bit; the others are.
+    """The length of a run: exactly one of the four is set. A run of `minutes`, which are wall
+    time, is not repeatable to the bit.
 
     Attributes:
-        flops: floating-point operations of matrix products, forward and backward; the loop counts
-            tokens, so what a token costs turns it into them (`in_tokens`).
+        flops: floating-point operations of matrix products, forward and backward; `in_tokens`
+            converts them, since the training loop counts tokens.
     """
 
     steps: int | None = None
@@ -50,32 +50,32 @@ class Budget:
     flops: float | None = None
 
     def __post_init__(self) -> None:
-        given = [n for n in UNITS if getattr(self, n) is not None]
-        if len(given) != 1 or not 0 <= getattr(self, given[0]) < math.inf:
+        given_units = [n for n in UNITS if getattr(self, n) is not None]
+        if len(given_units) != 1 or not 0 <= getattr(self, given_units[0]) < math.inf:
             raise ConfigError(
                 "a run lasts for steps, tokens, flops or minutes, exactly one of them",
                 where="training.budget",
-                found=", ".join(f"{n}={getattr(self, n)}" for n in given) or "none",
+                found=", ".join(f"{n}={getattr(self, n)}" for n in given_units) or "none",
                 wanted="one of steps, tokens, flops, minutes, not negative",
                 do="for example --set training.budget.steps=1000",
             )
 
     @classmethod
     def parse(cls, text: str, *, where: str = "--budget", units: Collection[str] = UNITS) -> Budget:
-        """From `tokens=5e6` or `5e6 tokens`, `minutes=10`, `10min` or `2h`, `1e15flops`.
+        """Parse `tokens=5e6` or `5e6 tokens`, `minutes=10`, `10min` or `2h`, `1e15flops`.
 
         Args:
-            where: the option that it was given to.
-            units: those that make sense there.
+            where: the option, for the error.
+            units: the units that are allowed.
 
         Raises:
-            ConfigError: none of these, or not a positive number.
+            ConfigError: another form or unit, or not a positive number.
         """
-        found = _FORM.fullmatch(text.strip())
-        unit = (found["unit"] or found["last"]) if found else ""
-        unit, each = ("minutes", 60.0) if unit in HOURS else (SPELLINGS.get(unit, unit), 1.0)
+        match = _FORM.fullmatch(text.strip())
+        unit = (match["unit"] or match["last"]) if match else ""
+        unit, scale = ("minutes", 60.0) if unit in HOURS else (SPELLINGS.get(unit, unit), 1.0)
         try:
-            amount = each * float((found["amount"] or found["first"]) if found else "nan")
+            amount = scale * float((match["amount"] or match["first"]) if match else "nan")
         except ValueError:
             amount = math.nan
         if unit not in units or not 0.0 < amount < math.inf or (unit == "steps" and amount < 1):
@@ -86,8 +86,8 @@ class Budget:
                 found=repr(text),
                 wanted=f"{', '.join(usual[:-1])} or {usual[-1]}",
             )
-        whole = unit in ("steps", "tokens")
-        values: dict[str, Any] = {unit: max(1, int(amount)) if whole else amount}
+        integral = unit in ("steps", "tokens")
+        values: dict[str, Any] = {unit: max(1, int(amount)) if integral else amount}
         return cls(**values)
 
     @property
@@ -100,27 +100,26 @@ class Budget:
         return float(getattr(self, self.unit))
 
     def used(self, *, steps: float, tokens: float, seconds: float) -> float:
-        """How much of it is used, in the same unit.
+        """Return how much of the budget is used, in its unit.
 
         Raises:
-            ValueError: of flops, which are counted `in_tokens`.
+            ValueError: the budget is in flops; see `in_tokens`.
         """
         if self.flops is not None:
             raise ValueError("a budget in flops is counted in tokens: in_tokens()")
         return float({"steps": steps, "tokens": tokens, "minutes": seconds / 60}[self.unit])
 
     def spent(self, *, steps: float, tokens: float, seconds: float) -> bool:
-        """Whether all of it is used."""
+        """Return whether the whole budget is used."""
         return self.used(steps=steps, tokens=tokens, seconds=seconds) >= self.total
 
     def share(self, *, steps: float, tokens: float, seconds: float) -> float:
-        """How much of it is used, 0 to 1; 0 where what is counted is not known (NaN)."""
+        """Return the share that is used, 0 to 1; 0 if what is counted is NaN."""
         used = self.used(steps=steps, tokens=tokens, seconds=seconds)
         return 0.0 if math.isnan(used) else min(1.0, max(0.0, used / max(1e-9, self.total)))
 
     def in_tokens(self, flops_per_token: float) -> Budget:
-        """The same counted in tokens where it is in flops, for a model that costs so much a
-        token."""
+        """Return the budget with flops converted to tokens, for a model of that cost per token."""
         if self.flops is None:
             return self
         return Budget(tokens=max(1, int(self.flops / flops_per_token)))
@@ -130,7 +129,7 @@ class Budget:
 
 
 def equal_budget(text: str) -> Budget:
-    """The budget that every compared run has; steps of other batches or rows are not equal.
+    """Parse the budget of a comparison. Steps are refused: their cost depends on batch and rows.
 
     Raises:
         ConfigError: not a budget in tokens, minutes or floating-point operations.

@@ -1,6 +1,6 @@
 """Open sets: a folder is a registry.
 
-`families`, `objectives`, `adapters`, `tasks`, `recipes`, `curate.steps` and the like are open sets.
+`families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets.
 A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
 `openai-gpt`). What the members of a set share is in a package beside them, `base/`. Another
 installed package adds a member through an entry point of the group `maskwright.families` (or the
@@ -19,47 +19,51 @@ from types import ModuleType
 from maskwright.base.errors import UsageError, near
 
 
-def names(room: str) -> list[str]:
-    """The members of `room` in alphabetical order, without importing any of them."""
-    return sorted(_modules(room))
+def names(set_name: str) -> list[str]:
+    """Return the members of `set_name` in alphabetical order, without importing any of them."""
+    return sorted(_modules(set_name))
 
 
-def load(room: str, name: str) -> ModuleType:
-    """Import the member `name` of `room`.
+def load(set_name: str, name: str) -> ModuleType:
+    """Import the member `name` of `set_name`.
 
     Raises:
-        UsageError: no such member; the message has the near names.
+        UsageError: no such member; with similar names.
     """
-    known = _modules(room)
-    if name not in known:
-        singular = {"families": "family"}.get(room, room.rpartition(".")[2][:-1])
-        raise UsageError(f"no {singular} of that name", found=repr(name), wanted=near(name, known))
-    return importlib.import_module(known[name])
+    modules = _modules(set_name)
+    if name not in modules:
+        singular = {"families": "family"}.get(set_name, set_name.rpartition(".")[2][:-1])
+        raise UsageError(
+            f"no {singular} of that name", found=repr(name), wanted=near(name, modules)
+        )
+    return importlib.import_module(modules[name])
 
 
 @functools.cache
-def _modules(room: str) -> dict[str, str]:
-    """The module of every member, by name.
+def _modules(set_name: str) -> dict[str, str]:
+    """Return the module of every member, by name.
 
     Raises:
-        UsageError: an entry point takes the name of a member that is here.
+        UsageError: an entry point has the name of another member.
     """
-    from importlib.metadata import entry_points  # 20 ms that a page of help does without
+    from importlib.metadata import entry_points  # slow: not at the top
 
-    root, parts = Path(__file__).parents[1], room.split(".")
-    packages = (path for path in root.iterdir() if path.joinpath(*parts, "__init__.py").is_file())
+    root, subfolders = Path(__file__).parents[1], set_name.split(".")
+    packages = (
+        path for path in root.iterdir() if path.joinpath(*subfolders, "__init__.py").is_file()
+    )
     package = next(packages)
-    folder = package.joinpath(*parts)
+    folder = package.joinpath(*subfolders)
     members = {
-        module.name.replace("_", "-"): f"maskwright.{package.name}.{room}.{module.name}"
+        module.name.replace("_", "-"): f"maskwright.{package.name}.{set_name}.{module.name}"
         for module in pkgutil.iter_modules([str(folder)])
         if not module.ispkg
     }
-    for entry in entry_points(group=f"maskwright.{room}"):
+    for entry in entry_points(group=f"maskwright.{set_name}"):
         if members.setdefault(entry.name, entry.module) != entry.module:
             raise UsageError(
                 "two modules for one name",
-                where=f"the entry points of maskwright.{room}",
+                where=f"the entry points of maskwright.{set_name}",
                 found=f"{entry.name!r} is {entry.module}",
                 wanted=f"one module, and there is {members[entry.name]}",
                 do="uninstall the package that brings it, or ask its makers for another name",

@@ -1,13 +1,13 @@
-"""Frozen dataclasses to plain values and back, with errors that name the field.
+"""Converts frozen dataclasses to plain values and back, with errors that name the field.
 
 A config is a frozen dataclass whose fields are numbers, strings, booleans, None, tuples, further
-configs, or one of several configs (`Learned | Sinusoidal | None`; written with a `type` key, or
-told apart by a `kind` of their own, of which the first is meant where none is said). Reading is
-strict: an unknown key, a missing one, a wrong type or a value outside a `Literal` is a
-`ConfigError` with the dotted path of the field and the near names. What a table leaves out is that
-of the field's default, to any depth: where `masking` is by default one of spans, `masking = {rate =
-0.3}` changes the rate of a masking of spans. A table that names another config than the default's
-begins with that config's own defaults.
+configs, or a union of configs (`Learned | Sinusoidal | None`). The members of a union are told
+apart by a `type` key, or by a field `kind` of their own; without it the first is meant. Reading is
+strict: an unknown or missing key, a wrong type or a value outside a `Literal` is a `ConfigError`
+with the dotted path of the field and similar names. Keys that a table leaves out have the values of
+the field's default, at any depth: if `masking` masks spans by default, `masking = {rate = 0.3}`
+changes the rate of masking spans. A table that names another config than the default one begins
+with the defaults of that config.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from maskwright.base.errors import ConfigError, MaskwrightError, near
 
 T = TypeVar("T")
 NONE = type(None)
-# A list of words whose quotes a shell has taken: `--set lora.targets=[query,value]`.
+# A list of words without quotes, which a shell removes: `--set lora.targets=[query,value]`.
 WORDS = re.compile(r"\[\s*[\w./~-]+(\s*,\s*[\w./~-]+)*\s*\]")
 
 
 # ------------------------------------------------------------------------------ to plain and back
 def to_plain(value: Any) -> Any:
-    """Config -> dicts, lists and scalars. A config says its `type` only where a union needs it."""
+    """Convert a config to dicts, lists and scalars; members of a union get a `type` if needed."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hints = hints_of(type(value))
         plain = {}
@@ -52,16 +52,14 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[T], plain: Any, path: str = "", over: T | None = None) -> T:
-    """The reverse of `to_plain`, checked field by field.
-
-    A config that refuses one of its own fields by the bare name is told where it stands: `path` is
-    put before it.
+    """Convert the output of `to_plain` back to a config, checking each field.
 
     Args:
-        over: whose fields stand for those that are left out; None: the defaults do.
+        path: of the config, put before the names of fields in errors.
+        over: a config that gives the fields that are left out; None: their defaults.
 
     Raises:
-        ConfigError: with the dotted path of the field that is at fault.
+        ConfigError: with the dotted path of the field.
     """
     if not isinstance(plain, dict):
         raise ConfigError("not a table", where=path or kind.__name__, found=repr(plain))
@@ -92,14 +90,14 @@ def from_plain(kind: type[T], plain: Any, path: str = "", over: T | None = None)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """The value of a field that nobody sets; MISSING where it must be set."""
+    """Return the default of a field, MISSING if it has none."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
-    """The value that `plain` says; `usual` is the field's own where nothing is said."""
+    """Convert one plain value to the type `hint`; `usual` is the default of the field."""
     origin = typing.get_origin(hint)
     if origin is typing.Literal:
         if plain not in typing.get_args(hint):
@@ -117,13 +115,15 @@ def _read(hint: Any, plain: Any, path: str, usual: Any = None) -> Any:
         if isinstance(plain, str) and WORDS.fullmatch(plain):
             plain = [word.strip() for word in plain[1:-1].split(",")]
         if not isinstance(plain, list | tuple):
-            parts = [part.strip() for part in plain.split(",")] if isinstance(plain, str) else []
+            entries = (
+                [entry.strip() for entry in plain.split(",")] if isinstance(plain, str) else []
+            )
             raise ConfigError(
                 "not a list",
                 where=path,
                 found=repr(plain),
                 wanted="[…, …], in JSON or TOML",
-                do=f"write {json.dumps(parts, ensure_ascii=False)}" if parts else None,
+                do=f"write {json.dumps(entries, ensure_ascii=False)}" if entries else None,
             )
         arms = typing.get_args(hint)
         if len(arms) == 2 and arms[1] is Ellipsis:
@@ -152,9 +152,9 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
         return None
     tag, configs = tag_of(hint)
     if isinstance(plain, dict) and configs:
-        own = next((n for n, arm in configs.items() if type(usual) is arm), None)
+        default_name = next((n for n, arm in configs.items() if type(usual) is arm), None)
         usually = _by_fields(plain, configs) if tag == "type" else next(iter(configs))
-        name = plain.get(tag, own or usually)
+        name = plain.get(tag, default_name or usually)
         if not isinstance(name, str) or name not in configs:
             raise ConfigError(
                 "which kind is meant",
@@ -163,7 +163,7 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
                 wanted=near(str(name), configs),
             )
         body = {k: v for k, v in plain.items() if k != "type"}
-        return from_plain(configs[name], body, path, usual if name == own else None)
+        return from_plain(configs[name], body, path, usual if name == default_name else None)
     errors = []
     tables = [arm for arm in arms if typing.get_origin(arm) is dict]
     for arm in tables if tables and isinstance(plain, dict) else arms:
@@ -179,7 +179,7 @@ def _read_union(hint: Any, plain: Any, path: str, usual: Any) -> Any:
 
 
 def _by_fields(plain: dict[str, Any], configs: dict[str, type]) -> str:
-    """The only one of `configs` that has all of these settings; "" where that is none, or two."""
+    """Return the only one of `configs` that has all these settings, "" if there are none or two."""
     fitting = [
         name
         for name, kind in configs.items()
@@ -212,40 +212,40 @@ def _read_scalar(hint: Any, plain: Any, path: str) -> Any:
 
 # ------------------------------------------------------------------------------ identity
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spaces: the text that is hashed."""
+    """Return JSON with sorted keys and no spaces, the text that is hashed."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of the canonical JSON, in hex."""
+    """Return the SHA-256 of the canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 # ------------------------------------------------------------------------------ type hints
 @functools.cache
 def hints_of(kind: type) -> dict[str, Any]:
-    """The type of each field of a config, by its name."""
+    """Return the type of each field of a config, by name."""
     return typing.get_type_hints(kind)
 
 
 def lines_of(kind: type) -> Mapping[str, str]:
-    """Field -> what the section "Attributes" of the docstring says of it, on one line; empty where
-    docstrings are stripped (python -OO)."""
+    """Return the descriptions in the section "Attributes" of the docstring, each on one line, by
+    field; empty if docstrings are stripped (python -OO)."""
     section = inspect.cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2]
     entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
     return {name: re.sub(r"\s*\n\s*", " ", text) for name, text in entries}
 
 
 def alternatives(hint: Any) -> list[Any]:
-    """The config types of a union (`A | B | None` -> [A, B])."""
+    """Return the config types of a union (`A | B | None` -> [A, B])."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [a for a in typing.get_args(hint) if dataclasses.is_dataclass(a)]
     return []
 
 
 def tag_of(hint: Any) -> tuple[str, dict[str, type]]:
-    """The key under which a table says which config of a union it is, and its choices; a lone
-    config needs none."""
+    """Return the key that tells the configs of a union apart, and the configs by its values; the
+    key is "" if there is only one."""
     arms = alternatives(hint)
     kinds = [typing.get_args(hints_of(a).get("kind")) for a in arms]
     if len(arms) > 1 and all(len(k) == 1 for k in kinds):
@@ -254,19 +254,19 @@ def tag_of(hint: Any) -> tuple[str, dict[str, type]]:
 
 
 def joined(path: str, name: str) -> str:
-    """The dotted path of the field `name` of what lies at `path`."""
+    """Return the dotted path of the field `name` of the config at `path`."""
     return f"{path}.{name}" if path else name
 
 
-def require(where: str, found: float, low: float, high: float = math.inf) -> None:
-    """Refuse a number that is not from `low` to `high`.
+def require(where: str, value: float, low: float, high: float = math.inf) -> None:
+    """Refuse a number outside the range from `low` to `high`.
 
     Raises:
         ConfigError: naming the setting.
     """
-    if not low <= found <= high:
-        wanted = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+    if not low <= value <= high:
+        limits = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
         remedy = "choose a number within these limits, or leave it out for its default"
         raise ConfigError(
-            "a setting is out of range", where=where, found=found, wanted=wanted, do=remedy
+            "a setting is out of range", where=where, found=value, wanted=limits, do=remedy
         )

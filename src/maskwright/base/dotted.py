@@ -1,4 +1,4 @@
-"""The fields of a config by dotted path, as `--set a.b=value` names them: replaced and compared."""
+"""Fields of a config by dotted path, as `--set a.b=value` names them: replace, parse, compare."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ T = TypeVar("T")
 
 
 def replace_at(config: T, values: dict[str, Any]) -> T:
-    """`config` with the fields at dotted paths replaced by plain values, checked like a file.
+    """Return `config` with the fields at dotted paths replaced by plain values.
 
-    All values are put in place before anything is checked, so settings that only fit together can
-    be changed together. In a field that is a free table (`dict[str, Any]`) a key may be new, and so
-    may the tables on the way to it.
+    All values are set before the config is checked, so settings that depend on each other can be
+    changed together. In a free table (`dict[str, Any]`) keys and tables are created as needed.
 
     Raises:
-        ConfigError: no such field (with the near names), or values that do not fit.
+        ConfigError: no such field (with similar names), or an invalid value.
     """
     plain = to_plain(config)
     for path, value in values.items():
@@ -32,25 +31,27 @@ def replace_at(config: T, values: dict[str, Any]) -> T:
 
 
 def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
-    """Set one value in the plain form of a `kind`."""
-    names, done, whole = path.split("."), 0, plain
+    """Set the value at `path` in the plain form of a config of type `kind`."""
+    names, done, root = path.split("."), 0, plain
     while True:
-        name, here = names[done], ".".join(names[: done + 1])
-        last = done == len(names) - 1
+        name, path_so_far = names[done], ".".join(names[: done + 1])
+        is_last = done == len(names) - 1
         if isinstance(plain, list):
             if not (name.isdecimal() and int(name) < len(plain)):
-                raise ConfigError("no such entry", where=here, wanted=f"0 to {len(plain) - 1}")
+                raise ConfigError(
+                    "no such entry", where=path_so_far, wanted=f"0 to {len(plain) - 1}"
+                )
             key: Any = int(name)
         else:
             key = name
             free = isinstance(plain, dict) and (kind is Any or typing.get_origin(kind) is dict)
-            known = plain if isinstance(plain, dict) else {}
-            if name not in known and not free:
-                wanted = _elsewhere(names[-1], whole) or near(name, known)
-                raise ConfigError("no such setting", where=here, wanted=wanted)
-            if not last:
-                known.setdefault(name, {})
-        if last:
+            table = plain if isinstance(plain, dict) else {}
+            if name not in table and not free:
+                suggestion = _elsewhere(names[-1], root) or near(name, table)
+                raise ConfigError("no such setting", where=path_so_far, wanted=suggestion)
+            if not is_last:
+                table.setdefault(name, {})
+        if is_last:
             plain[key] = value
             return
         plain, kind = plain[key], _kind_of(kind, name, plain[key])
@@ -58,22 +59,21 @@ def _put(plain: Any, kind: Any, path: str, value: Any) -> None:
 
 
 def _elsewhere(name: str, plain: Any) -> str:
-    """A remedy that names the settings of that name in any table; empty without one."""
-    found = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
-    return f"did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
+    """Return a hint with the settings of that name in other tables, or ""."""
+    matches = [path for path in _paths(plain, "") if path.rsplit(".", 1)[-1] == name]
+    return f"did you mean {' or '.join(map(repr, matches[:3]))}?" if matches else ""
 
 
 def _paths(plain: Any, path: str) -> Iterator[str]:
-    """The dotted path of every setting and table in the plain form of a config."""
+    """Yield the dotted path of every setting and table in the plain form of a config."""
     for name, value in plain.items() if isinstance(plain, dict) else ():
-        here = joined(path, name)
-        yield here
-        yield from _paths(value, here)
+        full_path = joined(path, name)
+        yield full_path
+        yield from _paths(value, full_path)
 
 
 def _kind_of(owner: Any, name: str, plain: Any) -> Any:
-    """The type of a field, the alternative that `plain` names where it is a union; what lies in a
-    free table is as free."""
+    """Return the type of a field: of a union the member that `plain` names, in a free table Any."""
     if owner is Any:
         return Any
     if typing.get_origin(owner) is dict:
@@ -85,32 +85,32 @@ def _kind_of(owner: Any, name: str, plain: Any) -> Any:
 
 
 def assignments(settings: str | Sequence[str], example: str) -> dict[str, str]:
-    """Path -> text of settings such as `training.batch=32`; one setting may be said alone.
+    """Parse settings such as `training.batch=32` into {path: text}.
 
     Args:
-        example: what the error shows.
+        example: shown in the error.
 
     Raises:
         UsageError: not path=value, or two values for one path.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
         path, sign, text = setting.partition("=")
         if not sign:
             raise UsageError("--set wants path=value", found=repr(setting), wanted=example)
-        if found.setdefault(path, text) != text:
+        if texts.setdefault(path, text) != text:
             raise UsageError(
                 "the setting is given twice",
                 where=f"--set {path}",
-                found=f"{found[path]} and {text}",
+                found=f"{texts[path]} and {text}",
                 wanted="one of them",
             )
-    return found
+    return texts
 
 
 def parse_value(text: str) -> Any:
-    """The value in `--set a.b=value`: JSON where it is JSON, a list or table of TOML (as a recipe's
-    file writes it) where it is one, else the text itself."""
+    """Parse the value of `--set a.b=value`: as JSON, else as a list or table of TOML, else the text
+    itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):  # no JSON, or none that can be held
@@ -122,7 +122,7 @@ def parse_value(text: str) -> Any:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted path, left value, right value) wherever two configs or plain values differ."""
+    """Yield (dotted path, left value, right value) where two configs or plain values differ."""
     ours, theirs = to_plain(ours), to_plain(theirs)
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in dict.fromkeys([*ours, *theirs]):

@@ -1,20 +1,20 @@
-"""What the program says when it refuses.
+"""Exceptions of Maskwright and their exit codes.
 
     MaskwrightError
       UsageError          the command line or a path given by the user        exit 64
       ConfigError         a recipe, a config.json, a field out of range       exit 64
       DataError           text, rows, token stores                            exit 65
       TokenizerError      a tokenizer file, or training one                   exit 65
-      CheckpointError     a checkpoint that is torn, foreign or damaged       exit 65
-      IncompatibleError   two good things that do not belong together         exit 65
+      CheckpointError     a checkpoint that is incomplete, foreign or damaged exit 65
+      IncompatibleError   two valid inputs that do not fit each other         exit 65
       ResourceError       memory, device                                      exit 69
-      OutputError         the place to write cannot be written                exit 73
-      StorageError        reading or writing failed half-way                  exit 74
-      StoppedError        stopped, and `maskwright resume` can go on          exit 75
+      OutputError         the output path cannot be written                   exit 73
+      StorageError        reading or writing failed                           exit 74
+      StoppedError        stopped, and `maskwright resume` can continue       exit 75
 
-Every refusal has four parts besides its first line: where (path, line, field), found, wanted, and
-what to do. The command line prints them without a traceback; Python users see the same text, in
-which control characters of names and values are escapes.
+Besides its first line, a message has up to four parts: where (path, line, field), found, wanted and
+do (what the user can do). The command line prints it without a traceback. Control characters in
+names and values are escaped.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from typing import Self
 
 from maskwright.base.terminal import harmless
 
-MOST_NAMES = 5000  # of a folder, that are looked at
+MOST_NAMES = 5000  # names of a folder that are searched for similar ones
 
 
 class MaskwrightError(Exception):
-    """A refusal in five parts; see the module's first lines.
+    """Base class; the module's docstring describes the parts of the message.
 
     Args:
         what: one sentence, lower case, without a full stop.
-        where: the file, line, column or field that is at fault.
-        found: what stands there.
-        wanted: what should stand there.
-        do: the next thing the user can do.
+        where: the file, line, column or field.
+        found: the value there.
+        wanted: the value that is expected.
+        do: what the user can do.
     """
 
     kind = "E-GENERAL"
@@ -62,13 +62,13 @@ class MaskwrightError(Exception):
         super().__init__(self.render())
 
     def under(self, prefix: str) -> Self:
-        """The same, with what its place lies in put before it."""
+        """Put `prefix` before `where`; returns self."""
         self.where = f"{prefix}{self.where}"
         self.args = (self.render(),)
         return self
 
     def advising(self, do: str) -> Self:
-        """The same, with something else to do."""
+        """Replace `do`; returns self."""
         self.do = do
         self.args = (self.render(),)
         return self
@@ -111,14 +111,14 @@ class TokenizerError(MaskwrightError):
 
 
 class CheckpointError(MaskwrightError):
-    """A checkpoint that is torn, foreign or damaged."""
+    """A checkpoint that is incomplete, foreign or damaged."""
 
     kind = "E-CHECKPOINT"
     exit_code = 65
 
 
 class IncompatibleError(MaskwrightError):
-    """Two good things that do not belong together."""
+    """Two valid inputs that do not fit each other."""
 
     kind = "E-INCOMPATIBLE"
     exit_code = 65
@@ -132,14 +132,14 @@ class ResourceError(MaskwrightError):
 
 
 class OutputError(MaskwrightError):
-    """The place to write cannot be written."""
+    """The output path cannot be written."""
 
     kind = "E-OUTPUT"
     exit_code = 73
 
 
 class StorageError(MaskwrightError):
-    """Reading or writing failed half-way."""
+    """Reading or writing failed."""
 
     kind = "E-STORAGE"
     exit_code = 74
@@ -153,20 +153,20 @@ class StoppedError(MaskwrightError):
 
 
 def shorten(text: str, limit: int = 200) -> str:
-    """`text` on one line of at most `limit` characters, control characters escaped."""
+    """Return `text` on one line of at most `limit` characters, control characters escaped."""
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def near(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """A remedy that names the spellings nearest to `name`, whatever its capitals, or all of them
-    when none is near."""
-    names = sorted(set(known))
+def near(name: str, choices: Iterable[str], limit: int = 3) -> str:
+    """Return a hint with the choices most similar to `name`, ignoring case, or with all choices if
+    none is similar."""
+    names = sorted(set(choices))
     folded = dict[str, list[str]]()
-    for each in names:
-        folded.setdefault(each.casefold(), []).append(each)
-    found = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
-    close = [each for key in found for each in folded[key]][:limit]
+    for spelling in names:
+        folded.setdefault(spelling.casefold(), []).append(spelling)
+    matches = difflib.get_close_matches(name.casefold(), folded, n=limit, cutoff=0.5)
+    close = [spelling for key in matches for spelling in folded[key]][:limit]
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
     if not names:
@@ -176,7 +176,7 @@ def near(name: str, known: Iterable[str], limit: int = 3) -> str:
 
 
 def near_path(path: Path) -> str | None:
-    """`near` for the name of a path, among the names in its folder; None where there are none."""
+    """Return `near` for the name of a path among the names in its folder, None if it is empty."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]

@@ -1,7 +1,7 @@
-"""What a check found, as a value: what it is, what shows it, and what to do about it.
+"""Findings: results of checks that the user should know.
 
-A check returns findings and prints nothing. Here they become a line of a terminal and plain values
-for a JSON file; `report/` puts the same sentence on a page.
+A check returns findings and prints nothing. A finding becomes a line on the terminal, plain values
+in a JSON file, or a sentence on a page (`report/`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Finding:
     """Something that the user should know, though the work goes on.
 
     Attributes:
-        name: what sort of finding it is, for programs: stable, in small letters and hyphens.
-        what: a clause that says it, without a full stop.
-        evidence: what shows it: the first place, the numbers; may be empty.
+        name: a stable identifier, in lower case with hyphens.
+        what: a clause without a full stop.
+        evidence: numbers or the first occurrence; may be empty.
         remedy: what the user can do; may be empty.
-        severity: "warning" where results are likely wrong or misread, else "note".
+        severity: "warning" if results are likely wrong or misread, else "note".
     """
 
     name: str
@@ -39,34 +39,33 @@ class Finding:
             raise ValueError(f"not a finding: {self.name!r}, {self.what!r}")
 
     def __str__(self) -> str:
-        """What, evidence and remedy in one sentence without a full stop."""
+        """Return what, evidence and remedy as one sentence without a full stop."""
         return "; ".join(filter(None, (self.what, self.evidence, self.remedy)))
 
     def line(self) -> str:
-        """The line of a terminal: `note: …` or `warning: …`."""
+        """Return the line for a terminal: `note: …` or `warning: …`."""
         return f"{self.severity}: {self}"
 
     @classmethod
     def of_line(cls, name: str, line: str) -> Finding:
-        """The inverse of `line`, by its name; of a line of another kind a note."""
+        """Parse a `line`; a line of another form becomes a note."""
         for severity in get_args(Severity):
             if line.startswith(f"{severity}: "):
                 return cls(name, line.partition(": ")[2], severity=severity)
         return cls(name, line)
 
     def of(self, subject: str) -> Self:
-        """The same, with what it is about named first: `train: …`."""
+        """Return a copy whose `what` begins with the subject: `train: …`."""
         return replace(self, what=f"{subject}: {self.what}")
 
     def to_json(self) -> dict[str, str]:
-        """Plain values; what is empty or usual is left out."""
+        """Return plain values, without empty fields and the default severity."""
         plain = {**vars(self), "severity": "" if self.severity == "note" else self.severity}
         return {name: value for name, value in plain.items() if value}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any] | str) -> Finding:
-        """The inverse of `to_json`; a mere sentence, as earlier releases wrote it, has the name
-        `recorded`.
+        """Parse `to_json`; a plain sentence, as earlier releases wrote it, is named `recorded`.
 
         Raises:
             TypeError, ValueError: not a finding.
@@ -74,5 +73,5 @@ class Finding:
         return cls("recorded", plain) if isinstance(plain, str) else cls(**plain)
 
 
-def ignore(found: Finding) -> None:
-    """A `Note` that drops what was found."""
+def ignore(finding: Finding) -> None:
+    """A `Note` that does nothing."""

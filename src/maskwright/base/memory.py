@@ -1,5 +1,4 @@
-"""How much memory there is, how much of it this process has, and which errors say that it does not
-suffice."""
+"""Free memory, memory of this process, and errors that say that memory is exhausted."""
 
 from __future__ import annotations
 
@@ -13,20 +12,20 @@ from pathlib import Path, PurePosixPath
 from maskwright.base.errors import ResourceError, shorten
 
 try:
-    import resource  # at once: under a limit it may not be loaded any more
+    import resource  # imported early: under a memory limit a later import may fail
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-# Of address space, to load torch or Daft and compute a little, measured.
+# Bytes of address space that loading torch or Daft and a small computation take, measured.
 LIBRARIES = 1 << 30
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-# Of versions 2 and 1 of Linux' control groups: the files of limit and usage, and the caches, which
-# can be given back, in memory.stat.
+# Versions 2 and 1 of Linux control groups: files of limit and usage, and the entry of memory.stat
+# for reclaimable caches.
 GROUP_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-# How torch, CUDA, C++, the system and Rust's libraries say that they get no memory.
+# Messages of torch, CUDA, C++, the system and Rust libraries for exhausted memory.
 SHORTAGE = re.compile(
     r"can't allocate memory|cannot allocate memory|not enough memory|out of memory|bad_alloc"
     r"|bad allocation|unable to allocate|ALLOC_FAILED|failed to allocate|memory allocation of"
@@ -37,20 +36,20 @@ ON_DEVICE = re.compile(r"CUDA|CUBLAS|cuDNN|\bHIP\b|\bGPU\b", re.I)
 
 
 def free_bytes() -> int:
-    """Memory that this process may still take: what the system says is available now, or less where
-    a container or a control group has a limit, or the process itself (`ulimit -v`, `-d`)."""
+    """Return the bytes that this process may still allocate: the memory that is available, within
+    the limits of control groups (containers) and of the process (`ulimit -v`, `-d`)."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             table = {line.split(":")[0]: line.split()[1] for line in lines}
         free = int(table["MemAvailable"]) * 1024
     except (OSError, KeyError, ValueError, IndexError):
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = (*map(left_in, _control_groups(CONTROL_GROUPS)), *_process_limits())
-    return min([free, *(left for left in limits if left is not None)])
+    limits = (*map(remaining_in, _control_groups(CONTROL_GROUPS)), *_process_limits())
+    return min([free, *(remaining for remaining in limits if remaining is not None)])
 
 
-def left_in(group: Path) -> int | None:
-    """What is left of the limit of a control group; None without a limit."""
+def remaining_in(group: Path) -> int | None:
+    """Return the bytes that remain of the limit of a control group, None without a limit."""
     for limit, usage, caches in GROUP_FILES:
         try:
             most = int((group / limit).read_text(encoding="ascii"))
@@ -63,26 +62,26 @@ def left_in(group: Path) -> int | None:
     return None
 
 
-def _control_groups(root: Path, own: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
-    """The folders of the groups that this process is in, with those around them, as limits add up:
-    `0::/path` is version 2, `4:memory:/path` version 1. A container often shows its own group as
-    the root."""
+def _control_groups(root: Path, membership: Path = Path("/proc/self/cgroup")) -> Iterator[Path]:
+    """Yield the folders of the control groups of this process and of their parents, whose limits
+    apply too: `0::/path` is version 2, `4:memory:/path` version 1. A container often shows its own
+    group as the root."""
     yield from (root, root / "memory")
     try:
-        lines = own.read_text(encoding="utf-8").splitlines()
+        lines = membership.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "" or "memory" in controllers.split(","):
-            place = PurePosixPath(path.lstrip("/"))
+            group = PurePosixPath(path.lstrip("/"))
             base = root / "memory" if controllers else root
-            yield from (base / part for part in (place, *place.parents[:-1]))
+            yield from (base / folder for folder in (group, *group.parents[:-1]))
 
 
 def _process_limits() -> Iterator[int]:
-    """What is left of the limits of this process on its address space and its data."""
+    """Yield the bytes that remain of the limits of this process on address space and data."""
     if resource is None:
         return
     try:
@@ -97,25 +96,25 @@ def _process_limits() -> Iterator[int]:
 
 
 def require_room_for_libraries() -> None:
-    """Refuse a limit of the process below what the libraries that compute need: some of them end
-    the process, without an error, where they get no memory while they are loaded.
+    """Refuse a memory limit that is too low to load the numerical libraries, some of which end the
+    process without an error if an allocation fails during import.
 
     Raises:
-        ResourceError: with what the limit leaves.
+        ResourceError: with the bytes that remain.
     """
-    left = min(_process_limits(), default=LIBRARIES)
-    if left < LIBRARIES:
+    remaining = min(_process_limits(), default=LIBRARIES)
+    if remaining < LIBRARIES:
         raise ResourceError(
             "the memory limit of this process is too low",
             where="ulimit -v, ulimit -d",
-            found=f"{left:,} bytes are left",
+            found=f"{remaining:,} bytes are left",
             wanted=f"{LIBRARIES:,} or more for the libraries alone",
             do="raise the limit, or take it away: ulimit -v unlimited -d unlimited",
         )
 
 
 def resident() -> int:
-    """Bytes of memory that this process has now; 0 where the system does not say."""
+    """Return the resident bytes of this process; 0 if the system does not report them."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -124,12 +123,14 @@ def resident() -> int:
 
 
 def peak_resident() -> int:
-    """The most bytes of memory that this process has had; 0 where the system does not say. Of a
-    child of a large process, `getrusage` tells the peak of its parent where that was larger."""
+    """Return the peak resident bytes of this process; 0 if the system does not report them.
+
+    `getrusage` is the fallback only: for the child of a large process it may report the peak of the
+    parent."""
     try:
         with open("/proc/self/status", encoding="ascii") as lines:
-            (found,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-        return int(found) * 1024
+            (kilobytes,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+        return int(kilobytes) * 1024
     except (OSError, ValueError):
         pass
     if resource is None:
@@ -139,25 +140,25 @@ def peak_resident() -> int:
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether memory, of this machine or of a GPU, did not suffice. Errors of torch are known by
-    name and by what they say, as it is not imported for their sake."""
+    """Return whether an error means exhausted memory, of the machine or a GPU. Errors of torch are
+    recognised by name and message, so that torch need not be imported."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    home = type(error).__module__.partition(".")[0]  # a KeyError may say any name of the user's
+    home = type(error).__module__.partition(".")[0]  # messages of a KeyError are names of users
     foreign = isinstance(error, RuntimeError | SystemError | ImportError) or home != "builtins"
     return foreign and home != "maskwright" and SHORTAGE.search(str(error)) is not None
 
 
-def of_device(error: BaseException) -> bool:
-    """Whether the memory is a GPU's."""
+def is_device_shortage(error: BaseException) -> bool:
+    """Return whether the exhausted memory is that of a GPU."""
     named = type(error).__name__ == "OutOfMemoryError"
     return named or ON_DEVICE.search(str(error)) is not None
 
 
-def shortage(error: BaseException) -> str:
-    """What the error says, what this process holds and what is free, in bytes."""
-    said = shorten(str(error).strip().partition("\n")[0], 120)
-    here = f"this process holds {resident():,} bytes, {free_bytes():,} are free"
-    return f"{said}; {here}" if said else here
+def describe_shortage(error: BaseException) -> str:
+    """Return the message of the error with the bytes of this process and the free bytes."""
+    message = shorten(str(error).strip().partition("\n")[0], 120)
+    usage = f"this process holds {resident():,} bytes, {free_bytes():,} are free"
+    return f"{message}; {usage}" if message else usage

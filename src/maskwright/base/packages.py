@@ -1,5 +1,5 @@
-"""Packages that only some commands need, and the command that installs them. It names no extra of
-Maskwright, which is on no index: its name there would be somebody else's."""
+"""Optional packages, and the command that installs them. It names the packages and no extra of
+Maskwright, which is not on an index: that name could be taken by others."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from maskwright.base.memory import is_shortage
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """Those of the packages that are not installed. None is imported."""
+    """Return the packages that are not installed, without importing any."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def install(*names: str) -> str:
-    """The command that installs packages for the Python that is running."""
-    wanted = dict.fromkeys(name.split(".")[0].replace("_", "-") for name in names)
-    return shlex.join([sys.executable or "python", "-m", "pip", "install", *wanted])
+    """Return the command that installs packages for the running Python."""
+    packages = dict.fromkeys(name.split(".")[0].replace("_", "-") for name in names)
+    return shlex.join([sys.executable or "python", "-m", "pip", "install", *packages])
 
 
 def require(
-    what: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
+    purpose: str, *names: str, where: object = None, do: str | None = None, otherwise: str = ""
 ) -> Any:
     """Import packages, and return the first.
 
     Args:
-        what: needs them, as "serving".
-        do, otherwise: the command, where it is not `install(*names)`, and what else helps.
+        purpose: what needs them, such as "serving".
+        do: the command that helps; None: `install(*names)`.
+        otherwise: appended to it, as an alternative.
 
     Raises:
         UsageError: one cannot be imported.
@@ -40,10 +41,10 @@ def require(
     try:
         modules = [importlib.import_module(name) for name in names]
     except ImportError as error:
-        if is_shortage(error):  # it is installed, and gets no memory
+        if is_shortage(error):  # installed, but memory is exhausted
             raise
         raise UsageError(
-            f"{what} needs packages that are not installed",
+            f"{purpose} needs packages that are not installed",
             where=where,
             found=error,
             wanted=", ".join(names),

@@ -1,4 +1,4 @@
-"""Randomness as a function: nothing is drawn from a generator, so nothing has to be saved.
+"""Stateless random numbers: functions of keys, so that no generator state has to be saved.
 
     keys = key("mask", seed, epoch, rows)         one 64-bit key per row
     u    = uniforms(keys, 128)                    (rows, 128) numbers in [0, 1)
@@ -12,9 +12,8 @@ and Flood 2014, doi 10.1145/2660193.2660195, constants of Stafford's variant 13)
 counters; it is fast and even, and not meant to keep secrets. `permute` is a Feistel network walked
 along its cycles (Black and Rogaway 2002, doi 10.1007/3-540-45760-7_9).
 
-`PURPOSES` holds a version per purpose: whoever changes how a stream is used raises its version, so
-that a run made before the change is told apart from one made after it. Golden values in the tests
-freeze all of it.
+`PURPOSES` holds a version per purpose, to be raised whenever the use of a stream changes, so that
+runs before and after the change differ. Golden values in the tests freeze all of it.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ Keys = np.uint64 | NDArray[np.uint64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 STRIDE = np.uint64(0xD1342543DE82EF95)
 FEISTEL_ROUNDS = 8
-SMALL = 64  # a network on so few places is uneven: small sets are ranked by drawn numbers
+SMALL = 64  # smaller sets, on which the network is uneven, are ranked by random numbers
 
 
 def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
-    """One key per element of the broadcast counters; a scalar when all counters are scalars.
+    """Return one key per element of the broadcast counters; a scalar if all are scalars.
 
     Args:
         purpose: a name in `PURPOSES`; streams of different purposes are unrelated.
@@ -76,26 +75,26 @@ def key(purpose: str, *counters: int | NDArray[np.integer]) -> Keys:
 
 
 def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
-    """(..., count) numbers in [0, 1), multiples of 2**-53, from keys of shape (...)."""
+    """Return (..., count) numbers in [0, 1), multiples of 2**-53, from keys of shape (...)."""
     return _to_uniform(_bits(keys, count))
 
 
-def uniforms_at(keys: Keys, places: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The numbers that `uniforms` gives at `places`, counted from 0, and no others; `keys`
-    broadcasts against `places`."""
+def uniforms_at(keys: Keys, positions: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return only the numbers of `uniforms` at `positions`, from 0; `keys` broadcasts against
+    `positions`."""
     with np.errstate(over="ignore"):
-        steps = (places.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        steps = (positions.astype(np.uint64) + np.uint64(1)) * GOLDEN
         bits = np.asarray(_mix(np.asarray(keys, np.uint64) + steps))
     return _to_uniform(bits)
 
 
 def ranks(keys: Keys, count: int) -> NDArray[np.uint64]:
-    """(..., count) numbers from keys of shape (...), as `uniforms` orders them: for shuffles."""
+    """Return (..., count) integers in the order of `uniforms`, to shuffle by."""
     return _bits(keys, count)
 
 
 def integers(keys: Keys, count: int, high: int | NDArray[np.integer]) -> NDArray[np.int64]:
-    """(..., count) whole numbers in [0, high) from keys of shape (...).
+    """Return (..., count) integers in [0, high) from keys of shape (...).
 
     `high` (at least 1, at most 2**53) may be an array that broadcasts against (..., count). Each
     value's probability differs from 1/high by less than 2**-53.
@@ -106,50 +105,52 @@ def integers(keys: Keys, count: int, high: int | NDArray[np.integer]) -> NDArray
 
 
 def permute(key: Keys, size: int, index: int | NDArray[np.integer]) -> NDArray[np.int64]:
-    """Where `index` (...) stands after the numbers 0 … size-1 are shuffled by `key`.
+    """Return the position of `index` (...) after a shuffle of 0 … size-1 by `key`.
 
-    A bijection of range(size) for every key and every size from 1 to 2**62, computed per index, so
-    that the order of 1e12 samples costs no memory. `key` may be an array that broadcasts against
-    `index`: each index is then placed in its own key's shuffle.
+    This is a bijection of range(size) for every key and every size from 1 to 2**62. It is computed
+    per index, so the order of 1e12 samples takes no memory. `key` may be an array that broadcasts
+    against `index`.
 
     Raises:
         UsageError: a size below 1, or an index outside range(size).
     """
-    places = np.asarray(index)
+    positions = np.asarray(index)
     if not 1 <= size <= 2**62:
         raise UsageError("nothing to shuffle", found=f"size = {size}", wanted="1 to 2**62")
-    if places.size and (places.min() < 0 or places.max() >= size):
+    if positions.size and (positions.min() < 0 or positions.max() >= size):
         raise UsageError(
             "an index outside the set to shuffle",
             wanted=f"0 to {size - 1}",
-            found=f"{places.min()} to {places.max()}",
+            found=f"{positions.min()} to {positions.max()}",
         )
-    keys, places = np.broadcast_arrays(np.asarray(key, np.uint64), places.astype(np.uint64))
-    shape, keys, places = places.shape, keys.ravel(), places.ravel()
+    keys, positions = np.broadcast_arrays(np.asarray(key, np.uint64), positions.astype(np.uint64))
+    shape, keys, positions = positions.shape, keys.ravel(), positions.ravel()
     if size <= SMALL:
         draws = _bits(keys, size)
-        own = np.take_along_axis(draws, places[:, None].astype(np.int64), axis=1)
-        return np.asarray((draws < own).sum(axis=1), np.int64).reshape(shape)
-    places = _feistel(keys, places, size)
-    outside = np.flatnonzero(places >= size)
-    while outside.size:  # the network shuffles a few numbers more: walk on until inside again
-        places[outside] = _feistel(keys[outside], places[outside], size)
-        outside = outside[places[outside] >= size]
-    return places.astype(np.int64).reshape(shape)
+        own_draws = np.take_along_axis(draws, positions[:, None].astype(np.int64), axis=1)
+        return np.asarray((draws < own_draws).sum(axis=1), np.int64).reshape(shape)
+    positions = _feistel(keys, positions, size)
+    outside = np.flatnonzero(positions >= size)
+    while outside.size:  # the network permutes a larger set: repeat until inside
+        positions[outside] = _feistel(keys[outside], positions[outside], size)
+        outside = outside[positions[outside] >= size]
+    return positions.astype(np.int64).reshape(shape)
 
 
 def torch_seed(key: Keys) -> int:
-    """A seed for `torch.Generator.manual_seed`, below 2**63."""
+    """Return a seed for `torch.Generator.manual_seed`, below 2**63."""
     return int(key) >> 1
 
 
 # ------------------------------------------------------------------------------ the arithmetic
-def _feistel(keys: NDArray[np.uint64], places: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
-    """A shuffle of a rectangle of at least `size` places: row and column take turns to move by an
-    amount that the other decides. The rectangle is nearly a square, so few places are outside."""
+def _feistel(
+    keys: NDArray[np.uint64], positions: NDArray[np.uint64], size: int
+) -> NDArray[np.uint64]:
+    """Permute a rectangle of at least `size` cells: row and column move in turn by an amount that
+    depends on the other. The rectangle is nearly square, so few cells are outside."""
     width = math.isqrt(size - 1) + 1
     height = -(-size // width)
-    moved, fixed = places // np.uint64(width), places % np.uint64(width)
+    moved, fixed = positions // np.uint64(width), positions % np.uint64(width)
     sides = (np.uint64(height), np.uint64(width))
     for turn in range(FEISTEL_ROUNDS):
         side = sides[turn % 2]
@@ -190,7 +191,7 @@ def _counter(counter: int | NDArray[np.integer]) -> Keys:
 
 @functools.cache
 def purpose_key(purpose: str) -> np.uint64:
-    """What the keys of a purpose begin with.
+    """Return the initial state of the keys of a purpose.
 
     Raises:
         UsageError: an unknown purpose.

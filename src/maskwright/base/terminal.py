@@ -1,8 +1,8 @@
-"""Text from outside on a terminal: names, cells and labels that cannot move the cursor.
+"""Escapes control characters in untrusted text before it is printed.
 
 A terminal obeys control characters (ECMA-48: ESC, and the C1 controls from U+0080), and the
-direction controls of Unicode let a line read as another one (Boucher and Anderson 2021, "Trojan
-Source"). Here they become the escapes by which Python and JSON spell them.
+direction controls of Unicode can make a line read as another one (Boucher and Anderson 2021,
+"Trojan Source"). Here they become the escapes of Python or JSON.
 """
 
 from __future__ import annotations
@@ -16,30 +16,29 @@ _HARMFUL = re.compile(
 
 
 def harmless(text: str, keep: str = "") -> str:
-    r"""`text` with control characters, direction controls and lone surrogates as escapes such as
-    `\x1b`, but for those in `keep`."""
-    return _HARMFUL.sub(lambda found: _escaped(found.group(), keep), text)
+    r"""Escape control characters, direction controls and lone surrogates as `\x1b`, except those
+    in `keep`."""
+    return _HARMFUL.sub(lambda match: _escaped(match.group(), keep), text)
 
 
 def harmless_lines(text: str) -> str:
-    """The same of a text of several lines, which may hold tabs."""
+    """Escape like `harmless`, but keep newlines and tabs."""
     return harmless(text, "\n\t")
 
 
 def harmless_json(text: str) -> str:
-    r"""The same of a line of JSON, which means what it did: `\u001b`."""
-    return _HARMFUL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    r"""Escape a line of JSON without changing its meaning, as `\u001b`."""
+    return _HARMFUL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def shell_word(value: object) -> str:
-    r"""`value` as it is typed in a shell; what cannot be typed as `$'\x1b'`, as bash and zsh read
-    it."""
+    r"""Quote `value` for a shell; characters that cannot be typed as `$'\x1b'` (bash and zsh)."""
     text = str(value)
     if not _HARMFUL.search(text):
         return shlex.quote(text)
     try:
         raw = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that stands for no byte of a file name
+    except UnicodeEncodeError:  # a surrogate that is not an undecodable byte of a file name
         return shlex.quote(harmless(text))
     plain = "".join(
         chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in "'\\" else f"\\x{byte:02x}"

@@ -1,4 +1,4 @@
-"""A config as a TOML document, written so that it reads back as an equal config."""
+"""Configs as TOML documents that read back to equal configs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.base.errors import ConfigError, UsageError, near
 from maskwright.base.terminal import shell_word
 
 T = TypeVar("T")
-# What a file is that has this table or value, and the command that takes it.
+# Tables and values that tell what a recipe is for, and the command that takes it.
 KINDS = {
     "steps": ("a recipe of curation", "maskwright curate TEXT --out DIR --recipe {}"),
     "training": ("a recipe of pretraining", "maskwright pretrain {}"),
@@ -24,10 +24,9 @@ KINDS = {
 
 
 def to_toml(config: Any) -> str:
-    """A TOML document that `from_plain(kind, tomllib.loads(text))` reads back to an equal config.
+    """Write a config so that `from_plain(kind, tomllib.loads(text))` returns an equal config.
 
-    TOML has no null, so None is left out; a field whose default is not None but whose value is None
-    cannot be written this way and is refused.
+    TOML has no null: None is left out, so a field that is None must have the default None.
     """
     lines: list[str] = []
     _write_table(to_plain(config), "", lines)
@@ -35,11 +34,10 @@ def to_toml(config: Any) -> str:
 
 
 def read_toml(kind: type[T], path: Path) -> T:
-    """The config that a TOML file says.
+    """Read a config of type `kind` from a TOML file.
 
     Raises:
-        UsageError: no such file.  ConfigError: not TOML, or not such a config; names file and
-            field.
+        UsageError: no such file.  ConfigError: not TOML, or not such a config; with file and field.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
@@ -60,15 +58,15 @@ def read_toml(kind: type[T], path: Path) -> T:
 
 
 def refuse_other_kind(plain: Mapping[str, Any], fields: Collection[str], path: Path) -> None:
-    """Refuse a recipe for another command than the one that takes these `fields`.
+    """Refuse a recipe of another command than the one whose recipes have these `fields`.
 
     Raises:
-        ConfigError: with that command.
+        ConfigError: naming the command that takes the recipe.
     """
-    for name, (what, command) in KINDS.items():
+    for name, (description, command) in KINDS.items():
         if name in plain and name not in fields:
             raise ConfigError(
-                f"this is {what}",
+                f"this is {description}",
                 where=f"{path}, {name}",
                 wanted=f"one with {', '.join(sorted(KINDS.keys() & {*fields}))}",
                 do=command.format(shell_word(path)),

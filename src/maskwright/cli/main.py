@@ -1,9 +1,20 @@
-"""The command `maskwright`: one verb per thing that can be done, in the order of the work.
+"""The command `maskwright`.
 
-Each verb is a file of `verbs/`, which only reads arguments, calls a function of `maskwright.api`,
-and prints. Nothing heavy is imported before a verb needs it, so help and mistakes are answered at
-once. A refusal is printed in five parts without a traceback (`--debug` shows it), and its class is
-the exit code; a signal is printed in one line, and the exit code is 128 + its number.
+The verbs are an open set: each is a file of `verbs/`, which only reads arguments, calls a function
+of `maskwright.api`, and prints. Its `arguments(parser)` adds its options and `do(arguments)` runs
+it. It declares `SUMMARY` (its line of the help), `GROUP` and `ORDER` (its position there), and
+where they apply:
+
+    EXAMPLES         arguments that work, in which names in capitals stand for the user's
+    LIGHT            True: it computes nothing
+    RECORDS_THREADS  True: its recipe records the number of threads
+    READING_OPTION   the option that takes settings of reading
+    LABELLED         True: the files that it reads are labelled
+    LESS_MEMORY      what makes it need less memory
+
+Nothing heavy is imported before a verb needs it, so help and mistakes are answered at once. A
+refusal is printed in five parts without a traceback (`--debug` shows it), and its class is the exit
+code; a signal is printed in one line, and the exit code is 128 + its number.
 """
 
 from __future__ import annotations
@@ -11,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import importlib
 import itertools
 import os
 import re
@@ -21,18 +31,18 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from maskwright import __version__
-from maskwright.base import memory
+from maskwright.base import catalogue, memory
 from maskwright.base.errors import MaskwrightError, ResourceError, UsageError, near, shorten
 from maskwright.base.findings import Finding
 from maskwright.base.storage import files as storage
 from maskwright.base.storage import lock
 from maskwright.base.terminal import harmless, harmless_lines, shell_word
 
-# Other names that the field has for an option, understood by every verb where it means that.
+# Usual other names of options, understood by every verb that has the option.
 ALIASES = {
     "--batch": ("--batch-size",),
     "--epochs": ("--num-epochs",),
@@ -44,13 +54,13 @@ ALIASES = {
     "--tokens": ("--max-tokens", "--max-new-tokens"),
     "--top": ("--top-k",),
 }
-# What an argument must be to stand for a name in capitals in the examples of a verb.
+# Whether an argument can replace a name in capitals in the examples of a verb.
 FITS: dict[str, Callable[[str], bool]] = {
     **dict.fromkeys(("MODEL", "RUN"), os.path.isdir),
     **dict.fromkeys(("TEXT", "FOLDER"), lambda path: not os.path.exists(path)),
     "FILE": os.path.exists,
 }
-# Options of other programs: for what is an argument or the option of a path here, and for others.
+# Options of other programs that are paths here, and those that have another name here.
 PATHS = "corpus data dataset file input model prompt recipe run sentence test text train"
 MEANT = {"--format": "--to", "--gpu": "--device", "--label": "--column", "--labels": "--column"}
 WANTED = {int: "a whole number", float: "a number"}
@@ -58,7 +68,8 @@ NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 class Help(argparse.HelpFormatter):
-    """argparse measures verbs without their own indentation, and then breaks the longer ones."""
+    """Fixes two defaults: argparse ignores the indentation of verbs when it measures columns, and
+    repeats the value after each name of an option."""
 
     def add_argument(self, action: argparse.Action) -> None:
         super().add_argument(action)
@@ -66,16 +77,15 @@ class Help(argparse.HelpFormatter):
             self._action_max_length += 2
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """All names of an option, and its value once."""
         if len(action.option_strings) < 2 or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
 
 
-def own_name(action: argparse.Action) -> str:
-    """The name of an option in messages: its first long name; of a positional argument its
-    placeholder."""
+def option_name(action: argparse.Action) -> str:
+    """Return the name for messages: the first long name of an option, the placeholder of a
+    positional argument."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return (long or action.option_strings or [action.dest])[0]
 
@@ -85,22 +95,22 @@ class Parser(argparse.ArgumentParser):
 
     examples: tuple[str, ...] = ()
     """Arguments that work, in which names in capitals stand for the user's."""
-    _places: Sequence[str] = ()
-    _typed: Mapping[str, str] = {}
-    """Positional arguments and values of options that are being read."""
+    _positional_words: Sequence[str] = ()
+    _option_values: Mapping[str, str] = {}
+    """Positional arguments and values of options of the command line that is being parsed."""
 
-    def add_argument(self, *names: Any, **how: Any) -> argparse.Action:
-        """The same, with the option's other names, unless `also` says which it has here."""
-        also = how.pop("also", ALIASES.get(names[-1] if names else "", ()))
-        return super().add_argument(*names, *also, **how)
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Add an argument with the aliases of its name, or with those in `also`."""
+        also = options.pop("also", ALIASES.get(names[-1] if names else "", ()))
+        return super().add_argument(*names, *also, **options)
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
-        """The value of `text`.
+        """Convert the text of an argument.
 
         Raises:
-            UsageError: it says none.
+            UsageError: wrong type of value.
         """
-        for choice in action.choices or ():  # of words, `-` and `_` between their parts are one
+        for choice in action.choices or ():  # `-` and `_` are equivalent
             if type(choice) is str and choice.replace("_", "-") == text.replace("_", "-"):
                 return choice
         try:
@@ -110,38 +120,40 @@ class Parser(argparse.ArgumentParser):
                 raise
             raise UsageError(
                 "wrong type of value",
-                where=own_name(action),
+                where=option_name(action),
                 found=repr(shorten(text)),
                 wanted=WANTED[action.type],
             ) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse what is none of the choices.
+        """Refuse a value that is not among the choices.
 
         Raises:
-            UsageError: with the near ones.
+            UsageError: with similar choices.
         """
         if action.choices is not None and value not in action.choices:
             raise UsageError(
                 "not one of the choices",
-                where=own_name(action),
+                where=option_name(action),
                 found=repr(shorten(str(value))),
                 wanted=near(str(value), map(str, action.choices)),
             )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(harmless(message.replace(": -- ", ": ")), do=self.command(self._places))
+        raise UsageError(
+            harmless(message.replace(": -- ", ": ")), do=self.command(self._positional_words)
+        )
 
     def command(self, arguments: Sequence[str]) -> str:
-        """The examples in which most of these arguments fit, with the arguments filled in."""
+        """Return the examples that take most of `arguments`, with these filled in."""
         filled = []
         for words in map(str.split, self.examples):
             unused = list(arguments)
             for number, name in enumerate(words):
                 option = "--model" if name == "MODEL" else words[number - 1]
                 fitting = (a for a in unused if name.isupper() and FITS.get(name, str)(a))
-                if option in self._typed:
-                    words[number] = self._typed[option]
+                if option in self._option_values:
+                    words[number] = self._option_values[option]
                 elif (argument := next(fitting, None)) is not None:
                     unused.remove(argument)
                     words[number] = shell_word(argument)
@@ -150,129 +162,135 @@ class Parser(argparse.ArgumentParser):
         commands = [command for num_unused, command in filled if num_unused == fewest]
         return "; or ".join(commands) or f"{self.prog} --help"
 
-    def read(self, given: Sequence[str]) -> argparse.Namespace:
-        """The arguments of a verb, in any order.
+    def read(self, words: Sequence[str]) -> argparse.Namespace:
+        """Parse the arguments of a verb, in any order.
 
         Raises:
             UsageError: an unknown or repeated option, a missing or superfluous argument.
         """
-        self._places, self._typed = (), {}
-        options, self._places = self._sorted(list(given))
-        chosen = self.parse_args([*options, *(["--", *self._places] if self._places else [])])
-        chosen.command = self.command(self._places)
-        return chosen
+        self._positional_words, self._option_values = (), {}
+        options, self._positional_words = self._split_arguments(list(words))
+        namespace = self.parse_args(
+            [*options, *(["--", *self._positional_words] if self._positional_words else [])]
+        )
+        namespace.command = self.command(self._positional_words)
+        return namespace
 
-    def _sorted(self, given: list[str]) -> tuple[list[str], list[str]]:
-        """(options, each with its value as `--option=value`; positional arguments)."""
-        found: list[tuple[argparse.Action, list[str]]] = []
-        options, places = list[str](), list[str]()
-        while given:
-            word = given.pop(0)
+    def _split_arguments(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return (options as `--option=value`, positional arguments)."""
+        options_read: list[tuple[argparse.Action, list[str]]] = []
+        options, positionals = list[str](), list[str]()
+        while words:
+            word = words.pop(0)
             if word == "--":
-                places += given
+                positionals += words
                 break
             try:
-                action = self._option(word)
+                action = self._find_option(word)
             except UsageError as error:
                 if word.removeprefix("--") not in PATHS.split():
                     raise
-                beside = itertools.takewhile(lambda each: each[:1] != "-", given)
+                beside = itertools.takewhile(lambda argument: argument[:1] != "-", words)
                 error.wanted = None
-                raise error.advising(self.command([*places, *beside])) from None
+                raise error.advising(self.command([*positionals, *beside])) from None
             if action is None:
-                places.append(word)
+                positionals.append(word)
                 continue
             sign, value = word.partition("=")[1:]
             if action.nargs == 0:
-                options.append(own_name(action))
+                options.append(option_name(action))
                 continue
             values = [value] if sign else []
-            while given and not sign and not self._begins_option(given[0]):
-                values.append(given.pop(0))
+            while words and not sign and not self._begins_option(words[0]):
+                values.append(words.pop(0))
                 if action.nargs is None:
                     break
             if not values:
                 raise UsageError(
                     "the option needs a value",
-                    where=own_name(action),
+                    where=option_name(action),
                     do=f"{self.prog} --help",
                 )
-            found.append((action, values))
-            self._typed = {**self._typed, own_name(action): shlex.join(values)}
-        self._give_back(found, places)
-        self._refuse_repeated(found)
-        for action, values in found:
-            options += [f"{own_name(action)}={value}" for value in values]
-        return options, places
+            options_read.append((action, values))
+            self._option_values = {**self._option_values, option_name(action): shlex.join(values)}
+        self._return_positional(options_read, positionals)
+        self._refuse_repeated(options_read)
+        for action, values in options_read:
+            options += [f"{option_name(action)}={value}" for value in values]
+        return options, positionals
 
-    def _option(self, word: str) -> argparse.Action | None:
-        """The option that a word names; None for a positional argument.
+    def _find_option(self, word: str) -> argparse.Action | None:
+        """Return the option that a word names, or None for a positional argument.
 
         Raises:
-            UsageError: it looks like an option and is none.
+            UsageError: the word looks like an option but is unknown.
         """
         if not word.startswith("-") or word == "-":
             return None
-        known: dict[str, argparse.Action] = self._option_string_actions
+        options: dict[str, argparse.Action] = self._option_string_actions
         name = word.partition("=")[0]
         if name[:2] == "--":
             name = name.replace("_", "-")
-        if name in known:
-            return known[name]
+        if name in options:
+            return options[name]
         if " " in word or NUMBER.fullmatch(word):
             return None
-        matches = {id(known[k]): known[k] for k in known if k.startswith(name) and name[:2] == "--"}
+        matches = {
+            id(options[k]): options[k] for k in options if k.startswith(name) and name[:2] == "--"
+        }
         if len(matches) == 1:
             return next(iter(matches.values()))
         raise UsageError(
             "no such option",
             found=repr(shorten(word)),
-            wanted=near(MEANT.get(name, name), [k for k in known if k.startswith("--")]),
+            wanted=near(MEANT.get(name, name), [k for k in options if k.startswith("--")]),
             do=f"{self.prog} --help; before a text or a name that begins with a dash put --",
         )
 
     def _begins_option(self, word: str) -> bool:
-        """Whether a word after an option ends its values."""
+        """Return whether a word ends the values of the option before it."""
         if word == "--":
             return True
         try:
-            return self._option(word) is not None
+            return self._find_option(word) is not None
         except UsageError:
             if not word.startswith("--"):
                 return False  # a value such as -x
             raise
 
-    def _give_back(self, found: Any, places: list[str]) -> None:
-        """If an option with several values has taken the only positional argument that is needed,
-        give it back: the line can be read in no other way.
+    def _return_positional(self, options_read: Any, positionals: list[str]) -> None:
+        """Move the last value of an option to the positional arguments if these lack one and the
+        command line can be read in no other way.
 
         Raises:
-            UsageError: there are other ways.
+            UsageError: it can be read in several ways.
         """
-        wanted = [a for a in self._actions if not a.option_strings]
-        needed = [a for a in wanted if a.required]
-        lists = [values for action, values in found if action.nargs == "+" and len(values) > 1]
-        if places or not needed or not lists:
+        declared = [a for a in self._actions if not a.option_strings]
+        required = [a for a in declared if a.required]
+        lists = [
+            values for action, values in options_read if action.nargs == "+" and len(values) > 1
+        ]
+        if positionals or not required or not lists:
             return
-        (first, *others) = lists
-        one_way = len(wanted) == 1 and needed[0].nargs is None
-        if not others and (one_way or (len(first) == 2 and len(needed) == 1)):
-            places.append(first.pop())
+        (last_values, *other_lists) = lists
+        one_way = len(declared) == 1 and required[0].nargs is None
+        if not other_lists and (one_way or (len(last_values) == 2 and len(required) == 1)):
+            positionals.append(last_values.pop())
             return
-        names = " ".join(str(a.metavar or a.dest).upper() for a in wanted)
+        names = " ".join(str(a.metavar or a.dest).upper() for a in declared)
         raise UsageError(
             "an option with several values takes all that follows it",
             where=self.prog,
-            found=" ".join(first),
+            found=" ".join(last_values),
             wanted=f"{names} before the options, or after --",
         )
 
-    def _refuse_repeated(self, found: Any) -> None:
-        """Refuse two different values for an option that keeps one."""
+    def _refuse_repeated(self, options_read: Any) -> None:
+        """Refuse two different values of an option that takes one."""
         assigned: dict[str, str] = {}
-        for action, values in found:
+        for action, values in options_read:
             if isinstance(action, argparse._StoreAction) and action.nargs is None:
-                name = own_name(action)
+                name = option_name(action)
                 if assigned.setdefault(name, values[0]) != values[0]:
                     raise UsageError(
                         "the option is given twice",
@@ -283,62 +301,14 @@ class Parser(argparse.ArgumentParser):
                     )
 
 
-# Each with its examples, in which names in capitals stand for the user's.
-VERBS: dict[str, tuple[str, ...]] = {
-    "quickstart": (),
-    "curate": ("FILE --out FOLDER",),
-    "tokenizer": ("--text FILE",),
-    "tokens": ("MODEL TEXT",),
-    "pretrain": ("RECIPE --text FILE",),
-    "adapt": ("MODEL --text FILE",),
-    "resume": ("RUN",),
-    "compare": ("RECIPE OTHER --budget minutes=10",),
-    "evaluate": ("MODEL --data FILE", "MODEL --text FILE"),
-    "finetune": ("MODEL --data FILE",),
-    "predict": ("MODEL FILE",),
-    "serve": ("MODEL",),
-    "probe": ("MODEL --data FILE",),
-    "attention": ("MODEL --sentence TEXT", "MODEL --text FILE"),
-    "explore": ("MODEL",),
-    "fill-mask": ("MODEL TEXT",),
-    "generate": ("MODEL TEXT",),
-    "bench": ("MODEL --data FILE",),
-    "export": ("MODEL --to onnx --out FOLDER",),
-    "show": ("RECIPE",),
-    "list": ("recipes",),
-}
+# The order of the groups in the help.
+GROUPS = ("text", "pretraining", "labelled rows", "analysis", "models")
 MOST_THREADS = 1024
-# What the libraries that compute ask for the number of their threads.
+# Environment variables for the number of threads.
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
-LIGHT = ("list", "show")  # verbs that compute nothing
-# The verbs whose recipe records the number.
-RECORDED = ("pretrain", "adapt", "resume", "compare")
-# The option by which each verb takes settings of reading.
-LABELLED = ("finetune", "predict", "probe")
-TYPED = {
-    **dict.fromkeys(("pretrain", "adapt", "compare"), "--set corpus."),
-    **dict.fromkeys(
-        ("curate", "tokenizer", "tokens", "evaluate", "finetune", "predict", "probe"), "--read "
-    ),
-}
-# What makes a verb need less memory.
-TRAINS = "a divisor of the batch as --set training.microbatches=N, or a smaller model"
-LESS = {
-    **dict.fromkeys(
-        ("pretrain", "adapt", "compare"), f"shorter rows (--set rows.length=N), {TRAINS}"
-    ),
-    "resume": TRAINS.partition(",")[0],
-    "tokenizer": "less text, or a smaller --vocabulary",
-    "finetune": "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, "
-    "or a smaller model",
-    "probe": "fewer --items, or a smaller model",
-    "attention": "less text, or a smaller model",
-    "generate": "fewer --tokens, a shorter prompt, or a smaller model",
-    "fill-mask": "a shorter text, or a smaller model",
-}
 
 
-class Terminated(KeyboardInterrupt):
+class TerminationSignal(KeyboardInterrupt):
     """A signal other than Ctrl-C asks the command to end."""
 
     def __init__(self, number: int) -> None:
@@ -347,7 +317,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def parser(only: str | None = None) -> Parser:
-    """The whole command line; with `only`, the options of that verb alone."""
+    """The whole command line; with `only`, the verb of that name alone."""
     top = Parser(
         prog="maskwright",
         description="Text of your own to a language Transformer of your own.",
@@ -355,15 +325,15 @@ def parser(only: str | None = None) -> Parser:
         epilog="First time here? Run: maskwright quickstart",
     )
     top.add_argument("--version", action="version", version=f"maskwright {__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-
-    for name in VERBS:
-        verb = _verb(name)
-        verb_parser = verbs.add_parser(
+    subparsers = top.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    names = [only] if only else catalogue.names("verbs")
+    verbs = {name: catalogue.load("verbs", name) for name in names}
+    for name, verb in sorted(verbs.items(), key=lambda item: _position(item[1])):
+        verb_parser = subparsers.add_parser(
             name, help=verb.SUMMARY, description=verb.SUMMARY, formatter_class=Help
         )
         verb_parser.set_defaults(do=verb.do)
-        verb_parser.examples = VERBS[name]
+        verb_parser.examples = getattr(verb, "EXAMPLES", ())
         verb_parser.add_argument(
             "--debug", action="store_true", help="show the traceback of an error"
         )
@@ -374,62 +344,72 @@ def parser(only: str | None = None) -> Parser:
             metavar="N",
             help="number of processor threads (default: one for each core)",
         )
-        if only in (None, name):
-            verb.arguments(verb_parser)
+        verb.arguments(verb_parser)
     return top
+
+
+def _position(verb: ModuleType) -> tuple[int, int]:
+    """The position of a verb in the help; groups of other packages come last."""
+    groups = (*GROUPS, verb.GROUP)
+    return groups.index(verb.GROUP), verb.ORDER
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
-    came: list[int] = []
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    verb: ModuleType | None = None
+    received: list[int] = []
     try:
-        with _signals_are_errors(came):
-            _run(given)
+        with _signals_are_errors(received):
+            if words and words[0] in catalogue.names("verbs"):
+                verb = catalogue.load("verbs", words[0])
+            _run(words, verb)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        number = stop.number if isinstance(stop, Terminated) else signal.SIGINT
+        number = stop.number if isinstance(stop, TerminationSignal) else signal.SIGINT
         return _stopped(number, arguments is None)
     except BrokenPipeError:
         # The reader went away; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as of a program that SIGPIPE ends
     except Exception as error:
-        if came:  # torch makes errors of its own of what stops it
-            return _stopped(came[0], arguments is None)
-        known = error if isinstance(error, MaskwrightError) else _no_fault_of_ours(error, given)
-        if debug or known is None:
+        if received:  # torch makes errors of its own of what stops it
+            return _stopped(received[0], arguments is None)
+        refusal = error if isinstance(error, MaskwrightError) else _system_refusal(error, verb)
+        if "--debug" in words or refusal is None:
             print(harmless_lines(traceback.format_exc()), end="", file=sys.stderr)
-        if known is None:
+        if refusal is None:
             print("error E-BUG: this is a fault of Maskwright, not yours", file=sys.stderr)
             return 70
-        print(known.render() + _typed(known, given), file=sys.stderr)
-        return known.exit_code
+        print(refusal.render() + _reading_advice(refusal, verb), file=sys.stderr)
+        return refusal.exit_code
     return 0
 
 
-def _stopped(number: int, ends: bool) -> int:
-    """Say that a signal came; the exit code. Daft, interrupted, aborts the process when the
-    interpreter is taken down, so where it was loaded the process `ends` here."""
+def _stopped(number: int, end_process: bool) -> int:
+    """Print which signal ended the command, and return the exit code.
+
+    An interrupted Daft aborts the process when the interpreter shuts down, so with `end_process`
+    the process ends here if Daft was loaded.
+    """
     name, code = signal.Signals(number).name, 128 + number
     print("interrupted" if number == signal.SIGINT else f"stopped by {name}", file=sys.stderr)
-    if ends and "daft" in sys.modules:
+    if end_process and "daft" in sys.modules:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _run(given: Sequence[str]) -> None:
-    """Run the command."""
-    top = parser(given[0] if given and given[0] in VERBS else None)
-    if not given:
+def _run(words: Sequence[str], verb: ModuleType | None) -> None:
+    """Run the command that `words` make; `verb` is the module of the first, where it is a verb."""
+    top = parser(words[0] if verb else None)
+    if not words:
         top.print_help()
         return
-    verbs = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
-    name, *rest = given
-    if name not in verbs:
+    choices = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction)).choices
+    name, *rest = words
+    if verb is None:
         if name.startswith("-") and name not in ("-h", "--help", "--version"):
             raise UsageError(
                 "the verb comes first",
@@ -438,20 +418,21 @@ def _run(given: Sequence[str]) -> None:
             )
         if not name.startswith("-"):
             raise UsageError(
-                "no such verb", found=repr(name), wanted=near(name, verbs), do="maskwright --help"
+                "no such verb", found=repr(name), wanted=near(name, choices), do="maskwright --help"
             )
-        top.parse_args([name])  # which ends here
-    chosen = verbs[name].read(rest)
-    _use_threads(name, chosen)
-    if name not in LIGHT:
+        top.parse_args([name])  # prints and exits
+        return
+    options = choices[name].read(rest)
+    _use_threads(options, recorded=getattr(verb, "RECORDS_THREADS", False))
+    if not getattr(verb, "LIGHT", False):
         memory.require_room_for_libraries()
-    with lock.none_empty(getattr(chosen, "out", None)):
-        chosen.do(chosen)
+    with lock.removing_if_empty(getattr(options, "out", None)):
+        verb.do(options)
 
 
-def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
-    """Compute with the given number of threads, if any; a recipe records it."""
-    threads = chosen.threads
+def _use_threads(options: argparse.Namespace, recorded: bool) -> None:
+    """Compute with the number of threads of `--threads`, if any; `recorded`: in the recipe too."""
+    threads = options.threads
     if threads is None:
         return
     if not 1 <= threads <= MOST_THREADS:
@@ -462,32 +443,32 @@ def _use_threads(verb: str, chosen: argparse.Namespace) -> None:
             wanted=f"1 to {MOST_THREADS}",
         )
     if threads > (cores := os.cpu_count() or 1):
-        what = f"{threads} threads on {cores} cores slow each other down"
-        print(Finding("more-threads-than-cores", what).line(), file=sys.stderr)
+        message = f"{threads} threads on {cores} cores slow each other down"
+        print(Finding("more-threads-than-cores", message).line(), file=sys.stderr)
     os.environ |= dict.fromkeys(THREADS, str(threads))
     if (torch := sys.modules.get("torch")) is not None:  # it has read them already
         torch.set_num_threads(threads)
-    if verb in RECORDED:
-        chosen.settings = [*chosen.settings, f"training.threads={threads}"]
+    if recorded:
+        options.settings = [*options.settings, f"training.threads={threads}"]
 
 
 @contextlib.contextmanager
-def _signals_are_errors(came: list[int]) -> Iterator[None]:
-    """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that it leaves nothing
-    half written; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
+def _signals_are_errors(received: list[int]) -> Iterator[None]:
+    """A block in which SIGTERM and SIGHUP end the command as Ctrl-C does, so that no file is left
+    incomplete; a second signal ends it at once. An ignored signal, as under nohup, stays ignored.
 
     Args:
-        came: gets the numbers of the signals that came, Ctrl-C's too.
+        received: gets the numbers of the signals that come, Ctrl-C's too.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if came and number != signal.SIGINT:
+        if received and number != signal.SIGINT:
             os._exit(128 + number)
-        came.append(number)
-        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+        received.append(number)
+        raise KeyboardInterrupt if number == signal.SIGINT else TerminationSignal(number)
 
     signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) != signal.SIG_IGN]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -500,22 +481,17 @@ def _signals_are_errors(came: list[int]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError | None:
-    """The refusal for an error of the system (memory, disk, paths) that may occur anywhere; None
-    for others."""
-    verb = given[0] if given else ""
+def _system_refusal(error: Exception, verb: ModuleType | None) -> MaskwrightError | None:
+    """Return the refusal for an error of the system (memory, disk, paths), None for others."""
     if memory.is_shortage(error):
-        of_device = memory.of_device(error)
-        less = (
-            f"less at once: {LESS[verb]}"
-            if verb in LESS
-            else "end other programs, or use a smaller model"
-        )
+        of_device = memory.is_device_shortage(error)
+        less = getattr(verb, "LESS_MEMORY", "")
+        less = f"less at once: {less}" if less else "end other programs, or use a smaller model"
         rest = "; or CUDA_VISIBLE_DEVICES= for the processor's memory" if of_device else ""
         return ResourceError(
             "out of memory",
             where="the GPU" if of_device else "this machine",
-            found=memory.shortage(error),
+            found=memory.describe_shortage(error),
             do=less + rest,
         )
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
@@ -526,29 +502,24 @@ def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError
             found="a name longer than names may be",
             wanted="a path",
         )
-    if isinstance(error, OSError) and error.errno in storage.TOLD:
+    if isinstance(error, OSError) and error.errno in storage.REFUSED:
         return storage.refusal(error, "a file" if error.filename else "standard output")
     return None
 
 
-def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
-    """How to type the setting of reading that the message names; empty if it names none."""
+def _reading_advice(error: MaskwrightError, verb: ModuleType | None) -> str:
+    """Return a line with the options for the settings of reading that the message names, or ""."""
     from maskwright.text.corpus.reading import Reading
 
     advice = f"{error.wanted} {error.do}"
-    option = TYPED.get(given[0] if given else "")
+    option = getattr(verb, "READING_OPTION", None)
     names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
-    if given and given[0] in LABELLED and "column" in names:
+    if getattr(verb, "LABELLED", False) and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
-    typed = re.search(r"--(read|set|column)\b", advice)
-    if option is None or not names or typed or error.kind != "E-DATA":
+    has_option = re.search(r"--(read|set|column)\b", advice)
+    if option is None or not names or has_option or error.kind != "E-DATA":
         return ""
     return f"\n  typed:  {', '.join(f'{option}{name}=…' for name in names)}"
-
-
-def _verb(name: str) -> Any:
-    """The module of a verb: its SUMMARY, `arguments` and `do`."""
-    return importlib.import_module(f"maskwright.cli.verbs.{name.replace('-', '_')}")
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ from maskwright.model.opening.run_folder import is_run
 from maskwright.text.corpus.curated import is_curated
 
 
-def show(thing: str, settings: list[str]) -> str:
-    """What `thing` is: the recipe's TOML, the state of a run, or the shape of a model.
+def show(name_or_path: str, settings: list[str]) -> str:
+    """Describe a path or name: the TOML of a recipe, the state of a run, the sizes of a model.
 
     Raises:
         UsageError: it is none of these.  ConfigError: settings that `pretrain` would refuse.
     """
-    path = Path(thing)
+    path = Path(name_or_path)
     require_finished(path)
     if is_run(path) and not settings:
         return _show_run(path)
@@ -41,23 +41,23 @@ def show(thing: str, settings: list[str]) -> str:
         return _show_model(path)
     if (path / TASK).is_file() and not settings:
         return _show_model(folders.model_folder(path))
-    if thing in catalogue.names("recipes") or path.suffix == ".toml" or is_run(path):
-        recipe = override(find(thing), settings)
+    if name_or_path in catalogue.names("recipes") or path.suffix == ".toml" or is_run(path):
+        recipe = override(find(name_or_path), settings)
         if settings:  # else a recipe is shown as it is, also one that waits for a setting
             require_settings(recipe)
         return to_toml(recipe).rstrip()
-    kind, what = _other(path)
+    kind, advice = _other(path)
     raise UsageError(
         "neither a recipe nor a run nor a model",
         where=path,
         found=kind,
         wanted="a built-in recipe, a .toml file, or the folder of a run or a model",
-        do=what,
+        do=advice,
     )
 
 
 def _other(path: Path) -> tuple[str, str]:
-    """What lies there, and what can be done with it."""
+    """Return what a path is that cannot be shown, and a command for it."""
     if (path / "tokenizer.json").is_file():
         return "a tokenizer", f'see a text as it does: maskwright tokens {shell_word(path)} "TEXT"'
     if is_curated(path):
@@ -69,23 +69,23 @@ def _show_run(path: Path) -> str:
     lines = [f"run {path}"]
     share, name = 0.0, shell_word(path)
     if (path / RUN).is_file():
-        found = run_folder.read(path)
-        about, share = found.run, found.share
+        folder = run_folder.read(path)
+        about, share = folder.run, folder.share
         size = number(about, "parameters")
         size_text = f", {size:,.0f} parameters" if math.isfinite(size) else ""
         lines.append(f"  {about.get('recipe')}: {about.get('note')}{size_text}")
     steps = [r for r in journal.read(path) if r["kind"] == "train"]
     evaluations = [r for r in journal.read(path) if r["kind"] == "evaluation"]
     if steps:
-        parts = steps[-1].get("parts", {})
-        parts_text = ", ".join(f"{name} {loss:.4f}" for name, loss in parts.items())
-        parts_text = f" ({parts_text})" if len(parts) > 1 else ""
+        loss_parts = steps[-1].get("parts", {})
+        parts_text = ", ".join(f"{name} {loss:.4f}" for name, loss in loss_parts.items())
+        parts_text = f" ({parts_text})" if len(loss_parts) > 1 else ""
         lines.append(f"  step {steps[-1]['step']:,}, loss {steps[-1]['loss']:.4f}{parts_text}")
     if evaluations:
-        last = evaluations[-1]
+        latest = evaluations[-1]
         lines.append(
-            f"  held out after step {last['step']:,}: loss {last['loss']:.4f}, perplexity "
-            f"{last['perplexity']:.2f}, top-1 {last['top1']:.3f}, top-5 {last['top5']:.3f}"
+            f"  held out after step {latest['step']:,}: loss {latest['loss']:.4f}, perplexity "
+            f"{latest['perplexity']:.2f}, top-1 {latest['top1']:.3f}, top-5 {latest['top5']:.3f}"
         )
     saved = [p.name for p in numbered(path / "checkpoints")]
     lines.append(f"  checkpoints: {', '.join(saved) or 'none'}")
@@ -102,15 +102,17 @@ def _show_model(path: Path) -> str:
 
 
 def describe(network: TransformerConfig, name: str, member: Family | None) -> str:
-    """The sizes, parameters and family of a model. A config may belong to several families;
-    `member` is the one that it is saved as."""
+    """Return the sizes, parameters and family of a model as text. A config may belong to several
+    families; `member` is the one that it is saved as."""
     count = num_parameters(network)
-    others = [other for other in catalogue.names("families") if family(other).belongs(network)]
-    also = [other for other in others if member is None or other != member.name]
+    fitting = [
+        candidate for candidate in catalogue.names("families") if family(candidate).belongs(network)
+    ]
+    further = [candidate for candidate in fitting if member is None or candidate != member.name]
     lines = [
         f"model {name}",
         f"  family      {member.name if member else 'none (maskwright)'}"
-        + (f"; its config is that of {' and '.join(also)} too" if also else ""),
+        + (f"; its config is that of {' and '.join(further)} too" if further else ""),
         f"  parameters  {count:,}",
         f"  vocabulary  {network.tokens.vocabulary:,}",
     ]

@@ -71,7 +71,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
             where=folder,
             wanted="what finetune --method probe or head writes",
         )
-    require_new(out, error=UsageError, what="the output folder is there already")
+    require_new(out, error=UsageError, message="the output folder is there already")
     task_type = task_for(record.kind, record.labels, record.settled)
     problem = PROBLEM_TYPES[task_type.problem] if task_type.head == "sequence" else None
     task = replace(record, attached=False).render()

@@ -1,6 +1,6 @@
-"""A figure of many resamples of the rows, computed together where its form allows it.
+"""Bootstrap: metrics of many resamples of the rows, vectorised if the metric allows it.
 
-Rows are drawn by keys (`randomness.py`), so that two models are resampled alike and their
+Rows are drawn by keys (`randomness.py`), so that two models get the same resamples and their
 difference has an interval of its own.
 """
 
@@ -28,20 +28,20 @@ from maskwright.base.metrics.metrics import (
 from maskwright.base.randomness import integers, key
 
 SEED = 20_260_000
-AT_ONCE = 1_000_000  # numbers of resamples that are looked at together
+AT_ONCE = 1_000_000  # numbers in a chunk of resamples
 TINY = 1e-300
-# Metrics that are known for many resamples at a time: of one class, several labels, a number a row.
+# Vectorised metrics: of one class, of several labels, and of one number for each row.
 OF_CLASSES = (accuracy, macro_f1, matthews)
 OF_LABELS = (accuracy, macro_f1, micro_f1)
 OF_NUMBERS = (pearson, spearman, squared_error)
-# (R, rows) places of such resamples -> (R,) the values of each metric.
+# (R, rows) indices of R resamples -> (R,) values of each metric.
 OfResamples = Callable[[NDArray[np.int64]], dict[Metric, NDArray[np.float64]]]
 
 
 def by_resample(
     chosen: Sequence[Metric], truth: Values, predicted: Values, resamples: int
 ) -> dict[Metric, NDArray[np.float64]]:
-    """(resamples,) each of the metrics of the same resamples."""
+    """Return (resamples,) values of each metric on the same resamples."""
     width, of = 1, cast(OfResamples, partial(_one_by_one, chosen, truth, predicted))
     if truth.ndim > 1 and truth.shape[1] > 1 and {*chosen} <= {*OF_LABELS}:
         of = _of_labels(truth, predicted)
@@ -49,40 +49,39 @@ def by_resample(
         of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
     elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
         width, of = _of_classes(truth, predicted)
-    parts = [of(places) for places in resampled(len(truth), resamples, width)]
-    return {metric: np.concatenate([part[metric] for part in parts]) for metric in chosen}
+    chunks = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
+    return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
 
 
 def _one_by_one(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
 ) -> dict[Metric, NDArray[np.float64]]:
-    return {m: np.array([m(truth[i], predicted[i]) for i in places]) for m in chosen}
+    return {m: np.array([m(truth[i], predicted[i]) for i in indices]) for m in chosen}
 
 
 def _of_classes(truth: Values, predicted: Values) -> tuple[int, OfResamples]:
-    """Of one class for each row, by how often each was taken for each; beside it how many numbers
-    that is for each row."""
+    """Metrics of one class for each row, from confusion matrices; before them the numbers that a
+    matrix has for each row."""
     names, cells = np.unique(np.stack([truth, predicted]), return_inverse=True)
     size = len(names)
     pairs = cells.reshape(2, -1)[0] * size + cells.reshape(2, -1)[1]
-    return -(-(size**2) // len(truth)), lambda places: of_counts(
-        _counts(pairs[places], size**2).reshape(-1, size, size), names >= 0
+    return -(-(size**2) // len(truth)), lambda indices: of_counts(
+        _counts(pairs[indices], size**2).reshape(-1, size, size), names >= 0
     )
 
 
 def of_counts(
-    counts: NDArray[np.int64], known: NDArray[np.bool_] | Literal[True] = True
+    counts: NDArray[np.int64], is_class: NDArray[np.bool_] | Literal[True] = True
 ) -> dict[Metric, NDArray[np.float64]]:
-    """Accuracy, macro F1 and Matthews of many tables of counts (R, C, C), row the true class;
-    `known` (C,) are classes, and the others answers that are none.
+    """Return accuracy, macro F1 and Matthews' correlation of confusion matrices (R, C, C) whose
+    rows are true classes. Answers that are no class are False in `is_class` (C,).
 
-    The same figures as those of metrics.py, for the thousand resamples of an interval: scikit-learn
-    looks at every row each time, which takes seconds.
+    The values are those of metrics.py; scikit-learn would take seconds for a thousand resamples.
     """
     right = np.diagonal(counts, axis1=1, axis2=2).astype(np.float64)  # (R, C)
     true, predictions = counts.sum(axis=2), counts.sum(axis=1)
     total = true.sum(axis=1).astype(np.float64)
-    here = ((true + predictions) > 0) & known
+    occurring = ((true + predictions) > 0) & is_class
     f1 = 2 * right / np.maximum(1, true + predictions)
     spread = (total**2 - (true**2).sum(axis=1)) * (total**2 - (predictions**2).sum(axis=1))
     agreed = right.sum(axis=1) * total - (true * predictions).sum(axis=1)
@@ -90,49 +89,51 @@ def of_counts(
         correlation = np.where(spread > 0, agreed / np.sqrt(spread), np.nan)
     return {
         accuracy: right.sum(axis=1) / total,
-        macro_f1: (f1 * here).sum(axis=1) / here.sum(axis=1),
+        macro_f1: (f1 * occurring).sum(axis=1) / occurring.sum(axis=1),
         matthews: correlation,
     }
 
 
 def _of_labels(truth: Values, predicted: Values) -> OfResamples:
-    """Of several labels (N, C): from sums over the rows, which every resample weighs."""
+    """Metrics of several labels (N, C), from weighted sums over the rows."""
     rows, size = truth.shape
-    right, both = truth * predicted, truth + predicted
-    each = np.concatenate([right, both, (truth == predicted).all(1, keepdims=True)], axis=1)
-    each = each.astype(np.float64)
+    right, label_counts = truth * predicted, truth + predicted
+    statistics = np.concatenate(
+        [right, label_counts, (truth == predicted).all(1, keepdims=True)], axis=1
+    )
+    statistics = statistics.astype(np.float64)
 
-    def of(places: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
-        sums = _counts(places, rows) @ each  # (R, 2C + 1)
-        right, both = sums[:, :size], sums[:, size : 2 * size]
+    def of(indices: NDArray[np.int64]) -> dict[Metric, NDArray[np.float64]]:
+        sums = _counts(indices, rows) @ statistics  # (R, 2C + 1)
+        right, totals = sums[:, :size], sums[:, size : 2 * size]
         return {
             accuracy: sums[:, -1] / rows,
-            micro_f1: 2 * right.sum(1) / np.maximum(1, both.sum(1)),
-            macro_f1: (2 * right / np.maximum(1, both)).mean(1),
+            micro_f1: 2 * right.sum(1) / np.maximum(1, totals.sum(1)),
+            macro_f1: (2 * right / np.maximum(1, totals)).mean(1),
         }
 
     return of
 
 
 def _of_numbers(
-    chosen: Sequence[Metric], truth: Values, predicted: Values, places: NDArray[np.int64]
+    chosen: Sequence[Metric], truth: Values, predicted: Values, indices: NDArray[np.int64]
 ) -> dict[Metric, NDArray[np.float64]]:
-    """Of one number for each row."""
-    true, predictions = truth[places], predicted[places]  # (R, N)
-    found: dict[Metric, NDArray[np.float64]] = {}
+    """Metrics of one number for each row."""
+    true, predictions = truth[indices], predicted[indices]  # (R, N)
+    by_metric: dict[Metric, NDArray[np.float64]] = {}
     for metric in chosen:
         if metric is squared_error:
-            found[metric] = np.square(true - predictions).mean(1)
+            by_metric[metric] = np.square(true - predictions).mean(1)
         elif metric is spearman:
             ranks = (scipy.stats.rankdata(side, axis=1) for side in (true, predictions))
-            found[metric] = _correlations(*ranks)
+            by_metric[metric] = _correlations(*ranks)
         else:
-            found[metric] = _correlations(true, predictions)
-    return found
+            by_metric[metric] = _correlations(true, predictions)
+    return by_metric
 
 
 def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
-    """(R,) Pearson's correlation of the rows of two tables; none where one is constant."""
+    """Return (R,) Pearson's correlation of the rows of two tables; NaN where one is constant."""
     constant = (true == true[:, :1]).all(1) | (predictions == predictions[:, :1]).all(1)
     sides = []
     for side in (true, predictions):
@@ -143,9 +144,9 @@ def _correlations(true: Values, predictions: Values) -> NDArray[np.float64]:
         return np.where(constant, np.nan, (sides[0] * sides[1]).sum(1) / lengths)
 
 
-def resampled(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
-    """(R, rows) places drawn with replacement, a row for each resample; so many resamples at a
-    time that tables of `width` numbers for each place stay small."""
+def resample_indices(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.int64]]:
+    """Yield (R, rows) indices drawn with replacement, a row for each resample, in chunks for which
+    tables of `width` numbers for each index stay small."""
     at_once = max(1, AT_ONCE // (rows * max(1, width)))
     for begin in range(0, resamples, at_once):
         numbers = np.arange(begin, min(resamples, begin + at_once))
@@ -153,6 +154,6 @@ def resampled(rows: int, resamples: int, width: int = 1) -> Iterator[NDArray[np.
 
 
 def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """(R, size) how often each of the numbers below `size` stands in each row of `values`."""
+    """Return (R, size) counts of the numbers below `size` in each row of `values`."""
     begins = np.arange(len(values))[:, None] * size
     return np.bincount((values + begins).ravel(), minlength=len(values) * size).reshape(-1, size)

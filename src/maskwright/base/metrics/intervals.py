@@ -1,7 +1,7 @@
-"""Figures with their 95 % intervals, by resampling the rows.
+"""Metrics with 95 % bootstrap intervals.
 
-Where resamples say nothing, because all rows are right or wrong, an accuracy has Wilson's interval
-and any other figure none.
+If all resamples are equal because all rows are right or wrong, accuracy gets Wilson's interval and
+other metrics get none.
 """
 
 from __future__ import annotations
@@ -17,28 +17,27 @@ from numpy.typing import NDArray
 
 from maskwright.base.counted import decimals
 from maskwright.base.errors import DataError, UsageError, near
-from maskwright.base.metrics.bootstrap import by_resample, resampled
-from maskwright.base.metrics.metrics import METRICS, Metric, Values, accuracy, checked
+from maskwright.base.metrics.bootstrap import by_resample, resample_indices
+from maskwright.base.metrics.metrics import METRICS, Metric, Values, accuracy, check_arrays
 
 LEVEL = 0.95
 RESAMPLES = 1000
-ROUNDING = 1e-12  # of a figure, as a share of it: a correlation of 1 varies in its last bits
-# With fewer resamples that have a value than this share, there is no interval.
-DEFINED = 0.5
-# (R, K) sums over rows of R resamples -> (R,) their figures
+ROUNDING = 1e-12  # relative; a correlation of 1 varies in its last bits
+DEFINED = 0.5  # least share of resamples with a defined value
+# (R, K) sums over the rows of R resamples -> (R,) values
 OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its interval; NaN where it is not defined, as of rows that are all alike."""
+    """A value and its interval; NaN if not defined, for example for equal rows."""
 
     value: float
     low: float
     high: float
 
     def render(self) -> str:
-        """The figure and its interval; a dash where it is not defined, as of answers all alike."""
+        """Return value and interval as text; a dash if the value is not defined."""
         if not math.isfinite(self.value):
             return "–"
         if not math.isfinite(self.low):
@@ -49,7 +48,7 @@ class Estimate:
 def estimates(
     names: Sequence[str], truth: Values, predicted: Values, *, resamples: int = RESAMPLES
 ) -> dict[str, Estimate]:
-    """The metrics of these names, each with its 95 % interval.
+    """Return the named metrics, each with its 95 % interval.
 
     Raises:
         UsageError: a name that is not in `METRICS`.  DataError: no rows, or not the same number.
@@ -57,7 +56,7 @@ def estimates(
     for name in names:
         if name not in METRICS:
             raise UsageError("no such metric here", found=repr(name), wanted=near(name, METRICS))
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     drawn = by_resample([METRICS[name] for name in names], truth, predicted, resamples)
     return {
         name: _estimate(METRICS[name], truth, predicted, drawn[METRICS[name]], LEVEL)
@@ -73,12 +72,12 @@ def estimate(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> Estimate:
-    """A figure and the percentiles of it over keyed resamples of the rows.
+    """Return a metric with its percentiles over keyed resamples of the rows.
 
     Raises:
         DataError: no rows, or not the same number.
     """
-    truth, predicted = checked(truth, predicted)
+    truth, predicted = check_arrays(truth, predicted)
     drawn = by_resample([metric], truth, predicted, resamples)[metric]
     return _estimate(metric, truth, predicted, drawn, level)
 
@@ -86,8 +85,8 @@ def estimate(
 def estimate_of_sums(
     figure: OfSums, counts: NDArray[Any], *, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> Estimate:
-    """A figure that is made of sums over the rows of `counts` (N, K), such as an F1 of entities or
-    a mean, and the percentiles of it over keyed resamples of the rows.
+    """Return a function of the sums over the rows of `counts` (N, K), such as an F1 of entities or
+    a mean, with its percentiles over keyed resamples of the rows.
 
     Raises:
         DataError: no rows.
@@ -95,39 +94,42 @@ def estimate_of_sums(
     if not len(counts):
         raise DataError("there is nothing to compare", found="0 rows", wanted="at least one")
     drawn = np.concatenate(
-        [counts[places].sum(1) for places in resampled(len(counts), resamples, counts.shape[1])]
+        [
+            counts[indices].sum(1)
+            for indices in resample_indices(len(counts), resamples, counts.shape[1])
+        ]
     )
-    whole = counts.sum(0, keepdims=True)
-    return Estimate(float(figure(whole)[0]), *_spread(figure(drawn).astype(float), level))
+    totals = counts.sum(0, keepdims=True)
+    return Estimate(float(figure(totals)[0]), *_spread(figure(drawn).astype(float), level))
 
 
-def estimates_of_means(names: Sequence[str], each: NDArray[Any]) -> dict[str, Estimate]:
-    """The means of the columns of `each` (N, K), by name, with their intervals.
+def estimates_of_means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, Estimate]:
+    """Return the means of the columns of `scores` (N, K), by name, with their intervals.
 
     Raises:
         DataError: no rows.
     """
     return {
-        name: estimate_of_sums(lambda sums: sums[:, 0] / len(each), each[:, [place]])
-        for place, name in enumerate(names)
+        name: estimate_of_sums(lambda sums: sums[:, 0] / len(scores), scores[:, [column]])
+        for column, name in enumerate(names)
     }
 
 
 def wilson(share: float, count: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of a share by Wilson's score (1927): where all rows are right, so are all
-    resamples of them, and yet the next one may be wrong. The share may be of halves, too."""
+    """Return Wilson's score interval (1927) of a share, which has a width even if all rows are
+    right. The rows may also count as halves."""
     z = statistics.NormalDist().inv_cdf((1 + level) / 2)
-    whole = 1 + z * z / count
-    middle = (share + z * z / (2 * count)) / whole
-    half = z / whole * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    # At its ends exact: the last bits of the root would leave 1e-17 of nothing.
+    denominator = 1 + z * z / count
+    middle = (share + z * z / (2 * count)) / denominator
+    half = z / denominator * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    # Exact at 0 and 1, where rounding would leave 1e-17.
     return (0.0 if share == 0 else middle - half), (1.0 if share == 1 else middle + half)
 
 
 def _estimate(
     metric: Metric, truth: Values, predicted: Values, drawn: NDArray[np.float64], level: float
 ) -> Estimate:
-    """The figure with its interval from that of each resample, `drawn`."""
+    """Return a metric with the interval of its values on the resamples, `drawn`."""
     value = metric(truth, predicted)
     if metric is accuracy and value in (0.0, 1.0):
         return Estimate(value, *wilson(value, len(truth), level))
@@ -135,15 +137,10 @@ def _estimate(
 
 
 def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
-    """Percentiles; none where all resamples are alike, which says nothing of other rows."""
-    known = drawn[~np.isnan(drawn)]
-    alike = not len(known) or np.ptp(known) <= ROUNDING * np.abs(known).max()
-    return (math.nan, math.nan) if alike else _percentiles(drawn, level)
-
-
-def _percentiles(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
-    values = drawn[~np.isnan(drawn)]
-    if len(values) < max(1, DEFINED * len(drawn)):
+    """Return the percentiles; NaN if all resamples are equal, which says nothing of other rows."""
+    defined = drawn[~np.isnan(drawn)]
+    alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()
+    if alike or len(defined) < max(1, DEFINED * len(drawn)):
         return math.nan, math.nan
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -1,8 +1,8 @@
-"""Numbers for predictions, by scikit-learn and scipy; what is not defined is NaN, never 0 or 1.
+"""Metrics of predictions, by scikit-learn and scipy; undefined values are NaN, never 0 or 1.
 
-Matthews and the correlations have no value where one side never varies, and a class that is never
-predicted has no precision. scikit-learn is imported where it is asked: it takes a second, and who
-predicts needs none of it. How sure a figure is says estimate.py.
+Correlations are not defined if one side is constant, nor is the precision of a class that is never
+predicted. scikit-learn is imported on first use, since the import takes a second. intervals.py adds
+intervals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Metric = Callable[[Values, Values], float]
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """Of one class; NaN where there is nothing to divide by."""
+    """Metrics of one class; NaN where the denominator is 0."""
 
     name: str
     precision: float
@@ -35,58 +35,58 @@ class ClassFigures:
 
 
 def accuracy(truth: Values, predicted: Values) -> float:
-    """The share of rows (N,) that are right; of several labels (N, C) all must be."""
-    return float(_sklearn().accuracy_score(*checked(truth, predicted)))
+    """Return the share of rows (N,) that are right; of several labels (N, C) all must be."""
+    return float(_sklearn().accuracy_score(*check_arrays(truth, predicted)))
 
 
 def macro_f1(truth: Values, predicted: Values) -> float:
-    """The mean over the classes that occur on either side; of several labels (N, C), over all C. An
-    answer below 0 is none of them."""
-    truth, predicted = checked(truth, predicted)
-    here = None
+    """Return the mean F1 of the classes that occur on either side; of several labels (N, C), of all
+    C. A prediction below 0 is no class."""
+    truth, predicted = check_arrays(truth, predicted)
+    classes = None
     if truth.ndim == 1 and len(predicted) and predicted.min() < 0:
-        here = [name for name in np.union1d(truth, predicted) if name >= 0]
+        classes = [name for name in np.union1d(truth, predicted) if name >= 0]
     return float(
-        _sklearn().f1_score(truth, predicted, labels=here, average="macro", zero_division=0.0)
+        _sklearn().f1_score(truth, predicted, labels=classes, average="macro", zero_division=0.0)
     )
 
 
 def micro_f1(truth: Values, predicted: Values) -> float:
-    """F1 of all decisions together; of one label for each row this is the accuracy."""
+    """Return the F1 of all decisions together, which is the accuracy for one label per row."""
     return float(
-        _sklearn().f1_score(*checked(truth, predicted), average="micro", zero_division=0.0)
+        _sklearn().f1_score(*check_arrays(truth, predicted), average="micro", zero_division=0.0)
     )
 
 
 def matthews(truth: Values, predicted: Values) -> float:
-    """Matthews' correlation of two columns of classes (N,)."""
-    truth, predicted = checked(truth, predicted)
+    """Return Matthews' correlation of two columns of classes (N,)."""
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
     return float(_sklearn().matthews_corrcoef(truth, predicted))
 
 
 def pearson(truth: Values, predicted: Values) -> float:
-    """Pearson's correlation of two columns of numbers (N,)."""
-    truth, predicted = checked(truth, predicted)
+    """Return Pearson's correlation of two columns of numbers (N,)."""
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
-    with warnings.catch_warnings():  # nearly constant: the figure is what it is
+    with warnings.catch_warnings():  # nearly constant values are accepted
         warnings.simplefilter("ignore", scipy.stats.NearConstantInputWarning)
         return float(scipy.stats.pearsonr(truth, predicted).statistic)
 
 
 def spearman(truth: Values, predicted: Values) -> float:
-    """Spearman's correlation of two columns of numbers (N,); ties share their rank."""
-    truth, predicted = checked(truth, predicted)
+    """Return Spearman's correlation of two columns of numbers (N,); ties share their rank."""
+    truth, predicted = check_arrays(truth, predicted)
     if is_constant(truth) or is_constant(predicted):
         return math.nan
     return float(scipy.stats.spearmanr(truth, predicted).statistic)
 
 
 def squared_error(truth: Values, predicted: Values) -> float:
-    """The mean squared difference of two columns of numbers (N,)."""
-    return float(_sklearn().mean_squared_error(*checked(truth, predicted)))
+    """Return the mean squared difference of two columns of numbers (N,)."""
+    return float(_sklearn().mean_squared_error(*check_arrays(truth, predicted)))
 
 
 METRICS: Mapping[str, Metric] = {
@@ -101,8 +101,8 @@ METRICS: Mapping[str, Metric] = {
 
 
 def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[ClassFigures]:
-    """Precision, recall and F1 of each class, in their order."""
-    truth, predicted = checked(truth, predicted)
+    """Return precision, recall and F1 of each class, in the order of `names`."""
+    truth, predicted = check_arrays(truth, predicted)
     precision, recall, f1, rows = _sklearn().precision_recall_fscore_support(
         truth, predicted, labels=range(len(names)), zero_division=np.nan
     )
@@ -113,8 +113,8 @@ def per_class(truth: Values, predicted: Values, names: Sequence[str]) -> list[Cl
 
 
 def confusion(truth: Values, predicted: Values, classes: int) -> NDArray[np.int64]:
-    """(C, C) counts: row the true class, column the predicted one."""
-    truth, predicted = checked(truth, predicted)
+    """Return the confusion matrix (C, C): rows are true classes, columns predicted ones."""
+    truth, predicted = check_arrays(truth, predicted)
     counts = _sklearn().confusion_matrix(truth, predicted, labels=range(classes))
     return np.asarray(counts, np.int64)
 
@@ -126,11 +126,11 @@ def _sklearn() -> Any:
     return metrics
 
 
-def checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
-    """Both as arrays.
+def check_arrays(truth: Values, predicted: Values) -> tuple[Values, Values]:
+    """Return both as arrays.
 
     Raises:
-        DataError: no rows, not the same number, or a value that is not finite.
+        DataError: no rows, different numbers of rows, or a value that is not finite.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     if len(truth) == 0 or truth.shape != predicted.shape:
@@ -141,16 +141,16 @@ def checked(truth: Values, predicted: Values) -> tuple[Values, Values]:
         )
     for name, values in (("label", truth), ("prediction", predicted)):
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            place = int(np.flatnonzero(~np.isfinite(values))[0])
+            index = int(np.flatnonzero(~np.isfinite(values))[0])
             raise DataError(
                 f"a {name} is not a finite number",
-                where=f"row {place + 1}",
-                found=values.ravel()[place],
+                where=f"row {index + 1}",
+                found=values.ravel()[index],
                 wanted="finite numbers",
             )
     return truth, predicted
 
 
 def is_constant(values: Values) -> bool:
-    """Whether all are alike."""
+    """Return whether all values are equal."""
     return bool((values == values[0]).all())

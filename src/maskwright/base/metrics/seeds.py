@@ -1,10 +1,10 @@
-"""How sure a mean is: over items that were drawn, and over seeds that were tried.
+"""Intervals of means over items and over seeds.
 
-Items (sentence pairs, questions) come in strata, and the figure is the mean of the strata's means.
-`normal` is the textbook interval; `bootstrap` resamples items within strata by keys, so that two
-models are resampled alike: the interval of a difference is that of the items' differences. Seeds
-are few, so theirs are intervals of Student's t; two sets of seeds are told apart by Welch's test,
-which does not ask for equal spreads (Welch 1947, doi 10.1093/biomet/34.1-2.28).
+Items (sentence pairs, questions) come in strata, and the estimate is the mean of the strata's
+means. `normal` is the textbook interval; `bootstrap` resamples items within strata by keys, so that
+two models get the same resamples and a difference has an interval of its own. Intervals over few
+seeds use Student's t; two sets of seeds are compared by Welch's test, which does not assume equal
+variances (Welch 1947, doi 10.1093/biomet/34.1-2.28).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from maskwright.base.randomness import integers, key
 LEVEL = 0.95
 SEED = 20_260_000
 RESAMPLES = 1000
-ROUNDING = 1e-15  # of a difference, as a share of the numbers that it is of
-AT_ONCE = 1 << 22  # items that are drawn in one go
+ROUNDING = 1e-15  # of a difference, relative to the larger number
+AT_ONCE = 1 << 22  # items drawn in one chunk
 Interval = tuple[float, float]
 Strata = Sequence[NDArray[np.float64]]
 
 
 def mean(strata: Strata) -> float:
-    """The mean of the strata's means."""
+    """Return the mean of the strata's means."""
     return float(np.mean([values.mean() for values in strata]))
 
 
 def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
-    """Mean ± z standard errors, from the spread within the strata; None where that is not known:
-    where one of them has a single item, or all items of each are alike."""
+    """Return mean ± z standard errors, from the variances within strata; None if these are not
+    known: a stratum has a single item, or the items of every stratum are equal."""
     if not _spreads(strata):
         return None
     errors = [values.var(ddof=1) / len(values) for values in strata]
@@ -45,30 +45,29 @@ def normal(strata: Strata, level: float = LEVEL) -> Interval | None:
 
 
 def bootstrap(strata: Strata, level: float = LEVEL, resamples: int = RESAMPLES) -> Interval | None:
-    """The percentiles of the mean over keyed resamples of the items within each stratum; None as in
-    `normal`."""
+    """Return percentiles of the mean over keyed resamples of the items within each stratum; None as
+    in `normal`."""
     if not _spreads(strata):
         return None
     total = np.zeros(resamples)
     for number, values in enumerate(strata):
-        for some in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
-            keys = key("bootstrap", SEED, number, some)
+        for chunk in np.array_split(np.arange(resamples), -(-resamples * len(values) // AT_ONCE)):
+            keys = key("bootstrap", SEED, number, chunk)
             drawn = integers(keys, len(values), len(values))
-            total[some] += values[drawn].mean(axis=1)
+            total[chunk] += values[drawn].mean(axis=1)
     low, high = np.quantile(total / len(strata), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def _spreads(strata: Strata) -> bool:
-    """Whether the items say how far others may lie from them."""
+    """Return whether the variances within strata are known."""
     return min(map(len, strata)) > 1 and any(float(np.ptp(values)) > 0.0 for values in strata)
 
 
 # ------------------------------------------------------------------------------ over seeds
 @dataclass(frozen=True)
 class Spread:
-    """Mean, standard deviation and t-interval of a figure over seeds; of one seed the last two are
-    not known (NaN)."""
+    """Mean, standard deviation and t-interval over seeds; for one seed the last two are NaN."""
 
     mean: float
     deviation: float
@@ -78,7 +77,7 @@ class Spread:
 
 
 def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
-    """How a figure spreads over the seeds it was measured with; NaN where one of it is NaN."""
+    """Return mean and interval of the values of several seeds; NaN if one of them is NaN."""
     middle, count = statistics.fmean(values), len(values)
     if count == 1 or not math.isfinite(middle):
         return Spread(middle, math.nan, math.nan, math.nan, count)
@@ -89,9 +88,8 @@ def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the first minus mean of the second; its interval; Welch's two-sided p, and that of
-    the test paired by seed (NaN where the seeds are not the same, or all of them lie as far
-    apart)."""
+    """Mean of the first minus mean of the second, its interval, the two-sided p of Welch's test and
+    that of the test paired by seed (NaN for different seeds or constant differences)."""
 
     value: float
     low: float
@@ -103,15 +101,15 @@ class Difference:
 def difference(
     ours: dict[int, float], theirs: dict[int, float], level: float = LEVEL
 ) -> Difference | None:
-    """Two figures by seed, told apart; None where that cannot be known: where one of them has a
-    single seed or is not defined, or no seed changed either, as on few questions."""
+    """Compare two values by seed; None if one has a single seed or is not defined, or if no seed
+    changes either, as on few questions."""
     if min(len(ours), len(theirs)) < 2:
         return None
     a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
     value = float(a.mean() - b.mean())
     if not math.isfinite(value):
         return None
-    # The variance of equal numbers is rounding, and not always 0.
+    # Rounding may make the variance of equal numbers positive.
     errors = np.array([side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)])
     paired = math.nan
     if ours.keys() == theirs.keys():
@@ -127,7 +125,7 @@ def difference(
 
 
 def _paired(gaps: NDArray[np.float64], rounding: float) -> float:
-    """Student's two-sided p that the mean of `gaps`, which are right to `rounding`, is zero."""
+    """Return Student's two-sided p for a zero mean of `gaps`, which are exact to `rounding`."""
     error = gaps.std(ddof=1) / math.sqrt(len(gaps))
     if np.ptp(gaps) <= rounding:
         return math.nan if abs(gaps.mean()) > rounding else 1.0

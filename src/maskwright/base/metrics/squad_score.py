@@ -1,12 +1,12 @@
 """Exact match and F1 of answers, as SQuAD scores them (Rajpurkar et al. 2016, 2018).
 
-Both texts are put into small letters, freed of ASCII punctuation and of the words a, an, the, and
-cut at blanks, in this order. Exact match asks whether the rest is the same; F1 is that of the two
-bags of words. Of several gold answers the best counts. A question without gold answers, or whose
-gold answers have nothing left, has the empty text as its gold; where one of two texts is empty,
-both measures say whether the other is too.
+Both texts are lowercased, stripped of ASCII punctuation and of the words a, an, the, and split at
+white space, in this order. Exact match compares the results; F1 is that of the two bags of words.
+The best of several gold answers counts. The gold answer of a question without any, or with none
+left after this, is the empty text; if one of two texts is empty, both scores are 1 if the other is
+too, else 0.
 
-Scores are shares from 0 to 1.
+Scores are from 0 to 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 @dataclass(frozen=True)
 class SquadScore:
-    """The means over all questions, and over those with and without an answer (NaN for none)."""
+    """Means over all questions, and over those with and without an answer (NaN if none)."""
 
     exact: float
     f1: float
@@ -43,23 +43,23 @@ class SquadScore:
 
 
 def normalise(text: str) -> str:
-    """What is compared of an answer."""
+    """Return the normalised text that is compared."""
     plain = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def exact(prediction: str, gold: str) -> float:
-    """1 where both texts are the same after `normalise`, else 0."""
+    """Return 1 if both texts are equal after `normalise`, else 0."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def f1(prediction: str, gold: str) -> float:
-    """The harmonic mean of the shares of words that both have, after `normalise`."""
+    """Return the F1 of the bags of words after `normalise`."""
     return words_f1(normalise(prediction).split(), normalise(gold).split())
 
 
 def words_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 of two bags of words; of two empty ones 1, of one empty one 0."""
+    """Return the F1 of two bags of words: 1 if both are empty, 0 if one is."""
     if not prediction or not gold:
         return float(len(prediction) == len(gold))
     shared = (Counter(prediction) & Counter(gold)).total()
@@ -67,29 +67,29 @@ def words_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def best(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
-    """(exact match, F1), each for the gold that suits it best."""
+    """Return (exact match, F1), each for the best of the gold answers."""
     answers = real(golds)
     return max(exact(prediction, g) for g in answers), max(f1(prediction, g) for g in answers)
 
 
 def real(golds: Sequence[str]) -> list[str]:
-    """The golds that have something left after `normalise`; the empty text where none has."""
+    """Return the gold answers that are not empty after `normalise`, else the empty text."""
     return [gold for gold in golds if normalise(gold)] or [""]
 
 
 def balanced(with_answer: NDArray[Any], without: NDArray[Any]) -> NDArray[np.float64]:
-    """The harmonic mean of the score of questions with an answer and of that of questions without
-    one, elementwise: 0 where either is, as of what never or always says "no answer"."""
-    both = np.asarray(with_answer + without, np.float64)
-    return np.divide(2 * with_answer * without, both, out=np.zeros_like(both), where=both > 0)
+    """Return the harmonic mean of the scores of questions with and without an answer, elementwise:
+    0 if either is 0, as for a model that never or always answers."""
+    total = np.asarray(with_answer + without, np.float64)
+    return np.divide(2 * with_answer * without, total, out=np.zeros_like(total), where=total > 0)
 
 
 # ------------------------------------------------------------------------------ many questions
 def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) -> SquadScore:
-    """The score of predictions by the question's id; "" says that there is no answer.
+    """Score predictions by question id; "" means that there is no answer.
 
     Raises:
-        IncompatibleError: the two are not of the same questions.  DataError: there is none.
+        IncompatibleError: different questions.  DataError: no questions.
     """
     if predictions.keys() != golds.keys():
         unpaired = sorted(predictions.keys() ^ golds.keys())
@@ -103,7 +103,7 @@ def score(predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]) ->
         raise DataError("there are no questions to score")
     table = np.array([best(predictions[name], golds[name]) for name in golds])
     has = np.array([real(golds[name]) != [""] for name in golds])
-    every, with_answer, without = (_means(table[part]) for part in (has | True, has, ~has))
+    every, with_answer, without = (_means(table[mask]) for mask in (has | True, has, ~has))
     return SquadScore(
         *every, len(has), *with_answer, int(has.sum()), without[0], len(has) - int(has.sum())
     )
@@ -118,19 +118,19 @@ def _means(table: NDArray[np.float64]) -> tuple[float, float]:
 def best_threshold(
     differences: NDArray[np.floating],
     answered: NDArray[np.floating],
-    none: NDArray[np.floating],
+    no_answer: NDArray[np.floating],
     has: NDArray[np.bool_] | None = None,
 ) -> tuple[float, float]:
-    """(threshold, mean score) that is best when "no answer" is said above the threshold.
+    """Return the threshold above which "no answer" should be predicted, and its mean score.
 
     Of equally good thresholds the lowest is taken. Choose it on data that is not reported on.
 
     Args:
         differences: (Q,) null score minus the best answer's score.
-        answered: (Q,) the score of each question's best answer.
-        none: (Q,) the score of saying that there is no answer.
-        has: (Q,) which questions have an answer; the `balanced` mean of both sorts is then what is
-            best. None: the mean over all questions.
+        answered: (Q,) the score of the best answer.
+        no_answer: (Q,) the score of "no answer".
+        has: (Q,) whether the question has an answer; then the `balanced` mean is maximised. None:
+            the mean over all questions is.
     Raises:
         DataError: no questions, or a difference that is no number.
     """
@@ -141,10 +141,12 @@ def best_threshold(
         )
     order = np.argsort(differences, kind="stable")
     rising = np.asarray(differences, np.float64)[order]
-    answered_score, silent = (np.asarray(each, np.float64)[order] for each in (answered, none))
+    answered_score, silent = (
+        np.asarray(scores, np.float64)[order] for scores in (answered, no_answer)
+    )
 
     def means(among: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """(Q + 1,) the mean score of the questions `among` all where the first k are answered."""
+        """Return (Q + 1,) mean scores of the questions `among` if the first k are answered."""
         gains = np.where(among, answered_score - silent, 0.0)
         sums = silent[among].sum() + np.concatenate([[0.0], np.cumsum(gains)])
         return np.asarray(sums / max(1, among.sum()))

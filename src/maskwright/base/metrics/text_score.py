@@ -1,14 +1,13 @@
-"""Scores of generated texts beside reference texts, all shares from 0 to 1 (not percent).
+"""Scores of generated texts against references, from 0 to 1 (not percent).
 
     exact match             the whole text                           as in `squad_score.py`
     ROUGE-1, -2, -L         word n-grams, longest common sequence    Lin 2004
     BLEU                    word n-grams to 4, brevity penalty       Papineni et al. 2002; Post 2018
     chrF                    character n-grams to 6, recall twice     Popović 2015
 
-ROUGE and F1 are means over texts; BLEU and chrF add up their counts over all texts first. A text
-may have several references: the best one counts, and for BLEU all of them together. ROUGE's words
-are the runs of a … z and 0 … 9 in small letters, without stemming, and ROUGE-L looks at the whole
-text as one sentence.
+ROUGE and exact match are means over texts; BLEU and chrF sum their counts over all texts first. Of
+several references the best one counts; BLEU uses all of them. The words of ROUGE are runs of a … z
+and 0 … 9 after lowercasing, without stemming, and ROUGE-L treats the text as one sentence.
 """
 
 from __future__ import annotations
@@ -43,84 +42,44 @@ def _checked(texts: Sequence[str], references: References) -> None:
         )
     if not len(texts):
         raise DataError("there are no texts to score")
-    for number, some in enumerate(references):
-        if isinstance(some, str) or not some:
+    for number, text_references in enumerate(references):
+        if isinstance(text_references, str) or not text_references:
             raise DataError(
                 "a text without a list of references",
                 where=f"text {number}",
-                found=repr(some)[:60],
+                found=repr(text_references)[:60],
                 wanted="one reference or more",
             )
 
 
-def _mean_of_best(
-    texts: Sequence[str], references: References, one: Callable[[str, str], float]
-) -> float:
-    _checked(texts, references)
-    best = [max(one(t, r) for r in some) for t, some in zip(texts, references, strict=True)]
-    return float(np.mean(best))
-
-
-# ------------------------------------------------------------------------------ whole texts, words
-def exact_match(texts: Sequence[str], references: References) -> float:
-    """The share of texts that equal a reference after SQuAD's normalisation.
-
-    Raises:
-        IncompatibleError: not as many references as texts.  DataError: none, or a text without.
-    """
-    return _mean_of_best(texts, references, squad_score.exact)
-
-
 # ------------------------------------------------------------------------------ ROUGE
-@dataclass(frozen=True)
-class Rouge:
-    """Mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L."""
-
-    one: float
-    two: float
-    longest: float
-
-
-def rouge(texts: Sequence[str], references: References) -> Rouge:
-    """ROUGE by F1, the best reference for each measure of its own.
-
-    Raises:
-        IncompatibleError, DataError: as `exact_match`.
-    """
-    return Rouge(
-        _mean_of_best(texts, references, lambda a, b: rouge_n(a, b, 1)),
-        _mean_of_best(texts, references, lambda a, b: rouge_n(a, b, 2)),
-        _mean_of_best(texts, references, rouge_l),
-    )
-
-
 def rouge_words(text: str) -> list[str]:
-    """The words that ROUGE compares; letters beyond a … z part them, as in the usual script."""
+    """Return the words of ROUGE; letters beyond a … z separate them, as in the usual script."""
     return re.findall("[a-z0-9]+", text.lower())
 
 
 def rouge_n(text: str, reference: str, order: int) -> float:
-    """F1 of the bags of word n-grams; 0 where one text has none."""
+    """Return the F1 of the bags of word n-grams; 0 if a text has none."""
     ours, theirs = (ngrams(rouge_words(t), order) for t in (text, reference))
     return _f1((ours & theirs).total(), ours.total(), theirs.total())
 
 
 def rouge_l(text: str, reference: str) -> float:
-    """F1 of the length of the longest sequence of words that both have in this order."""
+    """Return the F1 of the length of the longest common subsequence of words."""
     ours, theirs = rouge_words(text), rouge_words(reference)
     return _f1(longest_common(ours, theirs), len(ours), len(theirs))
 
 
-def longest_common(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest sequence that both have, with gaps.
+def longest_common(words: Sequence[str], other_words: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence.
 
-    One pass over `first`; after it, `row[j]` is the length for `second[:j]`, so it never falls.
+    One pass over `words`; after it, `row[j]` is the length for `second[:j]`, so it never falls.
     """
-    number = {word: i for i, word in enumerate(dict.fromkeys(second))}
-    other = np.array([number[word] for word in second], np.int64)
-    row = np.zeros(len(second) + 1, np.int64)
-    for word in first:
-        longer = row[:-1] + (other == number.get(word, -1))
+    number = {word: i for i, word in enumerate(dict.fromkeys(other_words))}
+    numbers = np.array([number[word] for word in other_words], np.int64)
+    row = np.zeros(len(other_words) + 1, np.int64)
+    for word in words:
+        longer = row[:-1] + (numbers == number.get(word, -1))
         row[1:] = np.maximum.accumulate(np.maximum(longer, row[1:]))
     return int(row[-1])
 
@@ -130,14 +89,14 @@ def _f1(shared: int, ours: int, theirs: int) -> float:
 
 
 def ngrams(words: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
-    """How often each run of `order` words occurs."""
+    """Count the n-grams of `order` words."""
     return Counter(zip(*(words[i:] for i in range(order)), strict=False))
 
 
 # ------------------------------------------------------------------------------ BLEU
 @dataclass(frozen=True)
 class Bleu:
-    """BLEU with what it is made of: the precisions of 1 to 4 words, the penalty for brevity."""
+    """BLEU with the precisions of 1 to 4 words, the brevity penalty and the lengths."""
 
     score: float
     precisions: tuple[float, ...]
@@ -147,14 +106,14 @@ class Bleu:
 
 
 def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -> Bleu:
-    """BLEU of a whole corpus, on words cut as by `mteval-v13a`.
+    """Return the BLEU of a corpus, on words as `mteval-v13a` splits them.
 
     Args:
         smooth: "exp" replaces the first precision of 0 by half of one match, the next by a quarter
             and so on, as `sacrebleu` does by default; "none" leaves it, and BLEU is 0.
     Raises:
         ConfigError: no such smoothing.
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     if smooth not in ("none", "exp"):
         raise ConfigError(
@@ -164,25 +123,25 @@ def bleu(texts: Sequence[str], references: References, smooth: Smooth = "exp") -
 
 
 def _bleu_counts(texts: Sequence[str], references: References) -> NDArray[np.int64]:
-    """(N, 10): matches and totals of 1 to 4 words, length and length of the reference."""
+    """Return (N, 10): matches and totals of 1 to 4 words, length and reference length."""
     _checked(texts, references)
-    found = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
-    for row, text, some in zip(found, texts, references, strict=True):
-        words, golds = words_13a(text), [words_13a(reference) for reference in some]
-        # Of the references the one nearest in length; of two as near, the shorter.
+    counts = np.zeros((len(texts), 2 * BLEU_ORDER + 2), np.int64)
+    for row, text, text_references in zip(counts, texts, references, strict=True):
+        words, golds = words_13a(text), [words_13a(reference) for reference in text_references]
+        # The reference that is closest in length, of two the shorter.
         row[-2:] = len(words), min((abs(len(g) - len(words)), len(g)) for g in golds)[1]
         for n in range(BLEU_ORDER):
-            ours, known = ngrams(words, n + 1), Counter[tuple[str, ...]]()
+            ours, reference_ngrams = ngrams(words, n + 1), Counter[tuple[str, ...]]()
             for gold in golds:
-                known |= ngrams(gold, n + 1)
-            row[n], row[BLEU_ORDER + n] = (ours & known).total(), ours.total()
-    return found
+                reference_ngrams |= ngrams(gold, n + 1)
+            row[n], row[BLEU_ORDER + n] = (ours & reference_ngrams).total(), ours.total()
+    return counts
 
 
 def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
-    """From the sums (10,) of `_bleu_counts`."""
-    *parts, length, reference_length = counts.tolist()
-    matches, totals = parts[:BLEU_ORDER], parts[BLEU_ORDER:]
+    """Return the BLEU of the sums (10,) of `_bleu_counts`."""
+    *ngram_counts, length, reference_length = counts.tolist()
+    matches, totals = ngram_counts[:BLEU_ORDER], ngram_counts[BLEU_ORDER:]
     precisions = _precisions(matches, totals, smooth)
     brevity = 1.0 if length > reference_length else 0.0
     if 0 < length <= reference_length:
@@ -194,17 +153,17 @@ def _bleu_of(counts: NDArray[np.int64], smooth: Smooth = "exp") -> Bleu:
 
 
 def _precisions(matches: Sequence[int], totals: Sequence[int], smooth: Smooth) -> tuple[float, ...]:
-    found, share = [], 1.0
+    precisions, share = [], 1.0
     for match, total in zip(matches, totals, strict=True):
         if match == 0 and total and smooth == "exp":
             share /= 2
-            found.append(share / total)
+            precisions.append(share / total)
         else:
-            found.append(match / total if total else 0.0)
-    return tuple(found)
+            precisions.append(match / total if total else 0.0)
+    return tuple(precisions)
 
 
-# ASCII marks but four: . , and - depend on their neighbours, and ' stays.
+# All ASCII marks but . , - (which depend on their neighbours) and '.
 _ALONE = re.compile(r"([!-&(-+/:-@\[-`{-~])")
 _AFTER_NO_DIGIT = re.compile(r"([^0-9])([.,])")
 _BEFORE_NO_DIGIT = re.compile(r"([.,])([^0-9])")
@@ -213,8 +172,8 @@ _ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
 
 
 def words_13a(text: str) -> list[str]:
-    """Words as `mteval-v13a` cuts them: marks apart, but full stops and commas not between digits,
-    dashes only after a digit, and apostrophes never."""
+    """Split words as `mteval-v13a` does: marks are separate, but full stops and commas not between
+    digits, dashes only after a digit, and apostrophes never."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for name, mark in _ENTITIES:
         text = text.replace(name, mark)
@@ -226,29 +185,29 @@ def words_13a(text: str) -> list[str]:
 
 # ------------------------------------------------------------------------------ chrF
 def chrf(texts: Sequence[str], references: References) -> float:
-    """chrF2 of a whole corpus: characters without blanks, precision and recall each the mean over
-    the orders that both sides have. Of several references the one best for the text counts.
+    """Return the chrF2 of a corpus: characters without white space; precision and recall are means
+    over the orders that both sides have. The best of several references counts.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     return _chrf(_chrf_counts(texts, references).sum(0))
 
 
 def _chrf_counts(texts: Sequence[str], references: References) -> NDArray[np.float64]:
-    """(N, orders, 3): of each text beside the reference that is best for it."""
+    """Return (N, orders, 3): the counts of each text and its best reference."""
     _checked(texts, references)
     return np.array(
         [
-            max((_character_counts(text, reference) for reference in some), key=_chrf)
-            for text, some in zip(texts, references, strict=True)
+            max((_character_counts(text, reference) for reference in text_references), key=_chrf)
+            for text, text_references in zip(texts, references, strict=True)
         ]
     )
 
 
 def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
-    """(orders, 3): the n-grams of the text, of the reference, and of both. Of an order that the
-    reference is too short for, those of the text do not count either, as in Popović's script."""
+    """Return (orders, 3): n-grams of the text, of the reference, and of both. Orders for which the
+    reference is too short do not count for the text either, as in Popović's script."""
     ours, theirs = ("".join(t.split()) for t in (text, reference))
     rows = []
     for order in range(1, CHRF_ORDER + 1):
@@ -258,10 +217,10 @@ def _character_counts(text: str, reference: str) -> NDArray[np.float64]:
 
 
 def _chrf(counts: NDArray[np.float64]) -> float:
-    both = (counts[:, 0] > 0) & (counts[:, 1] > 0)
-    if not both.any():
+    present = (counts[:, 0] > 0) & (counts[:, 1] > 0)
+    if not present.any():
         return 0.0
-    ours, theirs, shared = counts[both].T
+    ours, theirs, shared = counts[present].T
     precision, recall = float((shared / ours).mean()), float((shared / theirs).mean())
     weight = CHRF_BETA**2
     below = weight * precision + recall
@@ -269,47 +228,58 @@ def _chrf(counts: NDArray[np.float64]) -> float:
 
 
 # ------------------------------------------------------------------------------ all of them
-# The first is the one to choose by: it needs no words, and is defined for any two texts.
-NAMES = ("chrf", "bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match")
+# Scores of one text and one reference, whose means over texts are reported.
+MEASURES: dict[str, Callable[[str, str], float]] = {
+    "rouge_1": lambda text, reference: rouge_n(text, reference, 1),
+    "rouge_2": lambda text, reference: rouge_n(text, reference, 2),
+    "rouge_l": rouge_l,
+    "exact_match": squad_score.exact,
+}
+# The first is the default for model selection: it needs no words and is always defined.
+NAMES = ("chrf", "bleu", *MEASURES)
 
 
 def figures(texts: Sequence[str], references: References) -> dict[str, float]:
-    """The figures of `NAMES`.
+    """Return the scores of `NAMES`.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError: as many lists of references as texts are needed.
+        DataError: no texts, or a text without references.
     """
-    words = rouge(texts, references)
-    each = (words.one, words.two, words.longest, exact_match(texts, references))
-    scores = (chrf(texts, references), bleu(texts, references).score, *each)
-    return dict(zip(NAMES, scores, strict=True))
+    means = [float(np.mean(column)) for column in _best_scores(texts, references).T]
+    return dict(
+        zip(NAMES, (chrf(texts, references), bleu(texts, references).score, *means), strict=True)
+    )
 
 
 def estimates(texts: Sequence[str], references: References) -> dict[str, Estimate]:
-    """The same, each with its 95 % interval from keyed resamples of the texts.
+    """Return the scores of `NAMES` with 95 % intervals from keyed resamples of the texts.
 
     Raises:
-        IncompatibleError, DataError: as `exact_match`.
+        IncompatibleError, DataError: as `figures`.
     """
     characters = _chrf_counts(texts, references)
-    one = estimate_of_sums(
-        lambda sums: np.array([_chrf(each.reshape(CHRF_ORDER, 3)) for each in sums]),
+    chrf_estimate = estimate_of_sums(
+        lambda sums: np.array([_chrf(counts.reshape(CHRF_ORDER, 3)) for counts in sums]),
         characters.reshape(len(texts), -1),
     )
-    two = estimate_of_sums(
-        lambda sums: np.array([_bleu_of(each).score for each in sums]),
+    bleu_estimate = estimate_of_sums(
+        lambda sums: np.array([_bleu_of(counts).score for counts in sums]),
         _bleu_counts(texts, references),
     )
-    measures = (
-        lambda a, b: rouge_n(a, b, 1),
-        lambda a, b: rouge_n(a, b, 2),
-        rouge_l,
-        squad_score.exact,
-    )
-    each = np.array(
+    means = estimates_of_means(tuple(MEASURES), _best_scores(texts, references))
+    return {"chrf": chrf_estimate, "bleu": bleu_estimate, **means}
+
+
+def _best_scores(texts: Sequence[str], references: References) -> NDArray[np.float64]:
+    """Return (N, measures): each of `MEASURES` for the best reference."""
+    _checked(texts, references)
+    return np.array(
         [
-            [max(measure(text, reference) for reference in some) for measure in measures]
-            for text, some in zip(texts, references, strict=True)
+            [
+                max(score(text, reference) for reference in text_references)
+                for score in MEASURES.values()
+            ]
+            for text, text_references in zip(texts, references, strict=True)
         ]
     )
-    return {NAMES[0]: one, NAMES[1]: two, **estimates_of_means(NAMES[2:], each)}

@@ -1,10 +1,9 @@
-"""Pages and cards: filled from the templates beside this file, and written whole or not at all.
+"""Pages and cards: rendered from the templates in this folder and written atomically.
 
-A page needs nothing but itself: no network, no font to fetch. It forbids them to itself, and its
-only style sheet is named by hash, as the script is of the one page that has one. What a template
-shows is escaped, and control characters in it are visible (`one_line`); only a finished picture
-(`Markup`) goes in as it stands.
-Markdown has no escaping of its own: there `md` and `code` do it.
+A page loads nothing: its content security policy allows only its own style sheet, and the script of
+the one page that has one, both by hash. Values in templates are escaped and their control
+characters made visible (`one_line`); only finished pictures (`Markup`) are inserted as they are.
+Markdown has no automatic escaping: its templates use `md` and `code`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from maskwright.base.report.wording import count
 from maskwright.base.storage import commit
 from maskwright.base.storage.files import write_file
 
-COMPARED = 3000  # longer texts are shown without marks
-ALIKE = 0.3  # a text less like its prompt than this (0 to 1) stands for itself
+COMPARED = 3000  # characters; longer texts are not compared with their prompts
+ALIKE = 0.3  # similarity (0 to 1) below which a text does not repeat its prompt
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
 
 
 def fact(value: object) -> str:
-    """A single value as a person reads it."""
+    """Format a single value for people."""
     if value is None or value in ({}, []):
         return "–"
     if isinstance(value, bool):
@@ -45,25 +44,25 @@ def fact(value: object) -> str:
 
 
 def with_sentences(value: Any) -> Any:
-    """Nested plain values, with a sentence in the place of each finding in its JSON form."""
+    """Replace each finding in JSON form within nested plain values by its sentence."""
     if isinstance(value, dict):
         if isinstance(value.get("name"), str) and isinstance(value.get("what"), str):
             with contextlib.suppress(TypeError, ValueError):
                 return str(Finding.from_json(value))
-        return {name: with_sentences(each) for name, each in value.items()}
-    return [with_sentences(each) for each in value] if isinstance(value, list) else value
+        return {name: with_sentences(nested) for name, nested in value.items()}
+    return [with_sentences(nested) for nested in value] if isinstance(value, list) else value
 
 
 def is_digest(value: object) -> bool:
-    """Whether it is a long hexadecimal number, of which a few digits are enough to see."""
+    """Return whether a value is a hash in hex, of which a few digits are shown."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{40,128}", value) is not None
 
 
 def marked(written: str, prompt: str) -> list[tuple[str, bool]]:
-    """`written` in pieces, each with whether the model added it to or changed it in `prompt`.
+    """Split `written` into pieces, each with whether the model added or changed it.
 
-    A continuation repeats the prompt and goes on; a filled mask repeats it but for the masks. A
-    text that does not repeat its prompt is all the model's, and nothing in it needs a mark.
+    A continuation repeats the prompt first; a filled mask repeats all but the masks. In a text that
+    does not repeat its prompt nothing is marked.
     """
     if prompt and written.startswith(prompt):
         return _split(written, [(len(prompt), len(written))])
@@ -78,12 +77,12 @@ def marked(written: str, prompt: str) -> list[tuple[str, bool]]:
     ends = [0]
     for piece in after:
         ends.append(ends[-1] + len(piece))
-    changed = (each for each in matcher.get_opcodes() if each[0] in ("insert", "replace"))
+    changed = (opcode for opcode in matcher.get_opcodes() if opcode[0] in ("insert", "replace"))
     return _split(written, [(ends[start], ends[stop]) for _, _, _, start, stop in changed])
 
 
 def _split(text: str, spans: list[tuple[int, int]]) -> list[tuple[str, bool]]:
-    """`text` cut at the ends of `spans`, which leave out the blanks they begin with."""
+    """Split `text` at the ends of `spans`, without the white space at their beginning."""
     pieces, done = [], 0
     for start, stop in spans:
         start += len(text[start:stop]) - len(text[start:stop].lstrip())
@@ -100,17 +99,15 @@ _MARKDOWN = re.compile(r"[\\`<\[|]")
 
 
 def render(template: str, **values: Any) -> str:
-    """The `template`, an .html or .md file of `templates/`, filled with `values`; a value that the
-    template asks for and does not get is an error."""
+    """Render an .html or .md file of `templates/`; a missing value is an error."""
     return _environment(TEMPLATES).get_template(template).render(**values)
 
 
 @functools.cache
 def _environment(folder: Path) -> Environment:
-    # Only what writes a page pays for the import.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=lambda name: not (name or "").endswith(".md"),
         undefined=StrictUndefined,
@@ -120,20 +117,19 @@ def _environment(folder: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    made.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
-    made.filters |= {"fact": fact, "marked": marked}
-    made.tests["digest"] = is_digest
+    environment.filters |= {"lines": lines, "md": md, "code": code, "json": _json}
+    environment.filters |= {"fact": fact, "marked": marked}
+    environment.tests["digest"] = is_digest
     for name, file in (("style", "page.css"), ("script", "curation.js")):
         content = (folder / file).read_text(encoding="utf-8")
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        made.globals |= {name: Markup(content), f"{name}_hash": digest}
-    return made
+        environment.globals |= {name: Markup(content), f"{name}_hash": digest}
+    return environment
 
 
-# ------------------------------------------------------------------------------ what is shown how
+# ------------------------------------------------------------------------------ escaping
 def visible(text: str, keep: str = "") -> str:
-    """`text` with escapes such as `\\x1b` for what does not print, but for the characters in
-    `keep`."""
+    """Replace unprintable characters, except those in `keep`, by escapes such as `\\x1b`."""
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape", "replace").decode()
         for c in text
@@ -141,22 +137,22 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def one_line(value: object) -> object:
-    """What a template shows of a value that it names: one line, control characters visible."""
+    """Return a value of a template as one line with visible control characters."""
     return value if isinstance(value, Markup) else visible(str(value))
 
 
 def lines(text: str) -> Markup:
-    """Several lines as they stand; control characters other than tab and newline are visible."""
+    """Escape a text of several lines; control characters but tab and newline are visible."""
     return Markup(escape(visible(text, "\n\t")))
 
 
 def md(value: object) -> str:
-    """A text in a line or a cell of Markdown: no tag, link, code or end of the cell."""
+    """Escape a text for a line or cell of Markdown."""
     return _MARKDOWN.sub(r"\\\g<0>", visible(str(value)))
 
 
 def code(value: object) -> str:
-    """A text as code within a line of Markdown, between more backticks than it has in a row."""
+    """Format a text as inline code of Markdown, with enough backticks."""
     text = visible(str(value))
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     room = " " if text.startswith("`") or text.endswith("`") else ""
@@ -164,37 +160,36 @@ def code(value: object) -> str:
 
 
 def _json(value: object) -> Markup:
-    """A value of the head of a card, which is YAML whose values are JSON; all of it is ASCII."""
+    """Format a value of the YAML header of a card as ASCII JSON."""
     return Markup(json.dumps(value))
 
 
 # ------------------------------------------------------------------------------ files
 def require_new(*targets: Path, do: str = "choose another --out") -> None:
-    """Refuse to write over what is there, as `commit.require_new`.
+    """Refuse to overwrite files, as `commit.require_new`.
 
     Raises:
-        UsageError: naming the first that is there.
+        UsageError: naming the first that exists.
     """
-    commit.require_new(*targets, error=UsageError, what="the file is there already", do=do)
+    commit.require_new(*targets, error=UsageError, message="the file is there already", do=do)
 
 
 def write_new(folder: Path, texts: Mapping[str, str]) -> None:
-    """Put new files into `folder`, by their names: all or none. Of several processes that write the
-    same, one does.
+    """Write new files into `folder`, all or none; of concurrent processes only one succeeds.
 
     Raises:
-        UsageError: one of them is there already.
-        OutputError, StorageError, StoppedError: they cannot be written.
+        UsageError: a file exists.
+        OutputError, StorageError, StoppedError: a file cannot be written.
     """
-    *_, last = texts
-    with commit.writing(folder / last):
+    *_, last_name = texts
+    with commit.writing(folder / last_name):
         require_new(*(folder / name for name in texts))
         texts_as_bytes = {name: text.encode("utf-8", "replace") for name, text in texts.items()}
         commit.commit_files(folder, texts_as_bytes)
 
 
 def write(target: Path, text: str) -> Path:
-    """Put `text` into the file `target`, whole or not at all; returns `target`.
+    """Write `text` to the file `target` atomically; returns `target`.
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.

@@ -1,7 +1,6 @@
-"""How a saved model is opened in Python: code that runs, and a warning where another library would
-read the model wrongly.
+"""Python code that opens a saved model, and a warning if another library misreads it.
 
-What is known of it is its config.json alone, so that pages, cards and the terminal say the same.
+Both depend on config.json alone, so pages, cards and the terminal agree.
 """
 
 from __future__ import annotations
@@ -20,55 +19,52 @@ NOT_READ = Finding(
 
 
 def misread(config: Mapping[str, Any]) -> Finding | None:
-    """What transformers makes wrongly of a model with this config.json; None where it reads it
-    rightly."""
+    """Return what transformers gets wrong about a model with this config.json, None if nothing."""
     if config.get("model_type") == OURS:
         return NOT_READ
-    own, name = config.get(OURS), architecture(config)
-    found = own.get("conventions") if isinstance(own, dict) else None
-    conventions = found if isinstance(found, dict) else {}
+    own_settings, name = config.get(OURS), architecture(config)
+    recorded = own_settings.get("conventions") if isinstance(own_settings, dict) else None
+    conventions = recorded if isinstance(recorded, dict) else {}
     loads = f"{name} of the transformers library loads it without an error and"
-    if conventions.get("prediction_offset"):
-        return Finding(
-            MISREAD,
-            f"{loads} answers wrongly",
+    for applies, consequence, evidence, verb in (
+        (
+            conventions.get("prediction_offset"),
+            "answers wrongly",
             "the scores for a token stand one place before it, where that class does not look",
-            "ask it with maskwright fill-mask",
-            "warning",
-        )
-    if conventions.get("bidirectional_prefix"):
-        return Finding(
-            MISREAD,
-            f"{loads} writes other texts",
+            "fill-mask",
+        ),
+        (
+            conventions.get("bidirectional_prefix"),
+            "writes other texts",
             "it was trained to read a prompt in both directions, which that class does not do",
-            "ask it with maskwright generate",
-            "warning",
-        )
-    if conventions.get("decoder_trained") is False:
-        return Finding(
-            MISREAD,
-            f"{loads} writes nonsense",
+            "generate",
+        ),
+        (
+            conventions.get("decoder_trained") is False,
+            "writes nonsense",
             "only the encoder was trained",
-            "ask it with maskwright fill-mask",
-            "warning",
-        )
+            "fill-mask",
+        ),
+    ):
+        if applies:
+            remedy = f"ask it with maskwright {verb}"
+            return Finding(MISREAD, f"{loads} {consequence}", evidence, remedy, "warning")
     return None
 
 
-def code(config: Mapping[str, Any], place: str) -> str:
-    """Lines of Python that load the model in the folder `place`, by the library that reads it
-    rightly."""
+def code(config: Mapping[str, Any], folder: str) -> str:
+    """Return Python code that loads the model in `folder` with a library that reads it right."""
     if misread(config):
-        return f"from maskwright import api\n\nloaded = api.load_pretrained({place!r})"
+        return f"from maskwright import api\n\nloaded = api.load_pretrained({folder!r})"
     name = architecture(config)
     return (
         f"from transformers import AutoTokenizer, {name}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({place!r})\n"
-        f"model = {name}.from_pretrained({place!r})"
+        f"tokenizer = AutoTokenizer.from_pretrained({folder!r})\n"
+        f"model = {name}.from_pretrained({folder!r})"
     )
 
 
 def architecture(config: Mapping[str, Any]) -> str:
-    """The class that the model's config.json names."""
+    """Return the class that config.json names."""
     named = config.get("architectures")
     return str(named[0]) if isinstance(named, list) and named else "no class"

@@ -1,6 +1,6 @@
-"""`write_report(run_folder)`: one page about a run that needs nothing but itself.
+"""The report of a run: one self-contained page (`write_report`).
 
-What the run does not have is left out.
+Parts for which the run has no records are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL = (372, 216)  # width, height
 
 
 def main_chart(folder: RunFolder) -> Chart:
-    """Training and held-out loss, between the lines that need no model."""
+    """Return the chart of training and held-out loss, with the losses of two trivial models."""
     axis = Axis(folder)
     references = [
         (name, number(folder.references, f"{name}_loss")) for name in ("uniform", "unigram")
@@ -53,12 +53,14 @@ def main_chart(folder: RunFolder) -> Chart:
 
 
 def small_charts(folder: RunFolder) -> list[Chart]:
-    """Accuracy, other parts of the loss, learning rate, gradient norm, speed: those that exist."""
+    """Return charts of accuracy, other parts of the loss, learning rate, gradient norm, speed."""
     axis = Axis(folder)
     apart = axis.points(folder.evaluations, "told_apart")
     charts = [_accuracy(folder, axis), *_other_parts(folder, axis)]
-    what = str(next((r["decides"] for r in folder.evaluations if "decides" in r), "")).capitalize()
-    charts.append(_single(f"{what} told apart (0.5 is chance)", apart, axis, _short))
+    decision = str(
+        next((r["decides"] for r in folder.evaluations if "decides" in r), "")
+    ).capitalize()
+    charts.append(_single(f"{decision} told apart (0.5 is chance)", apart, axis, _short))
     charts.append(_single("Learning rate", axis.points(folder.train, "learning_rate"), axis, _rate))
     charts.append(
         _single(
@@ -71,13 +73,13 @@ def small_charts(folder: RunFolder) -> list[Chart]:
 
 
 class Axis:
-    """Where a record lies across: its tokens, or those of the step it belongs to."""
+    """The horizontal axis: the tokens of a record's step, or the step if these are unknown."""
 
     def __init__(self, folder: RunFolder) -> None:
         steps = [*folder.train, *folder.skipped]
         self._tokens = {number(r, "step"): number(r, "tokens") for r in steps}
-        known = any(math.isfinite(t) for t in self._tokens.values())
-        self.name = "tokens" if known else "steps"
+        has_tokens = any(math.isfinite(t) for t in self._tokens.values())
+        self.name = "tokens" if has_tokens else "steps"
 
     def at(self, record: Record) -> float:
         step = number(record, "step")
@@ -110,11 +112,11 @@ def _accuracy(folder: RunFolder, axis: Axis) -> Chart:
 
 
 def _other_parts(folder: RunFolder, axis: Axis) -> list[Chart]:
-    """A chart for each part of the loss that does not predict tokens, such as sentence pairs."""
+    """Return a chart for each part of the loss that does not predict tokens."""
     names: dict[str, None] = {}
     for record in folder.train:
-        parts = record.get("parts")
-        names.update(dict.fromkeys(parts if isinstance(parts, dict) else ()))
+        loss_parts = record.get("parts")
+        names.update(dict.fromkeys(loss_parts if isinstance(loss_parts, dict) else ()))
     charts = []
     for name in names:
         if name not in token_parts(folder.run):
@@ -167,7 +169,7 @@ def write_report(run_folder: Path) -> Path:
 
 
 def render(folder: RunFolder) -> str:
-    """The page of `folder` as text."""
+    """Return the page of `folder` as HTML."""
     run, evaluations = folder.run, _evaluations(folder)
     samples = _samples(folder)
     return document.render(
@@ -198,24 +200,24 @@ def render(folder: RunFolder) -> str:
 
 # ------------------------------------------------------------------------------------ the top
 def _summary(folder: RunFolder) -> str:
-    """What was trained, in a sentence."""
-    run, last = folder.run, folder.train[-1] if folder.train else {}
+    """Describe the training in a sentence."""
+    run, latest = folder.run, folder.train[-1] if folder.train else {}
     model = "A model"
     if math.isfinite(number(run, "parameters")):
         model += f" of {count(number(run, 'parameters'))} parameters"
     if run.get("objective"):
         model += f" with the objective “{run['objective']}”"
     done = []
-    if math.isfinite(number(last, "step")):
-        done.append(f"{number(last, 'step'):,.0f} steps")
-    if math.isfinite(number(last, "tokens")):
-        done.append(f"{count(number(last, 'tokens'))} tokens")
+    if math.isfinite(number(latest, "step")):
+        done.append(f"{number(latest, 'step'):,.0f} steps")
+    if math.isfinite(number(latest, "tokens")):
+        done.append(f"{count(number(latest, 'tokens'))} tokens")
     took = f" in {duration(folder.seconds)}" if math.isfinite(folder.seconds) else ""
     return f"{model}, trained for {' on '.join(done)}{took}." if done else f"{model}; no step yet."
 
 
 def _unfinished(folder: RunFolder) -> str:
-    """How far a run that has not used up its budget is, and when that was; else empty."""
+    """Return the progress of a run that is not finished, else ""."""
     if folder.written is None or folder.share >= 1.0 or budget(folder.run) is None:
         return ""
     return (
@@ -225,41 +227,41 @@ def _unfinished(folder: RunFolder) -> str:
 
 
 def _health(folder: RunFolder) -> Iterator[Finding]:
-    """What went wrong in training, or with its records."""
+    """Yield problems of the training and of its records."""
     bad = next((r for r in folder.train if not math.isfinite(number(r, "loss"))), None)
     if bad is not None:
-        what = f"the loss was not a number at step {number(bad, 'step'):.0f}"
-        yield Finding("loss-not-finite", what, severity="warning")
+        message = f"the loss was not a number at step {number(bad, 'step'):.0f}"
+        yield Finding("loss-not-finite", message, severity="warning")
     if folder.skipped:
         of = len(folder.skipped) + len(folder.train)
-        what = f"{len(folder.skipped)} of {of} steps were skipped"
+        message = f"{len(folder.skipped)} of {of} steps were skipped"
         why = "their loss or gradient was no finite number"
-        yield Finding("steps-skipped", what, why, severity="warning")
+        yield Finding("steps-skipped", message, why, severity="warning")
     if folder.unreadable:
         lines = "line" if folder.unreadable == 1 else "lines"
-        what = f"{folder.unreadable} {lines} of the run's records could not be read"
-        yield Finding("records-unreadable", what, severity="warning")
+        message = f"{folder.unreadable} {lines} of the run's records could not be read"
+        yield Finding("records-unreadable", message, severity="warning")
 
 
 def _tiles(folder: RunFolder) -> list[tuple[str, str]]:
-    """The figures at the top, each with what it is of."""
-    last = folder.evaluations[-1] if folder.evaluations else {}
-    top1, unigram = number(last, "top1"), number(folder.references, "unigram_top1")
+    """Return the main figures, each with its label."""
+    latest = folder.evaluations[-1] if folder.evaluations else {}
+    top1, unigram = number(latest, "top1"), number(folder.references, "unigram_top1")
     beside = f", by frequency {percent(unigram)}" if math.isfinite(unigram) else ""
     speeds = [number(t, "tokens_per_second") for t in folder.timings]
     speeds = sorted(s for s in speeds if math.isfinite(s))
     tiles = [
-        (figure(number(last, "loss"), 2), "held-out loss, nats"),
+        (figure(number(latest, "loss"), 2), "held-out loss, nats"),
         (percent(top1), f"predicted right{beside}"),
-        (figure(number(last, "bits_per_byte"), 2), "bits per byte"),
+        (figure(number(latest, "bits_per_byte"), 2), "bits per byte"),
         (count(speeds[len(speeds) // 2]) if speeds else "–", "tokens per second"),
         (_took(folder.seconds), "of training"),
     ]
-    return [(value, what) for value, what in tiles if value != "–"]
+    return [(value, label) for value, label in tiles if value != "–"]
 
 
 def _took(seconds: float) -> str:
-    """One number and its unit: 48 s, 3.6 min, 2.1 h."""
+    """Format a duration as one number: 48 s, 3.6 min, 2.1 h."""
     if not seconds >= 100:
         return duration(seconds)
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -273,16 +275,16 @@ def _held_out_loss(folder: RunFolder) -> float:
 
 # ------------------------------------------------------------------------------------ the sections
 def _evaluation(folder: RunFolder) -> Table:
-    """The model's last figures above those that need no model."""
+    """Return the table of the last evaluation and of the trivial models."""
     if not folder.evaluations:
         return {}
-    own = str(folder.run.get("scored_by") or "this model")
-    known = {own: folder.evaluations[-1], **_reference_rows(folder.references)}
+    model_name = str(folder.run.get("scored_by") or "this model")
+    rows = {model_name: folder.evaluations[-1], **_reference_rows(folder.references)}
     measures = _measures(folder)
     return {
         "title": "The last evaluation, beside guessing without a model",
         "head": ["", *map(_heading, measures)],
-        "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in known.items()],
+        "rows": [[name, *(_cell(row, m) for m in measures)] for name, row in rows.items()],
         "note": "Uniform guesses every token evenly; unigram by how often each occurs in the "
         "training text. Loss is in nats per predicted token; perplexity its exponential.",
         "own_first": True,
@@ -290,30 +292,30 @@ def _evaluation(folder: RunFolder) -> Table:
 
 
 def _measures(folder: RunFolder) -> list[str]:
-    """What the last evaluation or a guess without a model has a figure of."""
-    known = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
-    return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in known)]
+    """Return the measures that the last evaluation or a trivial model has."""
+    records = [folder.evaluations[-1], *_reference_rows(folder.references).values()]
+    return [m for m in MEASURES if any(math.isfinite(number(row, m)) for row in records)]
 
 
 def _binary(folder: RunFolder) -> dict[str, str]:
-    """The last figures of binary predictions besides the tokens."""
-    last = folder.evaluations[-1] if folder.evaluations else {}
-    if not math.isfinite(number(last, "told_apart")):
+    """Return the last figures of the binary predictions of an objective."""
+    latest = folder.evaluations[-1] if folder.evaluations else {}
+    if not math.isfinite(number(latest, "told_apart")):
         return {}
     return {
-        "what": str(last.get("decides")).capitalize(),
-        "told_apart": figure(number(last, "told_apart")),
-        "right": percent(number(last, "decided_right")),
-        "usual": percent(number(last, "decided_usual")),
+        "what": str(latest.get("decides")).capitalize(),
+        "told_apart": figure(number(latest, "told_apart")),
+        "right": percent(number(latest, "decided_right")),
+        "usual": percent(number(latest, "decided_usual")),
     }
 
 
 def _evaluations(folder: RunFolder) -> Table:
-    """How the figures came about; empty for a single evaluation."""
+    """Return the table of evaluations by step; empty for a single one."""
     if len(folder.evaluations) < 2:
         return {}
-    last = folder.evaluations[-1]
-    shown = [m for m in (*_measures(folder), *DECIDED) if math.isfinite(number(last, m))]
+    latest = folder.evaluations[-1]
+    shown = [m for m in (*_measures(folder), *DECIDED) if math.isfinite(number(latest, m))]
     return {
         "title": "Held-out figures by step",
         "head": ["step", *map(_heading, shown)],
@@ -353,7 +355,7 @@ def _cell(row: Record, measure: str) -> str:
 
 
 def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
-    """For each prompt, what the model made of it early and late: (step, text)."""
+    """Return each prompt with some of its samples: (step, text)."""
     prompts: dict[str, list[Record]] = {}
     for record in folder.samples:
         prompts.setdefault(str(record.get("prompt") or ""), []).append(record)
@@ -367,21 +369,21 @@ def _samples(folder: RunFolder) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _spread(records: list[Record]) -> list[Record]:
-    """The first, the last, and some evenly between."""
+    """Return the first, the last and some evenly spaced records."""
     if len(records) <= STAGES:
         return records
-    last = len(records) - 1
-    return [records[round(i * last / (STAGES - 1))] for i in range(STAGES)]
+    last_index = len(records) - 1
+    return [records[round(i * last_index / (STAGES - 1))] for i in range(STAGES)]
 
 
 def next_commands(run: Path) -> list[str]:
-    """What can be done with the model of a complete run, for the terminal."""
+    """Return commands for the model of a complete run."""
     where, ask = shell_word(run), _ask(read(run))
     return [*ask, f"maskwright finetune {where} --data FILE", f"maskwright explore {where}"]
 
 
 def _ask(folder: RunFolder) -> list[str]:
-    """The command that asks the model of a run; none if it cannot be asked."""
+    """Return the command that queries the model of a run; empty if there is none."""
     if not folder.checkpoints or not (ask := table(folder.run.get("ask"))):
         return []
     verb, prompt = shell_word(str(ask.get("verb"))), shell_word(_prompt(folder, ask))
@@ -389,7 +391,7 @@ def _ask(folder: RunFolder) -> list[str]:
 
 
 def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
-    """Commands that work from where the run was started."""
+    """Yield (label, command) for the folder where the run was started."""
     where = shell_word(folder.path)
     yield from (("Ask it", command) for command in _ask(folder))
     if folder.checkpoints and folder.share < 1.0:
@@ -401,12 +403,12 @@ def _next_steps(folder: RunFolder) -> Iterator[tuple[str, str]]:
         command = f"maskwright pretrain {where}/recipe.toml --text your-texts/ --out runs/mine"
         yield "The same recipe on your own text", command
     if folder.checkpoints and folder.saved:
-        place = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
-        yield "In Python", opened.code(folder.saved, place)
+        checkpoint = f"{folder.path}/checkpoints/{folder.checkpoints[-1]}"
+        yield "In Python", opened.code(folder.saved, checkpoint)
 
 
 def _prompt(folder: RunFolder, ask: Record) -> str:
-    """A short prompt of the run's samples where these are plain text, or the one that it names."""
+    """Return a short prompt of the samples if these are plain text, else the one of the run."""
     samples = folder.samples if ask.get("prompt_of_samples") else []
     prompts = [str(sample.get("prompt") or "") for sample in samples]
     return next((p for p in prompts if 0 < len(p) <= 60), str(ask.get("prompt") or ""))

@@ -1,9 +1,8 @@
-"""Progress while a run goes on: one panel on a terminal, plain lines in a pipe.
+"""Progress of a run: a panel on a terminal, plain lines in a pipe.
 
-A step costs a few microseconds between two redraws; whatever needs arithmetic is done when
-something is drawn. The lines have no control characters, so a log file reads like a log. Text that
-a model wrote is shown escaped: a sample cannot move the cursor. When nobody reads any more (a
-closed pipe), the panel falls silent and the run goes on.
+Between two redraws a step costs a few microseconds; everything else is computed when something is
+drawn. Lines have no control characters, and text that a model wrote is escaped. If the reader goes
+away (a closed pipe), the panel stops writing and the run continues.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from maskwright.base.errors import shorten
 from maskwright.base.memory import resident
-from maskwright.base.report.frame import Row, frame
-from maskwright.base.report.progress import History, Pace, budget
+from maskwright.base.report.progress import History, Throughput, budget
 from maskwright.base.report.wording import (
     count,
     duration,
@@ -34,17 +32,19 @@ from maskwright.base.report.wording import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
+    from rich.panel import Panel as RichPanel
 
 Record = Mapping[str, Any]
+Row = tuple[str, str, str]  # (name, text, style)
 
 
 class Panel:
     """Shows a run. Call `start`, then `step` after every step, and `close` at the end.
 
     Args:
-        run: what `run.json` holds: `recipe`, `parameters`, `steps`, `references`, and, where the
-            run is not bounded by steps, `budget` with one of `steps`, `tokens`, `minutes`.
-        stream: where to write; a terminal gets the panel, anything else gets lines.
+        run: the content of `run.json`: `recipe`, `parameters`, `steps`, `references`, and `budget`
+            with `steps`, `tokens` or `minutes` if the run is not bounded by steps.
+        stream: the output; a terminal gets the panel, anything else lines.
         seconds: between two lines (default 10) or two redraws (default 0.5).
     """
 
@@ -61,7 +61,7 @@ class Panel:
         self._last: Record = {}
         self._loss = math.nan
         self._history = History(cells=36)
-        self._pace = Pace()
+        self._throughput = Throughput()
         self._evaluation: Record = {}
         self._previous: Record = {}
         self._samples: deque[Record] = deque(maxlen=3)
@@ -71,8 +71,7 @@ class Panel:
 
     # ---------------------------------------------------------------------- what the run calls
     def start(self, seconds: float = 0.0) -> None:
-        """Say what is about to be trained, and begin to measure time; `seconds` of training came
-        before."""
+        """Show what is trained and start the clock, after `seconds` of earlier training."""
         self._started, self._before = time.monotonic(), seconds
         self._due = self._started + self._every
         if self._terminal:
@@ -87,18 +86,18 @@ class Panel:
             self._line(self._headline() + (f" · lines to beat: {beat}" if beat else ""))
 
     def step(self, record: Record) -> None:
-        """One step is done; `record` is its line of `metrics.jsonl`."""
+        """Show a step by its line of `metrics.jsonl`."""
         loss = token_loss(record, self.run)
-        first, self._last = math.isnan(self._loss), record
-        self._loss = loss if first else 0.9 * self._loss + 0.1 * loss
-        if first:
+        is_first, self._last = math.isnan(self._loss), record
+        self._loss = loss if is_first else 0.9 * self._loss + 0.1 * loss
+        if is_first:
             self._mark(time.monotonic())
         self._history.add(loss)
         if time.monotonic() >= self._due:
             self._show()
 
     def skipped(self, record: Record) -> None:
-        """One step changed nothing; `record` is its line of `metrics.jsonl`."""
+        """Show a skipped step by its line of `metrics.jsonl`."""
         self._last = {**self._last, "step": record["step"], "tokens": record["tokens"]}
         self.note(
             f"step {record['step']} skipped, its loss or gradient was no finite number "
@@ -106,17 +105,17 @@ class Panel:
         )
 
     def evaluation(self, record: Record) -> None:
-        """The model was asked on held-out text."""
+        """Show an evaluation on held-out text."""
         self._previous, self._evaluation = self._evaluation, record
         if self._terminal:
             self._show()
         else:
             words = standing(number(record, "loss"), self.references, self._share())
-            found = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
-            self._line(found + (f" · {words}" if words else ""))
+            message = f"step {_whole(record, 'step')} · held-out loss {self._held_out()}"
+            self._line(message + (f" · {words}" if words else ""))
 
     def sample(self, record: Record) -> None:
-        """The model wrote something."""
+        """Show a sample of the model's text."""
         if self._samples and self._samples[0].get("step") != record.get("step"):
             self._samples.clear()
         self._samples.append(record)
@@ -126,13 +125,13 @@ class Panel:
             self._line(f"step {_whole(record, 'step')} · sample: {_written(record)}")
 
     def checkpoint(self, name: str) -> None:
-        """A checkpoint of that name is safe on disk."""
+        """Show that a checkpoint is saved."""
         self._checkpoint = shorten(name)
         if not self._terminal:
             self._line(f"saved {self._checkpoint}")
 
     def note(self, text: str) -> None:
-        """Something worth a line of its own."""
+        """Show a note on a line of its own."""
         self._notes.append(shorten(text))
         if self._terminal:
             self._show()
@@ -140,7 +139,7 @@ class Panel:
             self._line(shorten(text))
 
     def close(self) -> None:
-        """Show the last state and give the terminal back. May be called twice."""
+        """Show the last state and release the terminal. May be called twice."""
         if self.live is not None:
             self._show()
             live, self.live = self.live, None
@@ -163,7 +162,7 @@ class Panel:
             self._line(self._progress_line())
 
     def _mark(self, now: float) -> None:
-        self._pace.mark(now, number(self._last, "tokens"), self._share(now))
+        self._throughput.mark(now, number(self._last, "tokens"), self._share(now))
 
     def _line(self, text: str) -> None:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
@@ -171,7 +170,7 @@ class Panel:
         self._quietly(lambda: print(safe, file=self.stream, flush=True))
 
     def _quietly(self, write: Callable[[], object]) -> None:
-        """Write, unless nobody reads: a run never ends because its reader did."""
+        """Write, and stop writing for good if the stream is closed."""
         if self._silent:
             return
         try:
@@ -180,13 +179,13 @@ class Panel:
             self._silent = True
 
     def _headline(self) -> str:
-        parts = [shorten(str(self.run.get("recipe") or "training"))]
+        phrases = [shorten(str(self.run.get("recipe") or "training"))]
         if self.run.get("parameters"):
-            parts.append(f"{count(number(self.run, 'parameters'))} parameters")
+            phrases.append(f"{count(number(self.run, 'parameters'))} parameters")
         if (lasts := budget(self.run)) is not None:
             minutes = lasts.unit == "minutes"
-            parts.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
-        return " · ".join(parts)
+            phrases.append(f"for {lasts}" if minutes else f"{count(lasts.total)} {lasts.unit}")
+        return " · ".join(phrases)
 
     def _lines_to_beat(self) -> str:
         return ", ".join(
@@ -196,7 +195,7 @@ class Panel:
         )
 
     def _share(self, now: float | None = None) -> float:
-        """How much of the run is over, 0 to 1; 0 where it has no known end."""
+        """Return the share of the run that is over, 0 to 1; 0 without a known end."""
         if (lasts := budget(self.run)) is None:
             return 0.0
         seconds = self._before + (time.monotonic() if now is None else now) - self._started
@@ -209,37 +208,40 @@ class Panel:
 
     def _progress_line(self) -> str:
         words = standing(self._loss, self.references, self._share())
-        parts = [self._where(), f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else "")]
-        if self._pace.tokens_per_second > 0:
-            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
-        remaining = self._pace.remaining(self._share())
+        phrases = [
+            self._where(),
+            f"loss {figure(self._loss, 2)}" + (f" ({words})" if words else ""),
+        ]
+        if self._throughput.tokens_per_second > 0:
+            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
+        remaining = self._throughput.remaining(self._share())
         if remaining > 0:
-            parts.append(f"{duration(remaining)} left")
-        return " · ".join(parts)
+            phrases.append(f"{duration(remaining)} left")
+        return " · ".join(phrases)
 
     def _held_out(self) -> str:
         record = self._evaluation
         loss = number(record, "loss")
-        parts = [figure(loss)]
+        phrases = [figure(loss)]
         before = number(self._previous, "loss")
         if before == before and loss == loss:
-            parts[0] += f" ({loss - before:+.3f})"
+            phrases[0] += f" ({loss - before:+.3f})"
         sorts = record.get("sorts")
         if isinstance(sorts, Mapping):
-            parts += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
+            phrases += [f"{shorten(str(name))} {figure(number(sorts, name))}" for name in sorts]
         if number(record, "top1") == number(record, "top1"):
-            parts.append(f"{percent(number(record, 'top1'))} right")
+            phrases.append(f"{percent(number(record, 'top1'))} right")
         if number(record, "bits_per_byte") == number(record, "bits_per_byte"):
-            parts.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
+            phrases.append(f"{figure(number(record, 'bits_per_byte'), 2)} bits per byte")
         if number(record, "told_apart") == number(record, "told_apart"):
             apart = figure(number(record, "told_apart"), 2)
-            parts.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
-        return " · ".join(parts)
+            phrases.append(f"{record.get('decides')} told apart {apart} (0.5 is chance)")
+        return " · ".join(phrases)
 
     def _draw(self, width: int) -> RenderableType:
         share = self._share()
-        remaining = self._pace.remaining(share)
-        return frame(
+        remaining = self._throughput.remaining(share)
+        return panel_box(
             self._headline(),
             self._where() if self._last else "starting",
             f"{duration(remaining)} left" if remaining > 0 else "",
@@ -249,7 +251,7 @@ class Panel:
         )
 
     def _rows(self, share: float) -> Iterator[Row]:
-        """(name, text, style) of each row of the panel."""
+        """Yield (name, text, style) of each row of the panel."""
         if self._last:
             words = standing(self._loss, self.references, share)
             yield "loss", figure(self._loss), "bold"
@@ -267,20 +269,54 @@ class Panel:
             yield "note", text, ""
 
     def _speed(self) -> str:
-        parts = []
-        if self._pace.tokens_per_second > 0:
-            parts.append(f"{count(self._pace.tokens_per_second)} tokens/s")
-        seen = number(self._last, "tokens")
-        if seen == seen:
-            parts.append(f"{count(seen)} tokens seen")
+        phrases = []
+        if self._throughput.tokens_per_second > 0:
+            phrases.append(f"{count(self._throughput.tokens_per_second)} tokens/s")
+        tokens_seen = number(self._last, "tokens")
+        if tokens_seen == tokens_seen:
+            phrases.append(f"{count(tokens_seen)} tokens seen")
         held = resident()
         if held:
-            parts.append(f"{size(held)} memory")
-        return " · ".join(parts) or "–"
+            phrases.append(f"{size(held)} memory")
+        return " · ".join(phrases) or "–"
+
+
+def panel_box(
+    title: str, head: str, aside: str, rows: Iterator[Row], *, share: float | None, width: int
+) -> RichPanel:
+    """Draw `head`, a bar at `share` (0 to 1; None: no bar) and `rows` in at most 100 columns.
+
+    Texts are never rich markup, which would take `[MASK]` for a style.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel as RichPanel
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(head, style="bold")
+    heading.append(f"   {aside}", style="not bold dim")
+    body: list[RenderableType] = [heading]
+    if share is not None:
+        body.append(ProgressBar(total=1.0, completed=share, complete_style="cyan"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text, style in rows:
+        grid.add_row(name, Text(text, style=style))
+    return RichPanel(
+        Group(*body, Text(), grid),
+        title=Text(title, style="bold"),
+        title_align="left",
+        box=box.ROUNDED,
+        border_style="dim",
+        width=min(100, width),
+    )
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether `stream` can show a panel: a terminal that moves its cursor and knows Unicode."""
+    """Return whether `stream` is a terminal with cursor movement and Unicode."""
     try:
         terminal = stream.isatty()
     except (AttributeError, ValueError):
@@ -303,7 +339,7 @@ def _whole(record: Record, name: str) -> str:
 
 
 def _written(record: Record) -> str:
-    """A sample on one line: the text, behind its prompt where it does not repeat it."""
+    """Return a sample on one line, after its prompt if it does not repeat it."""
     prompt, text = str(record.get("prompt") or ""), str(record.get("text") or "")
     behind = prompt and not text.startswith(prompt)
     return f"{shorten(prompt)} → {shorten(text)}" if behind else shorten(text)

@@ -1,7 +1,7 @@
-"""How far a run is, how fast it goes and how its loss went, in constant memory.
+"""Progress, speed and loss history of a run, in constant memory.
 
-Nothing is computed per step but a running mean; speed and remaining time come from marks that are
-set when something is shown.
+A step only updates a running mean; speed and remaining time are computed from marks that are set
+when something is shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 class History:
-    """The course of the loss in a fixed number of cells; old cells are merged as new ones come."""
+    """The loss in a fixed number of cells, which are merged in pairs when all are used."""
 
     def __init__(self, cells: int) -> None:
         self.cells = cells
@@ -41,7 +41,7 @@ class History:
                 self._per_cell *= 2
 
     def sparkline(self) -> str:
-        """One character per cell, the highest loss the tallest."""
+        """Return one character per cell, taller for a higher loss."""
         means = self._means
         if len(means) > self.cells:
             means = [sum(means[i : i + 2]) / len(means[i : i + 2]) for i in range(0, len(means), 2)]
@@ -52,11 +52,11 @@ class History:
         return "".join(BARS[round((m - low) * scale)] for m in means)
 
 
-class Pace:
-    """Speed over the last marks, and the time a run still takes.
+class Throughput:
+    """Speed over the last marks, and the remaining time.
 
-    The first mark is set at the first step that is seen, so a resumed run is judged by what it does
-    now, and the slow first step is left out.
+    The first mark is set after the first step, so the slow first step and the time before a run was
+    resumed do not count.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Pace:
         self._now = 0.0
 
     def mark(self, now: float, tokens: float, share: float) -> None:
-        """At `now` (seconds), `tokens` were seen and `share` (0 to 1) of the run is over."""
+        """Record the tokens and the share of the run (0 to 1) at the time `now` in seconds."""
         self._now = now
         self._first = self._first or (now, share)
         if tokens == tokens and (not self._marks or now > self._marks[-1][0]):
@@ -73,14 +73,14 @@ class Pace:
 
     @property
     def tokens_per_second(self) -> float:
-        """0 until two marks are there."""
+        """Tokens per second; 0 before the second mark."""
         if len(self._marks) < 2:
             return 0.0
         (since, before), (now, after) = self._marks[0], self._marks[-1]
         return (after - before) / (now - since)
 
     def remaining(self, share: float) -> float:
-        """Seconds until the share of the run that is over is 1; NaN until that can be said."""
+        """Return the remaining seconds; NaN while they cannot be estimated."""
         if self._first is None or share <= self._first[1]:
             return math.nan
         started, first_share = self._first
@@ -88,11 +88,11 @@ class Pace:
 
 
 def budget(run: Record) -> Budget | None:
-    """Of a run as its `run.json` says it; None of one without a known end."""
-    given = run.get("budget")
-    table = given if isinstance(given, Mapping) else {}
+    """Return the budget in `run.json`; None if the run has no known end."""
+    recorded = run.get("budget")
+    table = recorded if isinstance(recorded, Mapping) else {}
     for unit, value in [*((u, number(table, u)) for u in UNITS), ("steps", number(run, "steps"))]:
         if unit != "flops" and 0 < value < math.inf:
-            whole: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
-            return Budget(**whole)
+            fields: dict[str, Any] = {unit: value if unit == "minutes" else int(value)}
+            return Budget(**fields)
     return None

@@ -1,7 +1,7 @@
-"""A run folder, read for its report: whatever is there, and nothing is required but one file.
+"""Reads a run folder for its report; only one of its files is required.
 
-A run may still be going, or have ended in the middle of a line. A line that cannot be read is
-counted and left out; a `run.json` that cannot be read is refused, because it names everything else.
+The run may still be active or may have stopped within a line. Unreadable lines are counted and left
+out; an unreadable `run.json` is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ LARGEST = 64 << 20  # bytes of run.json
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of a run, as plain values. `saved` is the config.json of its newest checkpoint;
-    `unreadable` counts lines that were left out; `written` is when the newest record was."""
+    """The files of a run as plain values. `saved` is the config.json of the newest checkpoint,
+    `unreadable` the number of lines left out, `written` the time of the newest record."""
 
     path: Path
     run: Record = field(default_factory=dict)
@@ -49,24 +49,24 @@ class RunFolder:
 
     @property
     def seconds(self) -> float:
-        """Of training; NaN where none are written down."""
+        """Seconds of training; NaN if not recorded."""
         return number(self.timings[-1], "seconds") if self.timings else math.nan
 
     @property
     def share(self) -> float:
-        """How much of the budget is used up, 0 to 1."""
-        lasts, last = budget(self.run), self.train[-1] if self.train else {}
+        """The share of the budget that is used, 0 to 1."""
+        lasts, latest = budget(self.run), self.train[-1] if self.train else {}
         if lasts is None:
             return 0.0
-        steps, tokens = number(last, "step"), number(last, "tokens")
+        steps, tokens = number(latest, "step"), number(latest, "tokens")
         return lasts.share(steps=steps, tokens=tokens, seconds=self.seconds)
 
 
 def read(folder: Path) -> RunFolder:
-    """Everything in `folder` that a report can tell.
+    """Read the folder of a run.
 
     Raises:
-        UsageError: there is no such folder, or neither `run.json` nor `metrics.jsonl` is in it.
+        UsageError: no such folder, or neither `run.json` nor `metrics.jsonl` is in it.
         DataError: `run.json` is not a JSON object.
     """
     folder = Path(folder)
@@ -77,13 +77,16 @@ def read(folder: Path) -> RunFolder:
         raise UsageError(
             "this is not a run folder", where=folder, found="neither run.json nor metrics.jsonl"
         )
+    run: Record = {}
+    if run_file.is_file():
+        run = parse_object(run_file.read_bytes(), run_file, error=DataError, largest=LARGEST)
     metrics, lost = _lines(metrics_file)
     timings, lost_timings = _lines(folder / "timings.jsonl")
     recipe_file = folder / "recipe.toml"
     checkpoints = numbered(folder / "checkpoints")
     return RunFolder(
         path=folder,
-        run=_run(run_file) if run_file.is_file() else {},
+        run=run,
         train=[r for r in metrics if r.get("kind") == "train"],
         skipped=[r for r in metrics if r.get("kind") == "skipped"],
         evaluations=[r for r in metrics if r.get("kind") == "evaluation"],
@@ -99,16 +102,12 @@ def read(folder: Path) -> RunFolder:
 
 
 def table(value: object) -> Record:
-    """`value` where it is a table, else an empty one."""
+    """Return `value` if it is a table, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def _run(path: Path) -> Record:
-    return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-
-
 def _saved(checkpoint: Path) -> Record:
-    """The checkpoint's config.json; nothing where it cannot be read."""
+    """Return the config.json of a checkpoint; empty if it cannot be read."""
     try:
         return table(json.loads((checkpoint / "config.json").read_text("utf-8")))
     except (OSError, ValueError, RecursionError):
@@ -116,7 +115,7 @@ def _saved(checkpoint: Path) -> Record:
 
 
 def _lines(path: Path) -> tuple[list[Record], int]:
-    """The objects of a JSON-lines file, and how many lines were none."""
+    """Return the objects of a JSON-lines file and the number of invalid lines."""
     records: list[Record] = []
     lost = 0
     if path.is_file():

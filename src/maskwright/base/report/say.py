@@ -1,7 +1,7 @@
-"""How commands tell their user something: a line at a time, on a stream or nowhere.
+"""Output of commands, line by line.
 
-Names and values in it are made harmless for a terminal. When nobody reads any more (a closed pipe),
-the lines are lost and the work goes on.
+Control characters are escaped for the terminal. If the reader goes away (a closed pipe), lines are
+dropped and the work continues.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Say = Callable[[str], None]
 
 
 def printer(stream: TextIO | None) -> Say:
-    """What writes a line to `stream`; None: to standard output."""
+    """Return a function that prints lines to `stream`; None: to standard output."""
     closed = False
 
     def say(text: str) -> None:
@@ -36,10 +36,10 @@ def printer(stream: TextIO | None) -> Say:
 
 
 def discard_output() -> None:
-    """Send standard output nowhere: its reader went away, and what is buffered would fail again."""
+    """Redirect standard output to the null device, so that flushing its buffer does not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def quiet(text: str) -> None:
-    """Say nothing."""
+    """A `Say` that prints nothing."""

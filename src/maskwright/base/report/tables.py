@@ -1,6 +1,6 @@
-"""Tables of texts, for a terminal and for a page, kept beside a run in `results.json`.
+"""Tables of results in `results.json` of a run, for terminal and page.
 
-A table is `{"title", "head", "rows", "note"}`, all of texts; `own_first` sets its first row apart.
+A table is `{"title", "head", "rows", "note"}`; `own_first` highlights its first row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Table = dict[str, Any]
 
 
 def for_terminal(table: Table) -> str:
-    """The title, the columns side by side, and the note; a cell is one line."""
+    """Format a table as text; each cell is one line."""
     rows = [[harmless(str(cell)) for cell in row] for row in (table["head"], *table["rows"])]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table["head"]))]
     lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows]
@@ -32,7 +32,7 @@ def for_terminal(table: Table) -> str:
 
 
 def read(folder: Path) -> list[Table]:
-    """The tables beside the run in `folder`.
+    """Read the tables of the run in `folder`.
 
     Raises:
         DataError: `results.json` cannot be read.
@@ -41,7 +41,7 @@ def read(folder: Path) -> list[Table]:
 
 
 def add(folder: Path, tables: Sequence[Table]) -> None:
-    """Put `tables` beside the run in `folder`, each in the place of one with the same title.
+    """Add tables to the run in `folder`; tables with the same title are replaced.
 
     Raises:
         DataError: `results.json` is there and cannot be read.
@@ -60,17 +60,17 @@ def _content(folder: Path) -> dict[str, Any]:
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
 
 
-def _checked(found: Any, where: Path) -> list[Table]:
-    """`found`, if it is a list of tables.
+def _checked(tables: Any, where: Path) -> list[Table]:
+    """Return `tables` if it is a list of tables.
 
     Raises:
-        DataError: naming the first thing that is none.
+        DataError: naming the first invalid one.
     """
-    if found is None:
+    if tables is None:
         return []
-    for number, table in enumerate(found if isinstance(found, list) else [found]):
+    for number, table in enumerate(tables if isinstance(tables, list) else [tables]):
         fits = isinstance(table, dict) and _is_table(table)
-        if not fits or not isinstance(found, list):
+        if not fits or not isinstance(tables, list):
             raise DataError(
                 "not a table of results",
                 where=f"{where}: tables.{number}",
@@ -78,7 +78,7 @@ def _checked(found: Any, where: Path) -> list[Table]:
                 wanted='{"title", "head", "rows", "note"}',
                 do="remove the file; the same evaluations write it again",
             )
-    return list(found)
+    return list(tables)
 
 
 def _is_table(plain: dict[str, Any]) -> bool:

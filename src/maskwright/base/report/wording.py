@@ -1,8 +1,7 @@
-"""How numbers are said: counts, times, and where a loss stands.
+"""Formats counts, sizes and times, and puts losses into words.
 
-A loss means little alone. `standing` says it in words against two lines that need no model:
-guessing evenly (uniform) and guessing by how often each token occurs (unigram). A masked model lies
-on the unigram line for a while before it starts to use context; that is normal, and it is said.
+`standing` compares a loss with two trivial models: uniform, and unigram, which predicts token
+frequencies. A masked model stays at the unigram loss for a while before it starts to use context.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 
 from maskwright.base.counted import decimals
 
-# Nats on both sides of the unigram line that count as lying on it.
+# Distance in nats within which a loss counts as that of the unigram model.
 PLATEAU = 0.15
 
 
 def number(record: Mapping[str, Any], name: str) -> float:
-    """`record[name]` as a float; NaN where it is missing, null or no number."""
+    """Return `record[name]` as a float; NaN if it is missing, null or not a number."""
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
@@ -26,31 +25,31 @@ def number(record: Mapping[str, Any], name: str) -> float:
 
 
 def token_parts(run: Mapping[str, Any]) -> tuple[str, ...]:
-    """The parts of a run's loss that predict tokens, and so may be compared with guessing."""
+    """Return the parts of the loss that predict tokens, which have trivial models."""
     names = run.get("token_parts")
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def token_loss(record: Mapping[str, Any], run: Mapping[str, Any]) -> float:
-    """The part of a record's loss that predicts tokens, in nats per target; the loss where the run
-    names no such part."""
-    parts = record.get("parts")
-    if isinstance(parts, Mapping):
+    """Return the part of the loss that predicts tokens, in nats per target; the whole loss if the
+    run names no such part."""
+    loss_parts = record.get("parts")
+    if isinstance(loss_parts, Mapping):
         for name in token_parts(run):
-            if name in parts:
-                return number(parts, name)
+            if name in loss_parts:
+                return number(loss_parts, name)
     return number(record, "loss")
 
 
 def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> str:
-    """Where `loss` (nats per token) stands, in words; empty where there is no line to compare with.
+    """Compare `loss` (nats per token) with the trivial models, in words; "" without these.
 
-    `share` is how much of the run is over (0 to 1): a plateau is normal early, worth a word late.
+    `share` is the share of the run that is over (0 to 1): a plateau is normal early in a run.
     """
     if not math.isfinite(loss):
         return "not a number"
     uniform, unigram = number(references, "uniform_loss"), number(references, "unigram_loss")
-    if unigram > uniform:  # a text of other words than were learned from: no line to beat
+    if unigram > uniform:  # the evaluated text has other words than the training text
         unigram = math.nan
     if math.isfinite(unigram) and loss < unigram - PLATEAU:
         return f"below the unigram line by {unigram - loss:.1f} nats"
@@ -70,7 +69,7 @@ def standing(loss: float, references: Mapping[str, Any], share: float = 0.0) -> 
 
 
 def count(value: float) -> str:
-    """A count in at most four figures: 850, 12.4 k, 3.1 M."""
+    """Format a count with at most four digits: 850, 12.4 k, 3.1 M."""
     if not math.isfinite(value):
         return "–"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -84,33 +83,33 @@ def count(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes as kB, MB or GB."""
+    """Format bytes as kB, MB or GB."""
     return f"{count(value)}B" if abs(value) >= 999.5 else f"{value:.0f} bytes"
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units: 48 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    """Format a duration in its two largest units: 48 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
     if not math.isfinite(seconds):
         return "–"
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total} s"
     for large, small, step, inner in (("min", "s", 60, 1), ("h", "min", 3600, 60)):
-        if whole < step * (60 if large == "min" else 24):
-            rest = whole % step // inner
-            return f"{whole // step} {large} {rest} {small}" if rest else f"{whole // step} {large}"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+        if total < step * (60 if large == "min" else 24):
+            rest = total % step // inner
+            return f"{total // step} {large} {rest} {small}" if rest else f"{total // step} {large}"
+    return f"{total // 86400} d {total % 86400 // 3600} h"
 
 
 def percent(share: float) -> str:
-    """A share of one in per cent, three figures: 31.2 %, 0.0488 %."""
+    """Format a share in percent, with three digits: 31.2 %, 0.0488 %."""
     if not math.isfinite(share):
         return "–"
     return f"{share * 100:.1f} %" if abs(share) >= 0.01 or share == 0 else f"{share * 100:.2g} %"
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """A measured number with `digits` decimals, or a dash."""
+    """Format a number with `digits` decimals; a dash if it is not finite."""
     if not math.isfinite(value):
         return "–"
     return decimals(value, digits) if abs(value) < 1e4 else count(value)

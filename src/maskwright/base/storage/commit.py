@@ -1,23 +1,22 @@
-"""One protocol for every folder that is written: shards, tokenizers, checkpoints, exports, reports.
+"""Atomic writes of folders: shards, tokenizers, checkpoints, exports, reports.
 
-    .tmp-name/    made beside the target; each file hashed while it is written, then flushed
-                  MANIFEST.json last: format, facts about the folder, bytes and SHA-256 of each file
-                  the folder itself flushed
-    name/         the temporary folder, renamed; then the parent is flushed. Only now is it saved.
+    .tmp-name/    made beside the target; files are hashed while they are written, then flushed;
+                  MANIFEST.json comes last: format, facts about the folder, bytes and SHA-256 of
+                  each file; then the folder is flushed
+    name/         the temporary folder, renamed; then the parent is flushed
 
-One process at a time writes a folder: from the first file to the last rename it holds the lock
-`.tmp-name.lock` beside the target, which the system drops when the process dies. A second one is
-refused by the name of the first, and never touches its temporary folder. Who gets the lock first
-settles what a killed process left: what was complete is put in place, the rest is removed.
+From the first file to the last rename, the process holds the lock `.tmp-name.lock` beside the
+target, which the system releases when the process dies. Another process is refused with the name of
+the first, and does not touch its temporary folder. The next process that gets the lock cleans up
+after a killed one: complete results are put in place, the rest is removed.
 
-Several files of a folder that may hold others go the same way (`commit_files`): once the temporary
-folder has its manifest they are complete, and what is left is to move each out of it.
+`commit_files` writes several files into an existing folder in the same way: they are complete once
+the temporary folder has its manifest, and are then moved out of it one by one.
 
-A folder is valid because its manifest verifies, not because of its name: `verify` reads the sizes,
-then the hashes, and the manifest guards itself with a hash of its own. Whatever fails on the way,
-the temporary folder goes and what stood there before stays. After an input/output error the whole
-is tried once more in a new folder, since a flush that failed cannot be repeated (Rebello et al.
-2020, "Can Applications Recover from fsync Failures?").
+A folder is valid if its manifest verifies: `verify` checks sizes, then hashes, and the manifest has
+a hash of its own. If anything fails, the temporary folder is removed and the old content stays.
+After an input/output error, everything is written once more to a new folder, since a failed flush
+cannot be repeated (Rebello et al. 2020, "Can Applications Recover from fsync Failures?").
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ from maskwright.base.storage.files import (
     TEMPORARY,
     FileSystem,
     discard,
-    in_our_words,
     lock_beside,
     make_folders,
+    os_errors_refused,
     probe_writable,
     put_back,
     refusal,
@@ -99,7 +98,7 @@ __all__ = [
     "writing",
 ]
 
-SPARE = 1.2  # free space asked for, as a multiple of the bytes expected
+SPARE = 1.2  # free space that is required, relative to the expected bytes
 Buffer = bytes | bytearray | memoryview
 
 
@@ -113,21 +112,21 @@ def commit(
     replace: bool = False,
     files: FileSystem = DISK,
 ) -> Manifest:
-    """Write the folder `target` so that it is there completely or not at all.
+    """Write the folder `target` completely or not at all.
 
     Args:
-        target: the folder to make; its parents are made as needed.
-        write: fills the folder through the `Staging` it is given. After an input/output error it
-            is called a second time, for a new folder.
-        manifest: the name of the manifest in the folder.
-        about: facts recorded in the manifest; plain JSON. `write` may add to `Staging.about`.
-        expected_bytes: checked against the free space before anything is written.
-        replace: whether a folder that stands there already gives way.
+        target: the folder to create, with its parents.
+        write: fills the folder through a `Staging`. It is called a second time, with a new folder,
+            after an input/output error.
+        manifest: the name of the manifest file.
+        about: facts for the manifest, plain JSON. `write` may add to `Staging.about`.
+        expected_bytes: compared with the free space before anything is written.
+        replace: whether an existing folder is replaced.
 
     Raises:
-        OutputError: the place cannot be written, or is taken.
+        OutputError: the path cannot be written, or exists.
         StoppedError: the disk or the quota is full, or another process is writing the folder.
-        StorageError: the disk fails, twice.
+        StorageError: two input/output errors.
     """
     target = Path(os.path.abspath(target))
     facts = json.loads(canonical_json(about or {}))
@@ -148,36 +147,36 @@ def commit(
 
 
 def commit_files(folder: Path, texts: Mapping[str, bytes], *, files: FileSystem = DISK) -> None:
-    """Put new files into `folder`, by their names, so that all are there or none; after a kill
-    between them, as soon as the same is asked again.
+    """Write new files into `folder`, all or none; if the process is killed while they are moved,
+    the next call completes this.
 
     Raises:
-        OutputError: one of them is there already, or cannot be written.
+        OutputError: a file exists or cannot be written.
         StoppedError, StorageError: as `commit`.
     """
-    *_, last = texts
+    *_, last_name = texts
 
     def write(stage: Staging) -> None:
         for name, text in texts.items():
             require_new(folder / name)
             stage.write_bytes(name, text)
 
-    commit(folder / last, write, about={BESIDE: list(texts)}, files=files)
+    commit(folder / last_name, write, about={BESIDE: list(texts)}, files=files)
 
 
-BESIDE = "files"  # of a manifest: what is moved into the folder where the temporary one lies
+BESIDE = "files"  # fact in a manifest: files to be moved out of the temporary folder
 _WRITTEN: set[tuple[int, int, Path]] = set()  # process, thread and folder of each `writing`
 
 
 def commit_once(
     target: Path, write: Callable[[Staging], None], *, files: FileSystem = DISK
 ) -> None:
-    """Write the folder `target` where several processes may do the same work at the same time: the
-    first that ends puts it in place, and what the others made is dropped. Nobody waits.
+    """Write the folder `target` while other processes may do the same work: the first to finish
+    puts it in place, and the others drop their copies. No process waits.
 
     Args:
-        target: found again if it is there.
-        write: fills the folder; it must write the same wherever and whenever it is called.
+        target: kept if it exists.
+        write: fills the folder; it must always write the same.
 
     Raises:
         OutputError, StoppedError, StorageError: it cannot be written.
@@ -187,7 +186,7 @@ def commit_once(
         return
     unique = f"{TEMPORARY}{target.name[:64]}-{os.getpid()}-{os.urandom(6).hex()}"
     stage = Staging(target.with_name(unique), MANIFEST, {}, files)
-    with in_our_words(target):
+    with os_errors_refused(target):
         make_folders(target.parent, files)
     try:
         files.mkdir(stage.path)
@@ -204,7 +203,7 @@ def commit_once(
 def _put_once(staged: Path, target: Path, files: FileSystem) -> None:
     try:
         files.rename(staged, target)
-    except OSError:  # a folder that holds something is never replaced
+    except OSError:  # a rename never replaces a folder that is not empty
         if not target.is_dir():
             raise
         discard(staged, files)
@@ -213,25 +212,26 @@ def _put_once(staged: Path, target: Path, files: FileSystem) -> None:
 
 @contextlib.contextmanager
 def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
-    """Until the block ends, no other process and no other thread writes the folder `target`; inside
-    it, this thread may `commit` it. For work whose result is one folder, so that a second process
-    is refused before the work and not after it. What a stopped process left is settled first.
+    """Context in which only this thread may write the folder `target`, by `commit`.
+
+    Long work whose result is a folder begins with it, so that a second process is refused before
+    the work. What a stopped process left is cleaned up first.
 
     Raises:
-        StoppedError: another process is writing it; the message names the process.
-        OutputError: the place cannot be written.
+        StoppedError: another process is writing the folder; the message names it.
+        OutputError: the path cannot be written.
     """
     target = Path(os.path.abspath(target))
     key = (os.getpid(), threading.get_ident(), target)
     if key in _WRITTEN:
         yield
         return
-    with in_our_words(target):
+    with os_errors_refused(target):
         make_folders(target.parent, files)
     with Lock(lock_beside(target), passing=True):
         _WRITTEN.add(key)
         try:
-            with in_our_words(target):
+            with os_errors_refused(target):
                 _settle(target, files)
             yield
         finally:
@@ -239,7 +239,7 @@ def writing(target: Path, files: FileSystem = DISK) -> Iterator[None]:
 
 
 def _settle(target: Path, files: FileSystem) -> None:
-    """Finish what a stopped process left of a folder or a file; call it under its lock."""
+    """Clean up what a stopped process left of a folder or file. Requires its lock."""
     put_back(target, files)
     staged = target.with_name(TEMPORARY + target.name)
     with contextlib.suppress(CheckpointError, FileNotFoundError):
@@ -254,20 +254,22 @@ def _settle(target: Path, files: FileSystem) -> None:
 def require_new(
     *targets: Path,
     error: type[MaskwrightError] = OutputError,
-    what: str = "the path already exists",
+    message: str = "the path already exists",
     do: str = "choose another name, or remove it first",
 ) -> None:
-    """Refuse to write over what is there. First what a stopped process left is settled; of several
-    files, which `commit_files` writes, by the last.
+    """Refuse to overwrite existing paths, after cleaning up what a stopped process left.
+
+    Args:
+        targets: of `commit_files`, the last file is that of the lock.
 
     Raises:
-        error: naming the first that is there.
+        error: naming the first that exists.
     """
     if targets[-1].parent.is_dir():
         with contextlib.suppress(MaskwrightError), writing(targets[-1]):
             pass
     for target in filter(os.path.lexists, targets):
-        raise error(what, where=target, do=do)
+        raise error(message, where=target, do=do)
 
 
 def _write_all(
@@ -288,10 +290,10 @@ def _write_all(
             )
         files.mkdir(stage.path)
         write(stage)
-        made = stage.finish()
-        if BESIDE in made.about:
-            _move_out(stage.path, target, made.about[BESIDE], files)
-            stage.abandon()  # what is left of it
+        manifest = stage.finish()
+        if BESIDE in manifest.about:
+            _move_out(stage.path, target, manifest.about[BESIDE], files)
+            stage.abandon()  # removes the rest
         else:
             _put_in_place(stage.path, target, files)
     except BaseException as error:
@@ -299,7 +301,7 @@ def _write_all(
         if isinstance(error, OSError):
             raise refusal(error, target, needed=expected_bytes or None) from error
         raise
-    return made
+    return manifest
 
 
 def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
@@ -311,9 +313,7 @@ def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
         files.rename(staged, target)
         files.fsync_folder(target.parent)
     except BaseException:
-        with contextlib.suppress(
-            OSError
-        ):  # undone as far as the disk allows; `sweep` does the rest
+        with contextlib.suppress(OSError):  # `sweep` finishes what cannot be undone here
             if os.path.lexists(target) and not os.path.lexists(staged):
                 files.rename(target, staged)
             if replaced and os.path.lexists(aside):
@@ -325,7 +325,7 @@ def _put_in_place(staged: Path, target: Path, files: FileSystem) -> None:
 
 
 def _move_out(staged: Path, target: Path, names: Sequence[str], files: FileSystem) -> None:
-    """Move complete files out of the temporary folder, in their order, `target` the last."""
+    """Move complete files out of the temporary folder, in order; `target` is the last."""
     moved: list[str] = []
     try:
         for name in names:
@@ -341,11 +341,11 @@ def _move_out(staged: Path, target: Path, names: Sequence[str], files: FileSyste
 
 
 def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
-    """Finish what a stopped process left in `parent`; call it under the lock.
+    """Clean up what stopped processes left in `parent`. Requires the lock.
 
-    Removes `.tmp-…` and `.del-…`; puts `.old-name` back where a replacement was cut off between
-    its two renames. What another process is writing there now is left alone; so are predictions.
-    Returns the names it dealt with.
+    Removes `.tmp-…` and `.del-…`, and restores `.old-name` if a replacement was interrupted between
+    its two renames. Files that another process is writing, and predictions, are kept. Returns the
+    names that were handled.
     """
     if not parent.is_dir():
         return []
@@ -353,14 +353,14 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     busy = tuple(
         name.removesuffix(LOCKED)
         for name in names
-        if name.startswith(TEMPORARY) and name.endswith(LOCKED) and not _let_go(parent / name)
+        if name.startswith(TEMPORARY) and name.endswith(LOCKED) and not _is_unlocked(parent / name)
     )
     for name in names:
         path = parent / name
         if name.startswith(busy) or not os.path.lexists(path):
             continue
         answers = name.startswith(TEMPORARY) and name.endswith(".jsonl") and path.is_file()
-        with in_our_words(path):
+        with os_errors_refused(path):
             if PROBE.fullmatch(name):
                 with contextlib.suppress(FileNotFoundError):  # another process has just looked
                     discard(path, files)
@@ -374,8 +374,8 @@ def sweep(parent: Path, files: FileSystem = DISK) -> list[str]:
     return swept
 
 
-def _let_go(lock: Path) -> bool:
-    """Whether no process holds the lock any more; then its file is gone, too."""
+def _is_unlocked(lock: Path) -> bool:
+    """Return whether no process holds the lock; its file is then removed."""
     try:
         with Lock(lock, passing=True):
             return True
@@ -384,7 +384,7 @@ def _let_go(lock: Path) -> bool:
 
 
 class Staging:
-    """The folder being written, handed to the function that fills it."""
+    """A temporary folder, passed to the function that fills it."""
 
     def __init__(self, path: Path, manifest: str, about: dict[str, Any], files: FileSystem) -> None:
         self.path = path
@@ -395,13 +395,13 @@ class Staging:
         self._open: list[StagedFile] = []
 
     def create(self, name: str) -> StagedFile:
-        """A file to be written piece by piece; close it, or use it in a `with`."""
-        made = StagedFile(self._place(name), self.files, lambda facts: self._record(name, facts))
-        self._open.append(made)
-        return made
+        """Return a new file for writing; close it, or use it in a `with`."""
+        file = StagedFile(self._place(name), self.files, lambda facts: self._record(name, facts))
+        self._open.append(file)
+        return file
 
     def write_bytes(self, name: str, data: Buffer | Iterable[Buffer]) -> None:
-        """One file; `name` may lie in subfolders, as "training/state.json"."""
+        """Write a file; `name` may contain folders, as "training/state.json"."""
         with self.create(name) as file:
             for piece in (data,) if isinstance(data, bytes | bytearray | memoryview) else data:
                 file.write(piece)
@@ -411,16 +411,16 @@ class Staging:
         self.write_bytes(name, (text + "\n").encode())
 
     def finish(self) -> Manifest:
-        """The manifest, written last, and every folder flushed."""
+        """Write the manifest and flush every folder."""
         if any(not file.closed for file in self._open):
             raise ValueError("a file of the folder is still open")
         facts = json.loads(canonical_json(self.about))
-        made = Manifest(FORMAT, facts, dict(sorted(self._written.items())))
+        manifest = Manifest(FORMAT, facts, dict(sorted(self._written.items())))
         with StagedFile(self.path / self._manifest, self.files, lambda facts: None) as file:
-            file.write(made.render())
+            file.write(manifest.render())
         for folder, _, _ in os.walk(self.path, topdown=False):
             self.files.fsync_folder(Path(folder))
-        return made
+        return manifest
 
     def abandon(self) -> None:
         for file in self._open:
@@ -459,21 +459,21 @@ class StagedFile:
         self._descriptor = files.open_write(path)
 
     def write(self, data: Buffer) -> None:
-        """All of `data`, however often the system takes only a part."""
+        """Write all of `data`, in as many system calls as needed."""
         rest = memoryview(data)
         rest = rest.cast("B") if rest.nbytes else memoryview(b"")
         self._hash.update(rest)
         self.bytes += rest.nbytes
         while rest.nbytes:
-            taken = self._files.write(self._descriptor, rest)
-            if taken <= 0:
+            num_written = self._files.write(self._descriptor, rest)
+            if num_written <= 0:
                 raise OSError(errno.EIO, "nothing was written", str(self.path))
-            rest = rest[taken:]
+            rest = rest[num_written:]
 
     def close(self) -> None:
         if self.closed:
             return
-        self.closed = True  # whatever close answers, the descriptor is gone
+        self.closed = True  # the descriptor is invalid even if close fails
         try:
             self._files.fsync(self._descriptor)
         finally:

@@ -1,10 +1,9 @@
-"""The file seam: every change on disk goes through one small object.
+"""File operations behind one object, errors of the operating system, and deletion of folders.
 
-`FileSystem` names each operation that a commit or a deletion performs. The program uses `DISK`;
-tests pass others that record the operations, refuse the n-th one, or stop there as a power cut
-would. Reading needs no seam. Also here: what an operating system's error means to the user
-(`refusal`), and deletion that can be cut off anywhere without leaving a half folder that looks
-whole: renamed to `.del-…` first, symbolic links never followed.
+`FileSystem` has each operation of a commit or a deletion. The program uses `DISK`; tests pass
+objects that record the operations, fail at the n-th one, or stop there like a power cut. `refusal`
+converts errors of the operating system. A folder that is deleted is first renamed to `.del-…`, so
+that an interrupted deletion leaves nothing that looks complete; symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -44,32 +43,32 @@ FORBIDDEN = {
     errno.EEXIST,
 }
 TOO_MANY = {errno.EMFILE, errno.ENFILE}
-TOLD = FULL | FORBIDDEN | TOO_MANY | {errno.EIO, errno.ENOMEM}  # that `refusal` has words for
-FEW_NAMES = 5  # that are told of a folder
+REFUSED = FULL | FORBIDDEN | TOO_MANY | {errno.EIO, errno.ENOMEM}  # errors that `refusal` explains
+FEW_NAMES = 5  # names of a folder in a message
 LONGEST_NAME = 255  # bytes, on the usual file systems
-LOCKS_OWN = 100  # bytes that a lock may add to a name, those of the machine's name among them
+LOCKS_OWN = 100  # bytes that a lock may add to a name, including the name of the machine
 
 
-def state_of(path: Path | str) -> tuple[str, int, int, int, int]:
-    """What tells one content of a file from another without reading it: its path, size, times of
-    change and number.
+def file_state(path: Path | str) -> tuple[str, int, int, int, int]:
+    """Return path, size, times of change and inode, which identify the content of a file without
+    reading it.
 
     Raises:
-        OSError: it is not there.
+        OSError: there is no such file.
     """
-    found = os.stat(path)
-    return str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    status = os.stat(path)
+    return str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 class FileSystem:
     """The operations of a commit, one call each, on the real disk."""
 
     def open_write(self, path: Path) -> int:
-        """A descriptor for a file that must not exist yet."""
+        """Create a file, which must not exist, and return its descriptor."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
 
     def write(self, descriptor: int, data: memoryview) -> int:
-        """How many of the bytes were taken; may be fewer than all."""
+        """Write some of the bytes and return their number."""
         return os.write(descriptor, data)
 
     def fsync(self, descriptor: int) -> None:
@@ -85,11 +84,11 @@ class FileSystem:
         os.rename(source, target)
 
     def fsync_folder(self, path: Path) -> None:
-        """Make the names inside `path` durable."""
+        """Flush the entries of a folder."""
         self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def fsync_path(self, path: Path) -> None:
-        """Make a file durable that somebody else wrote."""
+        """Flush a file that was written elsewhere."""
         self._sync(path, os.O_RDONLY)
 
     def remove(self, path: Path) -> None:
@@ -114,70 +113,71 @@ DISK = FileSystem()
 
 
 def refusal(error: OSError, where: Path | str, *, needed: int | None = None) -> MaskwrightError:
-    """What the operating system's `error` means, in our words and with our exit code.
+    """Convert an error of the operating system to one of Maskwright.
 
     Args:
-        error: from any operation on files.
-        where: what was being written.
-        needed: its bytes, where they are known.
+        error: of a file operation.
+        where: the path that is written.
+        needed: its bytes, if known.
     """
-    place = f"{where} ({error.filename})" if error.filename else str(where)
+    location = f"{where} ({error.filename})" if error.filename else str(where)
     reason = f"{error.strerror or error} [{errno.errorcode.get(error.errno or 0, error.errno)}]"
     if error.errno in FULL:
-        wanted = None if needed is None else f"{needed:,} bytes"
-        free = f"; {_free_bytes(where)}" if isinstance(where, Path) else ""
+        expected = None if needed is None else f"{needed:,} bytes"
+        if isinstance(where, Path):
+            reason += f"; {DISK.free_bytes(existing_parent(where)):,} bytes free"
         return StoppedError(
             "the disk or the quota is full",
-            where=place,
-            wanted=wanted,
-            found=f"{reason}{free}",
+            where=location,
+            wanted=expected,
+            found=reason,
             do="free some space and start the same command again",
         )
     if error.errno in FORBIDDEN:
         return OutputError(
             "this place cannot be written",
-            where=place,
+            where=location,
             found=reason,
             do="choose another folder, or fix its permissions",
         )
     if error.errno == errno.ENOMEM:
         return ResourceError(
             "out of memory",
-            where=place,
+            where=location,
             found=reason,
             do="end other programs, or use a machine with more memory",
         )
     if error.errno in TOO_MANY:
         return ResourceError(
             "too many files are open",
-            where=place,
+            where=location,
             found=reason,
             do="raise the limit, for example: ulimit -n 4096",
         )
     return StorageError(
         "reading or writing failed",
-        where=place,
+        where=location,
         found=reason,
         do="check the disk; what was complete before is still there",
     )
 
 
 def existing_parent(path: Path) -> Path:
-    """`path`, or the nearest folder above it that is there."""
+    """Return the nearest existing folder among `path` and its parents."""
     path = Path(os.path.abspath(path))
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def require_space(path: Path, needed: float, files: FileSystem = DISK) -> None:
-    """Refuse work whose result of `needed` bytes at the least has no room at `path`.
+    """Refuse work whose result needs more than the free bytes at `path`.
 
     Raises:
-        StoppedError: with the bytes that are free.
+        StoppedError: with the free bytes.
     """
     folder = existing_parent(path)
     try:
         free = files.free_bytes(folder)
-    except OSError:  # a file system that does not say
+    except OSError:  # not reported by the file system
         return
     if needed > free:
         raise StoppedError(
@@ -190,7 +190,7 @@ def require_space(path: Path, needed: float, files: FileSystem = DISK) -> None:
 
 
 def make_folders(path: Path, files: FileSystem = DISK) -> None:
-    """`path` and the parents it lacks, each made durable in its own parent."""
+    """Create `path` and missing parents, and flush the parent of each."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -207,20 +207,20 @@ def make_folders(path: Path, files: FileSystem = DISK) -> None:
 
 
 def remove_folder(path: Path, files: FileSystem = DISK) -> None:
-    """Delete a folder with all that is in it; of a symbolic link, only the link.
+    """Delete a folder with its content, or a symbolic link.
 
-    The folder loses its name first, so that a deletion cut short never leaves a part of it behind
-    that could be taken for the whole; `sweep` finishes the work.
+    The folder is renamed first, so that after an interrupted deletion no part of it has the name;
+    `sweep` removes the rest.
 
     Raises:
-        OutputError, StorageError: the system refuses; what is left no longer has the name.
+        OutputError, StorageError: the deletion failed; what is left no longer has the name.
     """
-    with in_our_words(path):
+    with os_errors_refused(path):
         discard(path, files)
 
 
 def discard(path: Path, files: FileSystem) -> None:
-    """`remove_folder`, with the system's own errors."""
+    """Delete like `remove_folder`, but raise OSError."""
     if path.is_symlink() or not path.is_dir():
         files.remove(path)
         return
@@ -234,7 +234,7 @@ def discard(path: Path, files: FileSystem) -> None:
 
 
 def put_back(target: Path, files: FileSystem = DISK) -> None:
-    """Settle a replacement of `target` that was cut off: the old one returns, or goes for good."""
+    """Finish an interrupted replacement of `target`: restore the old folder or delete it."""
     aside = target.with_name(ASIDE + target.name)
     if not os.path.lexists(aside):
         return
@@ -246,19 +246,19 @@ def put_back(target: Path, files: FileSystem = DISK) -> None:
 
 
 def lock_beside(target: Path) -> Path:
-    """The file that a process locks while it writes `target`, a folder or a file."""
+    """Return the path of the lock of a folder or file."""
     return target.with_name(TEMPORARY + shortened(target.name, LOCKS_OWN) + LOCKED)
 
 
 def shortened(name: str, more: int) -> str:
-    """`name`, or its hash where the name of a temporary file with `more` bytes is too long."""
+    """Return `name`, or its hash if a temporary name with `more` bytes would be too long."""
     if len(os.fsencode(TEMPORARY + name)) + more <= LONGEST_NAME:
         return name
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
-    """Write, flush and rename a small file in `folder`, made if need be, before work is spent.
+    """Check that `folder`, created if needed, can be written, with a small file.
 
     Raises:
         OutputError: the folder cannot be written.
@@ -267,34 +267,34 @@ def probe_writable(folder: Path, files: FileSystem = DISK) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError("the output folder is a file", where=folder, do="choose another --out")
-    first = folder / f"{TEMPORARY}probe-{os.getpid()}"
-    second = folder / f"{DOOMED}probe-{os.getpid()}"
+    probe = folder / f"{TEMPORARY}probe-{os.getpid()}"
+    renamed = folder / f"{DOOMED}probe-{os.getpid()}"
     try:
-        with in_our_words(folder):
+        with os_errors_refused(folder):
             make_folders(folder, files)
-            descriptor = files.open_write(first)
+            descriptor = files.open_write(probe)
             try:
                 files.write(descriptor, memoryview(b"probe"))
                 files.fsync(descriptor)
             finally:
                 files.close(descriptor)
-            files.rename(first, second)
-            files.remove(second)
+            files.rename(probe, renamed)
+            files.remove(renamed)
             for leftover in filter(_is_of_no_process, folder.glob(".*-probe-*")):
-                with contextlib.suppress(OSError):  # the folder can be written all the same
+                with contextlib.suppress(OSError):  # not needed
                     files.remove(leftover)
     except MaskwrightError:
-        for leftover in (first, second):
-            with contextlib.suppress(OSError):  # the first error is the one to tell
+        for leftover in (probe, renamed):
+            with contextlib.suppress(OSError):  # the first error is reported
                 files.remove(leftover)
         raise
 
 
 def _is_of_no_process(probe: Path) -> bool:
-    """Whether the process that wrote the small file has ended, as far as this machine knows."""
+    """Return whether the process that wrote a probe has ended, as far as this machine knows."""
     try:
-        if found := PROBE.fullmatch(probe.name):
-            os.kill(int(found[1]), 0)
+        if match := PROBE.fullmatch(probe.name):
+            os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -303,14 +303,14 @@ def _is_of_no_process(probe: Path) -> bool:
 
 
 def require_own(folder: Path, *started_by: str, beside: Collection[str] = ()) -> None:
-    """Refuse a folder that holds something, and nothing of what a work of ours begins with.
+    """Refuse a folder with files that are not from an earlier start of the same work.
 
     Args:
-        started_by: names of which one at least is there where the work goes on.
-        beside: names that may be there before it has begun.
+        started_by: names of files of which an earlier start has left at least one.
+        beside: names that are allowed before the first start.
 
     Raises:
-        OutputError: naming some of what is there.
+        OutputError: with some of the names.
     """
     if not folder.is_dir() or any((folder / name).exists() for name in started_by):
         return
@@ -329,13 +329,13 @@ def require_own(folder: Path, *started_by: str, beside: Collection[str] = ()) ->
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of a folder's `names`, to be told."""
+    """Return the first few names as text."""
     return ", ".join(names[:FEW_NAMES]) + ", …" * (len(names) > FEW_NAMES) or "nothing"
 
 
 @contextlib.contextmanager
-def in_our_words(where: Path) -> Iterator[None]:
-    """The operating system's errors, raised as refusals that name `where`."""
+def os_errors_refused(where: Path) -> Iterator[None]:
+    """Context that converts errors of the operating system by `refusal`."""
     try:
         yield
     except OSError as error:
@@ -353,20 +353,13 @@ def _delete(folder: Path, files: FileSystem) -> None:
     files.rmdir(folder)
 
 
-def _free_bytes(where: Path) -> str:
-    for folder in (where, *where.parents):
-        if folder.is_dir():
-            return f"{DISK.free_bytes(folder):,} bytes free"
-    return "free space unknown"
-
-
-def leads_out(path: Path, folder: Path) -> bool:
-    """Whether the links of a path lead out of a folder. The blobs of a download cache belong to the
-    snapshots that link to them."""
+def links_outside(path: Path, folder: Path) -> bool:
+    """Return whether the links of a path lead out of a folder. The blobs of a download cache count
+    as part of the snapshots that link to them."""
     home, target = folder.resolve(), path.resolve()
     snapshots = (p.parent.parent for p in (home, *home.parents) if p.parent.name == "snapshots")
-    places = [home, *(cache / "blobs" for cache in snapshots)]
-    return not any(target.is_relative_to(place) for place in places)
+    roots = [home, *(cache / "blobs" for cache in snapshots)]
+    return not any(target.is_relative_to(root) for root in roots)
 
 
 _NUMBERS = itertools.count()
@@ -375,13 +368,12 @@ STAGED = re.compile(rf"{re.escape(TEMPORARY)}(.+)-\d+-\d+", re.DOTALL)
 
 @contextlib.contextmanager
 def new_file(target: Path, *, files: FileSystem = DISK) -> Iterator[BinaryIO]:
-    """A stream for the bytes of `target`, which takes the place of what stood there when the block
-    ends, and only if it ends well.
+    """Context with a binary stream that replaces the file `target` if the block succeeds.
 
     Raises:
-        OutputError, StorageError, StoppedError: it cannot be written.
+        OutputError, StorageError, StoppedError: the file cannot be written.
     """
-    with in_our_words(target):
+    with os_errors_refused(target):
         staged = _staged(target)
         descriptor = files.open_write(staged)
         stream = io.BufferedWriter(_Descriptor(descriptor, files))
@@ -402,10 +394,10 @@ def new_file(target: Path, *, files: FileSystem = DISK) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def new_text(target: Path, *, newline: str = "\n", files: FileSystem = DISK) -> Iterator[TextIO]:
-    """`new_file` for text in UTF-8.
+    """Context like `new_file`, for text in UTF-8.
 
     Raises:
-        OutputError, StorageError, StoppedError: it cannot be written.
+        OutputError, StorageError, StoppedError: the file cannot be written.
     """
     with new_file(target, files=files) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline=newline)
@@ -418,10 +410,10 @@ def new_text(target: Path, *, newline: str = "\n", files: FileSystem = DISK) -> 
 
 
 def write_file(target: Path, data: bytes, *, files: FileSystem = DISK) -> Path:
-    """Put `data` into the file `target`, whole or not at all; returns `target`.
+    """Write `data` to the file `target` atomically; returns `target`.
 
     Raises:
-        OutputError, StorageError, StoppedError: it cannot be written.
+        OutputError, StorageError, StoppedError: the file cannot be written.
     """
     with new_file(target, files=files) as stream:
         stream.write(data)
@@ -434,15 +426,15 @@ def _staged(target: Path) -> Path:
 
 
 def temporaries_of(target: Path) -> list[Path]:
-    """The temporary files of `target`; where nobody writes it, remains of stopped processes."""
+    """Return the temporary files of `target`, which stopped processes left if it is not locked."""
     names = {target.name, shortened(target.name, LONGEST_NAME)}
     matches = map(STAGED.fullmatch, os.listdir(target.parent))
-    found = [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
-    return [path for path in found if path.is_file()]  # a folder is that of NAME-1-2
+    paths = [target.with_name(m[0]) for m in matches if m is not None and m[1] in names]
+    return [path for path in paths if path.is_file()]  # a folder belongs to a target NAME-1-2
 
 
 class _Descriptor(io.RawIOBase):
-    """A descriptor of the file system's, to be written to."""
+    """A raw stream that writes through a `FileSystem`."""
 
     def __init__(self, descriptor: int, files: FileSystem) -> None:
         self._descriptor, self._files = descriptor, files

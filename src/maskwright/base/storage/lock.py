@@ -1,12 +1,12 @@
-"""One process at a time in a folder.
+"""Locks between processes.
 
-`Lock` holds `flock` on a file that says who holds it: process, host, boot, and when the process
-started. The system drops the lock when the process dies, however it dies, so no stale lock stays.
-On file systems without `flock` a second file, created exclusively, takes its place; one left by a
-dead process is recognised by the boot id and the process's start time, and taken over.
+`Lock` uses `flock` on a file that describes the holder: process, host, boot, and start time of the
+process. The system releases the lock when the process dies, so there are no stale locks. On file
+systems without `flock`, a second file that is created exclusively takes its place; a stale one is
+recognised by boot id and start time, and taken over.
 
-Why not `filelock`: it neither says who holds the lock nor falls back where `flock` is answered by
-ENOLCK (NFS without a lock daemon), and it leaves its file beside every folder.
+The package `filelock` does not report the holder, has no fallback for ENOLCK (NFS without a lock
+daemon), and leaves its file beside every folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 class Lock:
-    """`with Lock(run / "run.lock"): …`; the folder is made if need be.
+    """A lock: `with Lock(run / "run.lock"): …`. The folder is created if needed.
 
     Args:
-        passing: the file is removed when the lock is released. A process that had opened it before
-            notices that its file has no name any more, and opens the next one.
+        passing: remove the file when the lock is released. A process that had opened it notices
+            that it is gone, and opens the next one.
         patience: seconds to wait for another process.
 
     Raises:
@@ -99,7 +99,7 @@ class Lock:
                 self._claim_by_name()
             if self._still_named(descriptor):
                 break
-            self.release()  # somebody removed the file between opening and locking it
+            self.release()  # the file was removed between opening and locking it
         self._held = True
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(_holder()).encode(), 0)
@@ -116,13 +116,13 @@ class Lock:
         try:
             for _ in range(2):
                 try:
-                    os.link(mine, self._claim)  # whole at once: nobody reads half a claim
+                    os.link(mine, self._claim)  # atomic: no process reads an incomplete claim
                 except FileExistsError:
                     holder = _load(self._claim)
                     if _alive(holder):
                         self.release()
                         raise self._refusal(_describe(holder)) from None
-                    self._take_away(holder)
+                    self._remove_claim(holder)
                 else:
                     self._claimed = True
                     return
@@ -131,8 +131,8 @@ class Lock:
         self.release()
         raise self._refusal("a process that came first")
 
-    def _take_away(self, dead: dict[str, Any]) -> None:
-        """Remove a dead process's claim, and no other that may have come in its place."""
+    def _remove_claim(self, dead: dict[str, Any]) -> None:
+        """Remove the claim of a dead process, but not one that has replaced it."""
         away = self._claim.with_name(f"{self._claim.name}.dead.{os.getpid()}")
         try:
             os.rename(self._claim, away)
@@ -168,7 +168,7 @@ def _describe(holder: dict[str, Any]) -> str:
 
 
 def _alive(holder: dict[str, Any]) -> bool:
-    """Whether the holder may still run; yes, where that cannot be known."""
+    """Return whether the holder may still run; True if that is not known."""
     if not holder or holder.get("host") != platform.node():
         return True
     if holder.get("boot") != _boot():
@@ -191,7 +191,7 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> int:
-    """When a process started, in ticks since the machine did; 0 where the system does not say."""
+    """Return the start time of a process in ticks since boot; 0 if it is not reported."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[19])
@@ -208,8 +208,8 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def none_empty(out: Path | None) -> Iterator[None]:
-    """Where the block fails, remove the folder `out` if it was made meanwhile and holds nothing."""
+def removing_if_empty(out: Path | None) -> Iterator[None]:
+    """Context that removes the folder `out` on failure if it was created inside and is empty."""
     new = out is not None and not out.exists()
     try:
         yield
@@ -221,7 +221,7 @@ def none_empty(out: Path | None) -> Iterator[None]:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove a folder with nothing in it but empty folders and locks that nobody holds."""
+    """Remove a folder that contains only empty folders and free locks."""
     inside = sorted(folder.rglob("*"), reverse=True)
     files = [path for path in inside if path.is_symlink() or not path.is_dir()]
     if any(path.suffix != ".lock" or path.is_symlink() for path in files):

@@ -1,10 +1,9 @@
-"""What a finished folder says about itself, and whether it is still true.
+"""Manifests of finished folders, and their verification.
 
-`MANIFEST.json` (or another name) lists every file with its bytes and SHA-256 and carries facts
-about the folder; its last entry is the hash of all the others, so that a flipped bit in a number
-of the manifest is found as surely as one in a file. `verify` looks at sizes first, which costs
-nothing, and then at hashes. `newest` picks, among `step-00001200` and its like, the latest folder
-that verifies: there is no pointer that could dangle.
+`MANIFEST.json` (or another name) lists every file with its bytes and SHA-256, and facts about the
+folder. Its last entry is the hash of the others, which protects the manifest itself. `verify`
+checks sizes first, which is cheap, and then hashes. `newest` returns the latest valid folder among
+`step-00001200` and the like.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CHANGED = f"take an intact copy, or an earlier checkpoint; if you changed it, re
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder holds: facts about it, and the bytes and SHA-256 of every file."""
+    """Facts about a folder, and the bytes and SHA-256 of every file."""
 
     format: int
     about: dict[str, Any]
@@ -38,11 +37,11 @@ class Manifest:
 
     @property
     def sha256(self) -> str:
-        """The hash of the whole content, files included: the folder's fingerprint."""
+        """The hash of the content including the files: the fingerprint of the folder."""
         return hashlib.sha256(canonical_json(self._plain()).encode()).hexdigest()
 
     def render(self) -> bytes:
-        """The one text that says this manifest."""
+        """Return the content of the file."""
         text = json.dumps({**self._plain(), "sha256": self.sha256}, indent=1, ensure_ascii=False)
         return (text + "\n").encode("utf-8", "surrogatepass")
 
@@ -53,10 +52,10 @@ class Manifest:
 def read_manifest(
     folder: Path, *, manifest: str = MANIFEST, error: type[MaskwrightError] = CheckpointError
 ) -> Manifest:
-    """The manifest of `folder`, checked against its own hash; the files are not looked at.
+    """Read the manifest of `folder` and check it against its own hash, but not the files.
 
     Raises:
-        error: no such folder, no manifest, a damaged one, or one of a newer format.
+        error: no such folder; no manifest, a damaged one, or one of another format.
     """
     path = Path(folder) / manifest
     if not os.path.isdir(folder):
@@ -74,15 +73,15 @@ def read_manifest(
         )
     data = _read(path)
     try:
-        made = _parse(data)
-        intact = made.format != FORMAT or data == made.render()
+        parsed = _parse(data)
+        intact = parsed.format != FORMAT or data == parsed.render()
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise error("the manifest is damaged", where=path, found=fault, do=REMEDY) from fault
-    if made.format != FORMAT:
+    if parsed.format != FORMAT:
         raise error(
             "a folder of another format",
             where=path,
-            found=f"format {made.format}",
+            found=f"format {parsed.format}",
             wanted=f"format {FORMAT}",
             do="use the version that wrote it",
         )
@@ -91,10 +90,10 @@ def read_manifest(
             "the manifest is damaged",
             where=path,
             found="its own hash does not fit",
-            wanted=f"sha256 {made.sha256}",
+            wanted=f"sha256 {parsed.sha256}",
             do=REMEDY,
         )
-    return made
+    return parsed
 
 
 def verify(
@@ -107,11 +106,11 @@ def verify(
     """Check `folder` against its manifest: all sizes, then all hashes unless `full` is false.
 
     Raises:
-        error: naming the file, what was expected and what was found.
+        error: with the file, the expected and the found value.
         StorageError: a file cannot be read.
     """
-    made = read_manifest(folder, manifest=manifest, error=error)
-    for name, facts in made.files.items():
+    parsed = read_manifest(folder, manifest=manifest, error=error)
+    for name, facts in parsed.files.items():
         path = Path(folder) / name
         if not os.path.isfile(path):
             raise error(
@@ -129,17 +128,17 @@ def verify(
                 wanted=f"{facts['bytes']:,} bytes",
                 do=REMEDY,
             )
-    for name, facts in made.files.items() if full else ():
-        found = hash_file(Path(folder) / name)
-        if found != facts["sha256"]:
+    for name, facts in parsed.files.items() if full else ():
+        digest = hash_file(Path(folder) / name)
+        if digest != facts["sha256"]:
             raise error(
                 f"{name} is damaged",
                 where=Path(folder) / name,
-                found=f"sha256 {found}",
+                found=f"sha256 {digest}",
                 wanted=f"sha256 {facts['sha256']}",
                 do=REMEDY,
             )
-    return made
+    return parsed
 
 
 def require_as_saved(
@@ -149,25 +148,24 @@ def require_as_saved(
     beside: Collection[str] = (),
     error: type[MaskwrightError] = CheckpointError,
 ) -> str:
-    """Refuse a file that is not the one that was saved, where a manifest in its folder, or in the
-    one above, lists it. Folders of others have none, and then nothing is known. Returns the
-    SHA-256 of the file, empty where it was not asked for.
+    """Refuse a file that differs from the manifest in its folder or the folder above, if there is
+    one. Returns the SHA-256 of the file, or "" if no manifest lists it.
 
     Args:
-        data: what was read of it; None: all of it, which is read for this.
-        beside: names of files that are saved together: where one of them is listed and this is not,
-            it was put there afterwards.
+        data: the content of the file; None: it is read.
+        beside: names of files that are saved together: if one of them is listed and this file is
+            not, it was added later.
 
     Raises:
-        error: it is another, or was not there; or the manifest is damaged.
+        error: the file was changed or added later, or the manifest is damaged.
     """
     for home in (path.parent, path.parent.parent):
         if not (home / MANIFEST).is_file():
             continue
-        made = read_manifest(home, error=error)
+        parsed = read_manifest(home, error=error)
         name = path.relative_to(home).as_posix()
-        facts = made.files.get(name)
-        if facts is None and not any(each in made.files for each in beside):
+        facts = parsed.files.get(name)
+        if facts is None and not any(sibling in parsed.files for sibling in beside):
             continue
         digest = hash_file(path) if data is None else hashlib.sha256(data).hexdigest()
         if facts is None:
@@ -175,7 +173,7 @@ def require_as_saved(
                 "a file was put there after the folder was saved",
                 where=path,
                 found="not in the manifest",
-                wanted=", ".join(made.files),
+                wanted=", ".join(parsed.files),
                 do=CHANGED,
             )
         if digest != facts["sha256"]:
@@ -191,23 +189,22 @@ def require_as_saved(
 
 
 def numbered(parent: Path, prefix: str = "step-") -> list[Path]:
-    """The folders `parent/prefix<number>` in the order of their numbers; nobody else's."""
+    """Return the folders `parent/prefix<number>` in the order of their numbers."""
     pattern = re.compile(re.escape(prefix) + r"([0-9]+)")
     names = os.listdir(parent) if os.path.isdir(parent) else []
-    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
-    return [path for _, name in sorted(found) if (path := Path(parent) / name).is_dir()]
+    numbered_names = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [path for _, name in sorted(numbered_names) if (path := Path(parent) / name).is_dir()]
 
 
 def newest(
     parent: Path, *, prefix: str = "step-", manifest: str = MANIFEST
 ) -> tuple[Path, Manifest, list[CheckpointError | StorageError]]:
-    """The folder `parent/prefix<number>` with the largest number that verifies.
+    """Find the folder `parent/prefix<number>` with the largest number that verifies.
 
-    Returns the folder, its manifest, and why each newer one was passed over. Numbers decide, not
-    times: clocks go back.
+    Returns the folder, its manifest, and the errors of the folders with larger numbers.
 
     Raises:
-        CheckpointError: none is there, or none verifies; each is listed with its reason.
+        CheckpointError: there is no valid folder; each is listed with its error.
     """
     skipped: list[CheckpointError | StorageError] = []
     for path in reversed(numbered(parent, prefix)):
@@ -215,7 +212,6 @@ def newest(
             return path, verify(path, manifest=manifest), skipped
         except (CheckpointError, StorageError) as reason:  # damaged, or on a disk that fails
             skipped.append(reason)
-    # By their names: with whole paths the first would fill the line.
     reasons = "; ".join(f"{_below(reason.where, parent)}: {reason.what}" for reason in skipped)
     raise CheckpointError(
         "no complete checkpoint",
@@ -225,20 +221,20 @@ def newest(
     )
 
 
-def _below(place: str | None, parent: Path) -> str:
-    return (place or "").removeprefix(f"{parent}{os.sep}")
+def _below(where: str | None, parent: Path) -> str:
+    return (where or "").removeprefix(f"{parent}{os.sep}")
 
 
-def extra_files(folder: Path, made: Manifest, *, manifest: str = MANIFEST) -> list[str]:
-    """Names in `folder` that its manifest does not know; they are ignored, but worth a word."""
-    found = []
-    for place, _, names in os.walk(folder):
-        found += [(Path(place) / name).relative_to(folder).as_posix() for name in names]
-    return sorted(set(found) - set(made.files) - {manifest})
+def extra_files(folder: Path, recorded: Manifest, *, manifest: str = MANIFEST) -> list[str]:
+    """Return the names in `folder` that its manifest does not list."""
+    paths = []
+    for directory, _, names in os.walk(folder):
+        paths += [(Path(directory) / name).relative_to(folder).as_posix() for name in names]
+    return sorted(set(paths) - set(recorded.files) - {manifest})
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
+    """Return the SHA-256 of a file, in hex."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -247,13 +243,17 @@ def hash_file(path: Path) -> str:
 
 
 def check_name(name: str) -> str:
-    """`name` if it is a plain path inside a folder, as "training/state.json".
+    """Return `name` if it is a relative path inside a folder, as "training/state.json".
 
     Raises:
         UsageError: an absolute name, or one with "..", "\\\\", or nothing between two slashes.
     """
-    parts = name.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in name or "\0" in name:
+    components = name.split("/")
+    if (
+        any(component in ("", ".", "..") for component in components)
+        or "\\" in name
+        or "\0" in name
+    ):
         raise UsageError("not the name of a file inside a folder", found=repr(name))
     return name
 

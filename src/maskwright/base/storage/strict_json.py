@@ -1,9 +1,9 @@
-"""JSON without its traps: the one reader of rows, configs, headers and tokenizer files.
+"""Strict JSON parser for rows, configs, headers and tokenizer files.
 
-Refused beyond what the grammar refuses: nesting deeper than 64 (Python's own reader would run out
-of stack), NaN and infinities under any spelling, whole numbers of thousands of digits, and a name
-given twice in one object (the last would win in silence). The checks cost little on ordinary rows:
-nesting is looked at only where there are many brackets. A refusal is of the kind the caller names.
+Besides syntax errors it refuses nesting deeper than 64 (which would exhaust Python's stack), NaN
+and infinities in any spelling, integers of thousands of digits, and duplicate names in an object
+(of which Python would keep the last). The checks are cheap on ordinary rows: depth is only checked
+if there are many brackets. The caller chooses the class of the errors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 from maskwright.base.errors import DataError, MaskwrightError
 
 MAX_DEPTH = 64
-# Strings (closed, or running to the end) so that brackets inside them do not count.
+# Strings (closed or not), whose brackets do not count, and brackets.
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|([\[{])|([\]}])', re.DOTALL)
 
 BETWEEN = re.compile(r"[\s,]*")
 
-# What may be half of a character, by its number.
+# Escapes of surrogates.
 HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 Refusal = Callable[..., MaskwrightError]
@@ -31,34 +31,33 @@ Refusal = Callable[..., MaskwrightError]
 
 
 def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bool = False) -> Any:
-    """The value written in `text`.
+    """Parse a JSON value.
 
     Args:
-        text: one JSON value.
-        where: the place of `text`, for messages; line and column are added where they are known.
-        error: makes the refusal.
-        many: take values one after the other, with blanks or commas between, as a list.
+        where: the source of `text`, for errors; line and column are added if known.
+        error: the class of errors.
+        many: return a list of values that are separated by white space or commas.
 
     Raises:
-        error: not JSON, or one of the traps above.
+        error: not JSON, or refused as described above.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH:
         _check_depth(text, where, error)
     try:
         return _values(text) if many else DECODER.decode(text)
     except json.JSONDecodeError as fault:
-        place = fault.pos
+        position = fault.pos
         raise error(
             "not JSON",
-            where=_place(where, text, place),
+            where=_place(where, text, position),
             found=f"{fault.msg[:1].lower()}{fault.msg[1:].removesuffix(' at')} at "
-            + (repr(text[place : place + 40]) if place < len(text) else "the end"),
+            + (repr(text[position : position + 40]) if position < len(text) else "the end"),
             wanted="JSON",
         ) from None
     except _TrapError as trap:
         raise error(trap.what, where=where or None, found=trap.found, wanted=trap.wanted) from None
     except ValueError:
-        # What int() says of a text with more digits than the interpreter allows.
+        # Of int(), for more digits than the interpreter allows.
         raise error(
             "a number out of range",
             where=where or None,
@@ -68,9 +67,9 @@ def parse(text: str, where: object = "", *, error: Refusal = DataError, many: bo
 
 
 def _values(text: str) -> list[Any]:
-    values, place = [], 0
-    while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
-        value, place = DECODER.raw_decode(text, place)
+    values, position = [], 0
+    while (position := BETWEEN.match(text, position).end()) < len(text):  # type: ignore[union-attr]
+        value, position = DECODER.raw_decode(text, position)
         values.append(value)
     return values
 
@@ -78,11 +77,11 @@ def _values(text: str) -> list[Any]:
 def parse_object(
     data: bytes | bytearray, where: object, *, error: Refusal, largest: int
 ) -> dict[str, Any]:
-    """The JSON object that a file of at most `largest` bytes holds, in UTF-8.
+    """Parse the content of a file, a JSON object of at most `largest` bytes in UTF-8.
 
     Raises:
-        error: too large, not UTF-8, not JSON, one of the traps above, not an object, or with a text
-            that cannot be written again.
+        error: too large, not UTF-8, not JSON, refused as described above, not an object, or with a
+            text that cannot be encoded.
     """
     if len(data) > largest:
         raise error(
@@ -116,17 +115,17 @@ def parse_object(
     return value
 
 
-def _place(where: object, text: str, place: int) -> str:
-    """`where` with the column of `place`, and its line where there are several."""
-    line, start = text.count("\n", 0, place) + 1, text.rfind("\n", 0, place) + 1
+def _place(where: object, text: str, position: int) -> str:
+    """Return `where` with the column of `position`, and its line if there are several."""
+    line, start = text.count("\n", 0, position) + 1, text.rfind("\n", 0, position) + 1
     steps = [str(where)] if where else []
     if "\n" in text:
         steps.append(f"line {line}")
-    return ", ".join([*steps, f"column {place - start + 1}"])
+    return ", ".join([*steps, f"column {position - start + 1}"])
 
 
 class _TrapError(ValueError):
-    """Raised inside the decoder; never leaves this file."""
+    """Raised by hooks of the decoder and converted by `parse`."""
 
     def __init__(self, what: str, found: str, wanted: str) -> None:
         super().__init__(what)

@@ -6,38 +6,34 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import (
-    add_out,
-    add_settings,
-    add_short_settings,
-    add_text,
-    existing,
-    existing_texts,
-    next_run,
-    say_model,
-)
+from maskwright.cli import options
 
 SUMMARY = "continue pretraining a model on other text"
+GROUP, ORDER = "pretraining", 2
+EXAMPLES = ("MODEL --text FILE",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = options.SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument("--minutes", type=float, default=10.0, help="time in minutes (default 10)")
-    add_short_settings(parser, without=("--minutes", "--steps"))
-    add_settings(parser)
-    add_out(parser)
+    options.add_short_settings(parser, without=("--minutes", "--steps"))
+    options.add_settings(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    options.require_existing(a.model, "model", a.command)
     if not a.text:
         raise UsageError("no text to train on", where="--text", do=a.command)
-    existing_texts(a.text)
+    options.require_texts(a.text)
     from maskwright.learn.recipes.base.continued import require_settings
 
     require_settings(a.model, a.minutes, a.settings)
     from maskwright.learn.pretrain.continued_pretraining import adapt
 
-    out = a.out or next_run("adapted")
-    say_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)
+    out = a.out or options.next_run_folder("adapted")
+    options.print_model(adapt(a.model, a.text, out, minutes=a.minutes, settings=a.settings), out)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_out, add_text, existing, next_run, note_busy
+from maskwright.cli import options
 
 SUMMARY = "show what the attention heads of a model look at"
+GROUP, ORDER = "analysis", 2
+EXAMPLES = ("MODEL --sentence TEXT", "MODEL --text FILE")
+LESS_MEMORY = "less text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument(
         "--sentence",
         default=None,
@@ -26,20 +29,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a treebank in CoNLL-U format; heads are compared with its dependencies",
     )
-    add_out(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    options.require_existing(a.model, "model", a.command)
     for path in [Path(text) for text in a.text] + ([] if a.tree is None else [a.tree]):
-        existing(path, "text")
+        options.require_existing(path, "text")
     from maskwright.ask.analysis.attention import attention
 
-    note_busy(a.threads)
+    options.note_busy(a.threads)
 
     attention(
         a.model,
-        a.out or next_run("attention"),
+        a.out or options.next_run_folder("attention"),
         text=[Path(text) for text in a.text],
         sentence=a.sentence,
         tree=a.tree,

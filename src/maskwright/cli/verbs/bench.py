@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_base, existing
+from maskwright.cli.options import add_base, require_existing
 
 SUMMARY = "measure how fast a model answers here, also beside other engines"
+GROUP, ORDER = "models", 1
+EXAMPLES = ("MODEL --data FILE",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
-    existing(a.data, "data")
+    require_existing(a.model, "model", a.command)
+    require_existing(a.data, "data")
     from maskwright.base.report.say import printer
     from maskwright.ship.bench.bench import bench
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
-    add_out,
-    add_pairs,
-    add_settings,
-    add_text,
-    existing,
-    existing_texts,
-    going_on,
-    next_run,
-)
+from maskwright.cli import options
 
 SUMMARY = "train recipes under an equal budget and compare them"
+GROUP, ORDER = "pretraining", 4
+EXAMPLES = ("RECIPE OTHER --budget minutes=10",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = options.SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +24,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", required=True, help="of each run: tokens=5e6, minutes=10 or flops=1e15"
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs of each recipe (default 3)")
-    add_text(parser)
-    add_pairs(parser)
-    add_settings(parser)
-    add_out(parser)
+    options.add_text(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
+    )
+    options.add_settings(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
@@ -39,14 +42,14 @@ def do(a: argparse.Namespace) -> None:
     from maskwright.learn.recipes.base.find import find, override, with_text
 
     equal_budget(a.budget)
-    found = [find(name) for name in a.recipes]
-    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in found]
+    named_recipes = [find(name) for name in a.recipes]
+    recipes = [override(with_text(r, a.text) if a.text else r, a.settings) for r in named_recipes]
     for recipe in recipes:
         require_settings(recipe)
-    existing_texts(a.text)
-    existing(a.data, "data")
+    options.require_texts(a.text)
+    options.require_existing(a.data, "data")
     from maskwright.ask.evaluate.compare import compare
 
-    out = a.out or next_run("comparison")
-    with going_on(f"the same command with --out {shell_word(out)}"):
+    out = a.out or options.next_run_folder("comparison")
+    with options.resumable(f"the same command with --out {shell_word(out)}"):
         compare(recipes, out, budget=a.budget, seeds=a.seeds, data=a.data)

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Literal
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import add_read, add_settings, existing_texts, going_on, note
+from maskwright.cli.options import add_read, add_settings, note, require_texts, resumable
 
 SUMMARY = "clean, filter and deduplicate raw text to a corpus for pretraining"
+GROUP, ORDER = "text", 2
+EXAMPLES = ("FILE --out FOLDER",)
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,14 +132,10 @@ def do(a: argparse.Namespace) -> None:
         return
     if not a.text and not (a.prove and a.out):
         raise UsageError("no text", where="TEXT", wanted="files or folders", do=a.command)
-    only: Literal["look", "plan"] | None = None
-    if a.plan:
-        only = "plan"
-    elif a.look:
-        only = "look"
+    only: Literal["look", "plan"] | None = "plan" if a.plan else "look" if a.look else None
     if a.out is None and only is None:
         raise UsageError("no folder for the result", where="--out", do=a.command)
-    existing_texts(a.text)
+    require_texts(a.text)
     unused = [n for n in ("budget", "seeds", "held_out") if getattr(a, n) and not a.prove]
     if unused:
         raise UsageError(
@@ -176,7 +175,7 @@ def do(a: argparse.Namespace) -> None:
 def _prove(a: argparse.Namespace) -> None:
     from maskwright.ask.evaluate.prove_curation import prove_command
 
-    with going_on("the same command"):
+    with resumable("the same command"):
         prove_command(a.out, a.budget, a.seeds, a.held_out)
 
 

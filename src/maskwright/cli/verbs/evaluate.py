@@ -8,26 +8,18 @@ from pathlib import Path
 from maskwright.ask.evaluate.kind import answers_tasks
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import (
-    add_base,
-    add_columns,
-    add_out,
-    add_read,
-    add_text,
-    existing,
-    existing_texts,
-    named_columns,
-    next_run,
-    note_busy,
-)
+from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "evaluate a model on text, minimal pairs or labelled rows"
+GROUP, ORDER = "pretraining", 5
+EXAMPLES = ("MODEL --data FILE", "MODEL --text FILE")
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the folder of a model or a run")
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument(
         "--data",
         type=Path,
@@ -36,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of a fine-tuned model: labelled rows, as for finetune; of others minimal pairs such "
         "as BLiMP's, a folder with a .jsonl file for each paradigm",
     )
-    add_base(parser)
-    add_columns(parser)
+    options.add_base(parser)
+    options.add_columns(parser)
     parser.add_argument(
         "--how",
         default=None,
@@ -51,8 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(the other nine tenths) (default all); or which part of a folder of labelled rows "
         "(default test, else validation)",
     )
-    add_read(parser)
-    add_out(
+    options.add_read(parser)
+    options.add_out(
         parser,
         "with --data: where to write every pair's outcome, or the figures of labelled rows and a "
         "page with the worst mistakes",
@@ -61,15 +53,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
-    existing_texts(a.text)
-    existing(a.data, "data")
-    columns, read = named_columns(a), how_read(a.read)
+    options.require_existing(a.model, "model", a.command)
+    options.require_texts(a.text)
+    options.require_existing(a.data, "data")
+    columns, read = options.parse_columns(a), how_read(a.read)
     _require_choices(a.how, a.part)
     rows = a.data is not None and not a.text and answers_tasks(a.model)
     pairs = a.data is not None and not rows
     _refuse_idle(a, rows=rows, pairs=pairs)
-    note_busy(a.threads)
+    options.note_busy(a.threads)
     if a.data is None or a.text:
         from maskwright.ask.evaluate.text import evaluate_text
 
@@ -87,31 +79,31 @@ def do(a: argparse.Namespace) -> None:
         from maskwright.ask.evaluate.minimal_pairs import evaluate_pairs
         from maskwright.model.opening.run_folder import is_run
 
-        out = a.out or (a.model if is_run(a.model) else next_run("evaluation"))
+        out = a.out or (a.model if is_run(a.model) else options.next_run_folder("evaluation"))
         evaluate_pairs(a.model, a.data, out, how=a.how, part=a.part or "all")
 
 
-def _require_choices(how: str | None, part: str | None) -> None:
-    """Refuse a method or a part that there is not, before the model is opened.
+def _require_choices(method: str | None, split_name: str | None) -> None:
+    """Refuse an unknown method or part before the model is opened.
 
     Raises:
-        UsageError: the message has the near names.
+        UsageError: with similar names.
     """
-    if how is not None:
+    if method is not None:
         from maskwright.model.inference.likelihood_prompts import require_method
 
-        require_method(how, "--how")
-    if part is not None:
+        require_method(method, "--how")
+    if split_name is not None:
         from maskwright.model.inference.minimal_pairs import PARTS as PAIR_PARTS
         from maskwright.text.tables.split_files import PARTS
 
-        known = (*PAIR_PARTS, *PARTS)
-        if part not in known:
+        choices = (*PAIR_PARTS, *PARTS)
+        if split_name not in choices:
             raise UsageError(
                 "no such part of the data",
                 where="--part",
-                found=repr(part),
-                wanted=near(part, known),
+                found=repr(split_name),
+                wanted=near(split_name, choices),
                 do="leave it out for the usual part",
             )
 
@@ -130,7 +122,7 @@ def _refuse_idle(a: argparse.Namespace, *, rows: bool, pairs: bool) -> None:
         "--column": bool(a.column) and not rows,
         "--read": bool(a.read) and pairs and not a.text,
     }
-    for option in (name for name, given in idle.items() if given):
+    for option in (name for name, has_no_effect in idle.items() if has_no_effect):
         about = "labelled rows" if rows else "minimal pairs" if pairs else "text"
         raise UsageError(
             "option has no effect here",

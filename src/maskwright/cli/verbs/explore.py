@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import existing
+from maskwright.cli.options import require_existing
 
 SUMMARY = "see a model in the browser: masks, generation, attention, its tokenizer"
+GROUP, ORDER = "analysis", 3
+EXAMPLES = ("MODEL",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def do(a: argparse.Namespace) -> None:
     for model in a.models:
-        existing(model, "model", a.command)
+        require_existing(model, "model", a.command)
     from maskwright.ship.explore.server import explore
 
     explore(a.models, port=a.port, text=a.text, browser=not a.no_browser)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import UsageError, near
-from maskwright.cli.from_dataclass import add_base, add_fields, existing
+from maskwright.cli.options import add_base, add_fields, require_existing
 
 SUMMARY = "write a model in a form that other programs load, and prove it by reading it again"
+GROUP, ORDER = "models", 2
+EXAMPLES = ("MODEL --to onnx --out FOLDER",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, default=None, metavar="DIR", help="the folder to make")
     add_base(parser)
-    known: set[str] = set()
+    added_options: set[str] = set()
     for name in targets():
         options = target(name).Options
-        add_fields(parser, options, without=known)
-        known |= {field.name for field in dataclasses.fields(options)}
+        add_fields(parser, options, without=added_options)
+        added_options |= {field.name for field in dataclasses.fields(options)}
 
 
 def do(a: argparse.Namespace) -> None:
@@ -36,18 +38,22 @@ def do(a: argparse.Namespace) -> None:
         raise UsageError(
             "there is no such target", where="--to", found=repr(a.to), wanted=near(a.to, targets())
         )
-    existing(a.model, "model", a.command)
-    every = {field.name for name in targets() for field in dataclasses.fields(target(name).Options)}
-    own = {field.name for field in dataclasses.fields(target(a.to).Options)}
-    given: dict[str, Any] = {n: getattr(a, n) for n in every if getattr(a, n) is not None}
-    if strange := sorted(given.keys() - own):
-        names = [f"--{name.replace('_', '-')}" for name in sorted(own)]
+    require_existing(a.model, "model", a.command)
+    all_options = {
+        field.name for name in targets() for field in dataclasses.fields(target(name).Options)
+    }
+    target_options = {field.name for field in dataclasses.fields(target(a.to).Options)}
+    option_values: dict[str, Any] = {
+        n: getattr(a, n) for n in all_options if getattr(a, n) is not None
+    }
+    if foreign_options := sorted(option_values.keys() - target_options):
+        names = [f"--{name.replace('_', '-')}" for name in sorted(target_options)]
         raise UsageError(
             f"the target {a.to} has no such option",
-            where=f"--{strange[0].replace('_', '-')}",
+            where=f"--{foreign_options[0].replace('_', '-')}",
             wanted=", ".join(names) or "no options",
             do="leave it out",
         )
     from maskwright.ship.export.run import export_model
 
-    export_model(a.model, a.out, to=a.to, options=given, base=a.base)
+    export_model(a.model, a.out, to=a.to, options=option_values, base=a.base)

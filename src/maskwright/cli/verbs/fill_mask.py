@@ -6,9 +6,12 @@ import argparse
 from pathlib import Path
 
 from maskwright.base.terminal import harmless
-from maskwright.cli.from_dataclass import existing, note
+from maskwright.cli.options import note, require_existing
 
 SUMMARY = "show the most likely tokens for each mask in a text"
+GROUP, ORDER = "analysis", 4
+EXAMPLES = ("MODEL TEXT",)
+LESS_MEMORY = "a shorter text, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
-    for found in model.findings:
-        note(found)
+    for finding in model.findings:
+        note(finding)
     (holes,) = model.filled([a.text], a.top, note, live=True)
     for number, hole in enumerate(holes, start=1):
         if len(holes) > 1:

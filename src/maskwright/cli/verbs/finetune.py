@@ -9,25 +9,22 @@ from pathlib import Path
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
-    add_columns,
-    add_fields,
-    add_out,
-    add_read,
-    add_settings,
-    existing,
-    given,
-    going_on,
-    named_columns,
-    next_run,
-)
+from maskwright.cli import options
 from maskwright.learn.finetune.recipe import Recipe, changed, override, read
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
-# Fields of a recipe that are no plain option, or have another form here.
+GROUP, ORDER = "labelled rows", 1
+EXAMPLES = ("MODEL --data FILE",)
+READING_OPTION = "--read "
+LABELLED = True
+LESS_MEMORY = (
+    "a step in more portions (--accumulate 4), a smaller --batch, a shorter --length, or "
+    "a smaller model"
+)
+# Fields of a recipe whose options are declared by hand, or that have none.
 OTHERS = ("data", "adapters", "columns", "curve", "read", "made_from")
-# Options that every verb has, and positional arguments.
+# Fields that are positional arguments or options of every verb.
 ELSEWHERE = ("model", "threads")
 
 
@@ -54,14 +51,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
     )
-    add_fields(parser, Recipe, without=(*OTHERS, *ELSEWHERE))
-    add_settings(
+    options.add_fields(parser, Recipe, without=(*OTHERS, *ELSEWHERE))
+    options.add_settings(
         parser,
         "set any of these, or a setting of the method, as lora.rank=16 or prefix.length=10; may be "
         "repeated",
     )
-    add_columns(parser)
-    add_read(parser)
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -73,14 +70,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N,all",
         help="do not save a model; measure each method of --method with these numbers of labels",
     )
-    add_out(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
     from_file = a.model.suffix == ".toml" and a.model.is_file()
     if not from_file:
-        existing(a.model, "model", a.command)
-    existing(a.data, "data")
+        options.require_existing(a.model, "model", a.command)
+    options.require_existing(a.data, "data")
     if a.data is None and not from_file:
         raise UsageError("no labelled file is named", where="--data", do=a.command)
     if a.moved is not None and not from_file:
@@ -91,8 +88,8 @@ def do(a: argparse.Namespace) -> None:
             wanted="one",
             do="leave --model out, or name a finetune.toml",
         )
-    values = given(a, Recipe, without=(*OTHERS, "model"))
-    columns, curve = named_columns(a), _counts(a.curve)
+    values = options.given_options(a, Recipe, without=(*OTHERS, "model"))
+    columns, curve = options.parse_columns(a), _counts(a.curve)
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
     if from_file:  # of these, too, only what is named is another
@@ -107,30 +104,30 @@ def do(a: argparse.Namespace) -> None:
     recipe = override(recipe, a.settings)
     if a.moved is not None:  # the same, by its hash
         recipe = replace(recipe, model=str(a.moved))
-    for path, what in ((recipe.model, "model"), (recipe.data, "data")):
+    for path, kind in ((recipe.model, "model"), (recipe.data, "data")):
         if not Path(path).exists():
             raise UsageError(
-                f"no such {what}",
-                where=f"{a.model}: {what}",
+                f"no such {kind}",
+                where=f"{a.model}: {kind}",
                 found=path,
-                do=f"say where it lies now: --{what} PATH",
+                do=f"say where it lies now: --{kind} PATH",
             )
     from maskwright.learn.finetune.command import finetune_recipe
 
-    out = a.out or next_run("finetune")
+    out = a.out or options.next_run_folder("finetune")
     again = f"the same command with --out {shell_word(out)}"
-    with going_on(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
+    with options.resumable(again) if recipe.curve and not a.dry_run else contextlib.nullcontext():
         finetune_recipe(recipe, out, dry=a.dry_run)
 
 
-def _counts(given: str | None) -> list[int]:
+def _counts(text: str | None) -> list[int]:
     """Numbers separated by commas, 0 for "all"."""
-    words = [word.strip() for word in given.split(",")] if given else []
+    words = [word.strip() for word in text.split(",")] if text else []
     if not all(word == "all" or (word.isdecimal() and int(word)) for word in words):
         raise UsageError(
             "--curve takes numbers of labels",
             where="--curve",
-            found=repr(given),
+            found=repr(text),
             wanted="numbers with commas between, such as 50,200,all",
         )
     return [0 if word == "all" else int(word) for word in words]

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import get_args
 
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import existing, note
+from maskwright.cli.options import note, require_existing
 from maskwright.model.device.choices import Precision
 
 SUMMARY = "generate text with a decoder or an encoder-decoder"
+GROUP, ORDER = "analysis", 5
+EXAMPLES = ("MODEL TEXT",)
+LESS_MEMORY = "fewer --tokens, a shorter prompt, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,12 +57,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
+    require_existing(a.model, "model", a.command)
     from maskwright.ask.predict.language_model import load
 
     model = load(a.model)
-    for found in model.findings:
-        note(found)
+    for finding in model.findings:
+        note(finding)
     written = model.generate(
         a.prompt,
         tokens=a.tokens,

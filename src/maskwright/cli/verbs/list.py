@@ -8,6 +8,9 @@ from maskwright.base.errors import UsageError, near
 
 ROOMS = ("families", "objectives", "adapters", "tasks", "recipes", "steps", "targets")
 SUMMARY = "list families, objectives, adapters, tasks, recipes, steps of a curation, targets"
+GROUP, ORDER = "models", 4
+EXAMPLES = ("recipes",)
+LIGHT = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +40,7 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _names(room: str) -> list[str]:
-    """What a user calls the members of a room: tasks by their shapes, else their files' names."""
+    """Return the names of the members of a set: those of tasks are the names of their shapes."""
     from maskwright.base import catalogue
     from maskwright.text.tables.shapes import shapes
 

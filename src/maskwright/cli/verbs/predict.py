@@ -11,19 +11,16 @@ from typing import Any
 
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import (
-    add_base,
-    add_columns,
-    add_read,
-    existing,
-    named_columns,
-    note_busy,
-)
+from maskwright.cli import options
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.text.tables.reading_options import how_read
 
 STDIN = Path("-")
 SUMMARY = "apply a fine-tuned model to the rows of a file"
+GROUP, ORDER = "labelled rows", 2
+EXAMPLES = ("MODEL FILE",)
+READING_OPTION = "--read "
+LABELLED = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +50,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="more models that were fine-tuned from the same model with --method probe; all of "
         "them answer, and each text is encoded only once",
     )
-    add_base(parser)
-    add_columns(parser)
-    add_read(parser)
+    options.add_base(parser)
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -109,31 +106,35 @@ def do(a: argparse.Namespace) -> None:
         a.file = a.also.pop()  # a model is a folder
     if a.server is None:
         if a.model is None:
-            wanted = "MODEL FILE before the options, or after --; or --server URL"
-            raise UsageError("no model to predict with", wanted=wanted, do=a.command)
+            expected = "MODEL FILE before the options, or after --; or --server URL"
+            raise UsageError("no model to predict with", wanted=expected, do=a.command)
         for model in (a.model, *a.also):
-            existing(model, "model", a.command)
+            options.require_existing(model, "model", a.command)
     if a.file != STDIN:
         of_text = (
             f"for a text: echo {shell_word(a.file)} | maskwright predict {shell_word(a.model)}"
         )
-        existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
+        options.require_existing(a.file, "file", of_text if " " in str(a.file) and a.model else "")
     elif sys.stdin.isatty():
         raise UsageError(
             "there are no rows to predict", wanted="a file, or lines from a pipe", do=a.command
         )
-    columns, read = named_columns(a), how_read(a.read)
+    columns, read = options.parse_columns(a), how_read(a.read)
     read.require_only("reading", "header")
     require_engine(a.engine, "--engine")
     if a.server is None:
-        note_busy(a.threads)
+        options.note_busy(a.threads)
     from maskwright.ask.predict.file import predict_file
     from maskwright.ask.predict.remote import RemoteServer
     from maskwright.ask.predict.rows import stdin_file
     from maskwright.ask.predict.write import write_predictions
     from maskwright.base.report.say import printer
 
-    options: dict[str, Any] = {
+    server = None
+    if a.server is not None:
+        token = a.server_token or os.environ.get("MASKWRIGHT_TOKEN")
+        server = RemoteServer(a.server, token, None if a.model is None else str(a.model))
+    keywords: dict[str, Any] = {
         "also": a.also,
         "columns": columns,
         "read": read,
@@ -141,11 +142,7 @@ def do(a: argparse.Namespace) -> None:
         "base": a.base,
         "long": a.long,
         "engine": a.engine,
-        "server": None
-        if a.server is None
-        else RemoteServer(
-            a.server, a.server_token or os.environ.get("MASKWRIGHT_TOKEN"), _name(a.model)
-        ),
+        "server": server,
         "say": printer(sys.stderr),
     }
     with (
@@ -154,19 +151,14 @@ def do(a: argparse.Namespace) -> None:
         else stdin_file(sys.stdin.buffer, read, complete=a.out is not None) as file
     ):
         if a.out is None:
-            predict_file(a.model or STDIN, file, sys.stdout, **options)
+            predict_file(a.model or STDIN, file, sys.stdout, **keywords)
             return
-        count = write_predictions(a.model or STDIN, file, a.out, **options)
+        count = write_predictions(a.model or STDIN, file, a.out, **keywords)
         printer(None)(f"{count:,} predictions: {a.out}")
 
 
-def _name(model: Path | None) -> str | None:
-    """The name of a model on a server."""
-    return None if model is None else str(model)
-
-
 def _require_no_folder(a: argparse.Namespace) -> None:
-    """Refuse what belongs to a model that is opened here."""
+    """Refuse options that only apply to a model in a folder."""
     for name, value in (("--also", a.also), ("--base", a.base), ("--engine", a.engine != "torch")):
         if value:
             raise UsageError(

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.from_dataclass import (
-    add_out,
-    add_settings,
-    add_short_settings,
-    add_text,
-    existing_texts,
-    next_run,
-    say_model,
-)
+from maskwright.cli import options
 
 SUMMARY = "pretrain a model from a recipe"
+GROUP, ORDER = "pretraining", 1
+EXAMPLES = ("RECIPE --text FILE",)
+RECORDS_THREADS = True
+READING_OPTION = "--set corpus."
+LESS_MEMORY = options.SHORTER_ROWS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", help="a built-in recipe, a .toml file, or the folder of a run")
-    add_text(parser)
-    add_short_settings(parser)
-    add_settings(parser)
-    add_out(parser)
+    options.add_text(parser)
+    options.add_short_settings(parser)
+    options.add_settings(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
@@ -32,8 +29,8 @@ def do(a: argparse.Namespace) -> None:
     recipe = find(a.recipe)
     recipe = override(with_text(recipe, a.text) if a.text else recipe, a.settings)
     require_settings(recipe)
-    existing_texts(a.text)
+    options.require_texts(a.text)
     from maskwright.api import pretrain
 
-    out = a.out or next_run(recipe.name)
-    say_model(pretrain(recipe, out, origin=run_of(a.recipe)), out)
+    out = a.out or options.next_run_folder(recipe.name)
+    options.print_model(pretrain(recipe, out, origin=run_of(a.recipe)), out)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import (
-    add_columns,
-    add_out,
-    add_read,
-    add_task,
-    existing,
-    named_columns,
-    next_run,
-    note_busy,
-)
+from maskwright.cli import options
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "probe what each layer of a frozen model encodes"
+GROUP, ORDER = "analysis", 1
+EXAMPLES = ("MODEL --data FILE",)
+READING_OPTION = "--read "
+LABELLED = True
+LESS_MEMORY = "fewer --items, or a smaller model"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,29 +32,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the meanings of this word; --data is then a csv with the columns text "
         "and label (the meaning)",
     )
-    add_task(parser)
-    add_columns(parser)
-    add_read(parser)
+    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
+    options.add_columns(parser)
+    options.add_read(parser)
     parser.add_argument(
         "--items", type=int, default=None, help="maximum number of words or texts (default 10000)"
     )
-    add_out(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.model, "model", a.command)
-    existing(a.data, "data")
-    columns, read = named_columns(a), how_read(a.read)
+    options.require_existing(a.model, "model", a.command)
+    options.require_existing(a.data, "data")
+    columns, read = options.parse_columns(a), how_read(a.read)
     if a.task is not None:
         from maskwright.text.tables.shapes import shape_of
 
         shape_of(a.task)
-    note_busy(a.threads)
+    options.note_busy(a.threads)
     from maskwright.ask.analysis.probe import probe
 
     probe(
         a.model,
-        a.out or next_run("probe"),
+        a.out or options.next_run_folder("probe"),
         data=a.data,
         word=a.word,
         task=a.task,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from maskwright.cli.from_dataclass import add_out, next_run
+from maskwright.cli.options import add_out, next_run_folder
 
 SUMMARY = "train a first model on the documentation of this Python installation"
+GROUP, ORDER = "text", 1
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,4 +18,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     from maskwright.ask.quickstart import quickstart
 
-    quickstart(a.out or next_run("quickstart"), minutes=a.minutes)
+    quickstart(a.out or next_run_folder("quickstart"), minutes=a.minutes)

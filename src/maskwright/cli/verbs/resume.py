@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_settings, existing, say_model
+from maskwright.cli.options import MICROBATCHES, add_settings, print_model, require_existing
 
 SUMMARY = "continue a run from its last checkpoint"
+GROUP, ORDER = "pretraining", 3
+EXAMPLES = ("RUN",)
+RECORDS_THREADS = True
+LESS_MEMORY = MICROBATCHES
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(a: argparse.Namespace) -> None:
-    existing(a.run, "run")
+    require_existing(a.run, "run")
     from maskwright.learn.recipes.base.find import override, read
     from maskwright.model.opening.run_folder import RECIPE, is_run
 
@@ -29,4 +33,4 @@ def do(a: argparse.Namespace) -> None:
         settings = override(read(a.run / RECIPE), a.settings)
     from maskwright.api import resume
 
-    say_model(resume(a.run, settings=settings or ()), a.run)
+    print_model(resume(a.run, settings=settings or ()), a.run)

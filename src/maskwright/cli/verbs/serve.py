@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
-from maskwright.cli.from_dataclass import add_fields, existing, given
+from maskwright.cli.options import add_fields, given_options, require_existing
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.ship.serve.limits import Limits
 
 SUMMARY = "answer requests over HTTP with one model or several"
+GROUP, ORDER = "labelled rows", 3
+EXAMPLES = ("MODEL",)
 TOKEN = "MASKWRIGHT_TOKEN"
 
 
@@ -75,11 +77,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     names, adapters = _pairs(a.name, "--name"), _pairs(a.adapter, "--adapter")
     for model in (*a.models, *names.values()):
-        existing(model, "model", a.command)
+        require_existing(model, "model", a.command)
     for folder in adapters.values():
-        existing(folder, "adapter")
+        require_existing(folder, "adapter")
     require_engine(a.engine, "--engine")
-    limits = Limits(**given(a, Limits))
+    limits = Limits(**given_options(a, Limits))
     from maskwright.ship.serve.command import printer, serve
 
     serve(
@@ -101,14 +103,14 @@ def do(a: argparse.Namespace) -> None:
 
 
 def _pairs(words: list[str], option: str) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for word in words:
         name, sign, folder = word.partition("=")
         if not sign or not name or not folder:
             raise UsageError(
                 "a name and a folder are wanted", where=option, found=word, wanted="NAME=FOLDER"
             )
-        if name in found:
+        if name in folders:
             raise UsageError("the name is given twice", where=option, found=name)
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders

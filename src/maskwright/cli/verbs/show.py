@@ -8,10 +8,13 @@ from pathlib import Path
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import harmless_lines
-from maskwright.cli.from_dataclass import add_settings
+from maskwright.cli.options import add_settings
 from maskwright.model.opening.run_folder import is_run
 
 SUMMARY = "print a recipe as TOML, or describe a run or a model folder"
+GROUP, ORDER = "models", 3
+EXAMPLES = ("RECIPE",)
+LIGHT = True
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,19 +31,19 @@ def do(a: argparse.Namespace) -> None:
     print(harmless_lines(show(a.thing, a.settings)))
 
 
-def _require(thing: str, settings: list[str]) -> None:
-    """Refuse a thing that cannot be shown, and settings that the recipe does not have.
+def _require(name_or_path: str, settings: list[str]) -> None:
+    """Refuse a path that cannot be shown, and settings that the recipe does not have.
 
     Raises:
-        UsageError, ConfigError: naming what is near.
+        UsageError, ConfigError: with similar names.
     """
-    path = Path(thing)
-    if thing not in catalogue.names("recipes") and path.suffix != ".toml":
+    path = Path(name_or_path)
+    if name_or_path not in catalogue.names("recipes") and path.suffix != ".toml":
         if not path.exists():
             neighbours = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
             raise UsageError(
                 "no such recipe, run or model",
-                found=repr(thing),
+                found=repr(name_or_path),
                 wanted=near(path.name, [*catalogue.names("recipes"), *neighbours]),
                 do="maskwright list recipes",
             )
@@ -50,4 +53,4 @@ def _require(thing: str, settings: list[str]) -> None:
         from maskwright.learn.recipes.base.check import require_settings
         from maskwright.learn.recipes.base.find import find, override
 
-        require_settings(override(find(thing), settings))
+        require_settings(override(find(name_or_path), settings))

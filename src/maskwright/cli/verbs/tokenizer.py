@@ -6,15 +6,19 @@ import argparse
 
 from maskwright.base.errors import UsageError, near
 from maskwright.base.terminal import shell_word
-from maskwright.cli.from_dataclass import add_out, add_read, add_text, existing_texts, next_run
+from maskwright.cli import options
 
-# How pairs of a WordPiece vocabulary are chosen -> the least number of times that they are met.
+# Training methods of WordPiece -> least frequency of a pair (None: a falling floor).
 WORDPIECE = {"floored": None, "published": 2}
 SUMMARY = "train a tokenizer on your text and report on it"
+GROUP, ORDER = "text", 3
+EXAMPLES = ("--text FILE",)
+READING_OPTION = "--read "
+LESS_MEMORY = "less text, or a smaller --vocabulary"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    add_text(parser)
+    options.add_text(parser)
     parser.add_argument(
         "--kind",
         default="wordpiece",
@@ -28,15 +32,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(by likelihood alone)",
     )
     parser.add_argument("--lowercase", action="store_true", help="convert text to lower case")
-    add_read(parser)
-    add_out(parser)
+    options.add_read(parser)
+    options.add_out(parser)
 
 
 def do(a: argparse.Namespace) -> None:
     from maskwright.learn.pretrain.tokenizer_run import train_and_report
     from maskwright.text.tables.reading_options import how_read
 
-    existing_texts(a.text)
+    options.require_texts(a.text)
     if a.wordpiece is not None and a.kind != "wordpiece":
         raise UsageError(
             "--wordpiece applies to WordPiece vocabularies only",
@@ -44,29 +48,29 @@ def do(a: argparse.Namespace) -> None:
             found=f"--kind {a.kind}",
             do="leave --wordpiece out, or say --kind wordpiece",
         )
-    how = a.wordpiece or "floored"
-    if how not in WORDPIECE:
+    method = a.wordpiece or "floored"
+    if method not in WORDPIECE:
         raise UsageError(
             "no such WordPiece training",
             where="--wordpiece",
-            found=repr(how),
-            wanted=near(how, WORDPIECE),
+            found=repr(method),
+            wanted=near(method, WORDPIECE),
             do=f"choose one of: {', '.join(WORDPIECE)}",
         )
     read = how_read(a.read)
     read.require_only("reading")
-    out = a.out or next_run("tokenizer")
+    out = a.out or options.next_run_folder("tokenizer")
     train_and_report(
         a.text,
         out,
         kind=a.kind,
         vocabulary=a.vocabulary,
         lowercase=a.lowercase,
-        min_frequency=WORDPIECE[how],
+        min_frequency=WORDPIECE[method],
         reading=read.reading,
     )
     if a.kind == "wordpiece":
-        other = next(name for name in WORDPIECE if name != how)
-        print(f"the other training method: --wordpiece {other}")
+        alternative = next(name for name in WORDPIECE if name != method)
+        print(f"the other training method: --wordpiece {alternative}")
     command = f"maskwright pretrain bert-mini --set tokenizer.folder={shell_word(out)}"
     print("next:", " ".join([command, *(["--text"] if a.text else []), *map(shell_word, a.text)]))

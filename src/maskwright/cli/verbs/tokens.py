@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from maskwright.cli.from_dataclass import add_read, add_text, existing, existing_texts
+from maskwright.cli.options import add_read, add_text, require_existing, require_texts
 
 SUMMARY = "show how a model sees a text: its tokens, and what is unknown"
+GROUP, ORDER = "text", 4
+EXAMPLES = ("MODEL TEXT",)
+READING_OPTION = "--read "
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def do(a: argparse.Namespace) -> None:
     folders = [folder for folder in (a.model, a.beside) if folder is not None]
     for folder in folders:
-        existing(folder, "model", a.command)
-    existing_texts(a.text)
+        require_existing(folder, "model", a.command)
+    require_texts(a.text)
     from maskwright.ask.analysis.tokens import show_tokens
     from maskwright.text.tables.reading_options import how_read
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from maskwright.base.errors import DataError, MaskwrightError
-from maskwright.base.storage.files import FULL, in_our_words, new_file
+from maskwright.base.storage.files import FULL, new_file, os_errors_refused
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
@@ -75,7 +75,7 @@ class Journal:
         Raises:
             StoppedError: the disk is full.  OutputError, StorageError: it cannot be written.
         """
-        with in_our_words(self.folder):
+        with os_errors_refused(self.folder):
             for name in self._waiting:
                 self._write(name)
                 os.fsync(self._files[name].fileno())
@@ -85,7 +85,7 @@ class Journal:
         waiting += (json.dumps(record, separators=(",", ":")) + "\n").encode()
         if len(waiting) < WAITING:
             return
-        with in_our_words(self.folder / name):
+        with os_errors_refused(self.folder / name):
             try:
                 self._write(name)
             except OSError as error:

@@ -34,7 +34,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.report import document
 from maskwright.base.report.say import Say
 from maskwright.base.storage import files as storage
-from maskwright.base.storage.files import DISK, TEMPORARY, in_our_words, listed, remove_folder
+from maskwright.base.storage.files import DISK, TEMPORARY, listed, os_errors_refused, remove_folder
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.pretrain.by_value import build as build_by_value
@@ -359,7 +359,7 @@ def take_tokens(source: Path, folder: Path) -> None:
     Raises:
         OutputError, StorageError, StoppedError: they cannot be written.
     """
-    with in_our_words(folder):
+    with os_errors_refused(folder):
         for part in ("data", "tokenizer"):  # it counts as prepared with the last of them
             staged = folder / f"{TEMPORARY}{part}"
             if staged.exists():

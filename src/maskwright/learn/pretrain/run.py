@@ -376,7 +376,7 @@ def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
         "out of memory",
         where="training.microbatches",
         found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once: "
-        f"{memory.shortage(error)}",
+        f"{memory.describe_shortage(error)}",
         do=f"--set training.microbatches={more} does the same work with less"
         if more
         else "choose a smaller model or shorter rows",

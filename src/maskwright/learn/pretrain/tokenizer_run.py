@@ -68,7 +68,7 @@ def train_and_report(
     say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
     remedy = f"--kind byte-bpe ({REMEDY})"
     measured = report(tokenizer, text.held_out(), remedy)
-    if not measured.all.tokens:
+    if not measured.total.tokens:
         what = "the text is too short for a held-out part"
         say(Finding("nothing-held-out", what, "measured on the training text").line())
         measured = report(tokenizer, text.for_tokenizer(), remedy)

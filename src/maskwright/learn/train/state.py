@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from maskwright.base.budget import Counted
+from maskwright.base.budget import BudgetUse
 from maskwright.base.errors import CheckpointError
 
 
@@ -26,7 +26,7 @@ class TrainState:
     seconds: float = 0.0
 
     @property
-    def counted(self) -> Counted:
+    def counted(self) -> BudgetUse:
         """What a `Budget` counts."""
         return {"steps": self.step, "tokens": self.tokens, "seconds": self.seconds}
 

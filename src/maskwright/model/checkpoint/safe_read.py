@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import CheckpointError, StorageError, UsageError, near_path
-from maskwright.base.storage.files import leads_out
+from maskwright.base.storage.files import links_outside
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.storage.strict_json import parse_object
 
@@ -66,7 +66,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     path = folder / plain(name, folder)
     try:
         found = path.stat()
-        leaves = path.is_symlink() and leads_out(path, folder)
+        leaves = path.is_symlink() and links_outside(path, folder)
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
         raise CheckpointError(

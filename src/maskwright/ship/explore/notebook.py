@@ -79,7 +79,7 @@ class ShownPage:
         target = Path(path)
         if not overwrite:
             what, do = "the file is there already", "name another one, or give overwrite=True"
-            require_new(target, what=what, do=do)
+            require_new(target, message=what, do=do)
         return write_file(target, self.html)
 
 

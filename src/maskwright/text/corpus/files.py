@@ -20,7 +20,7 @@ from pathlib import Path
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, StorageError, UsageError, near, shorten
 from maskwright.base.findings import Finding
-from maskwright.base.storage.files import leads_out
+from maskwright.base.storage.files import links_outside
 from maskwright.text.corpus import curated, growing, saved
 from maskwright.text.corpus.sniff import HEAD, MADE_OF, format_of
 
@@ -443,7 +443,7 @@ def _walk(
         except UsageError as error:
             _keep(error, None if path == folder else broken)
             continue
-        if path != folder and path.is_symlink() and leads_out(path, folder):
+        if path != folder and path.is_symlink() and links_outside(path, folder):
             links.append(shown(path))
             continue
         if not stat.S_ISDIR(status.st_mode):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from maskwright.base.storage.files import in_our_words
+from maskwright.base.storage.files import os_errors_refused
 
 STEP = 1 << 20
 
@@ -47,7 +47,7 @@ class Growing:
         read = getattr(self._stream, "read1", self._stream.read)
         data: bytes = read(STEP)
         self._ended = not data
-        with in_our_words(self.path), self.path.open("ab") as file:
+        with os_errors_refused(self.path), self.path.open("ab") as file:
             file.write(data)
         return data
 

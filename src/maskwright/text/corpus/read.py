@@ -23,7 +23,7 @@ from typing import TextIO
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.base.storage.files import existing_parent, in_our_words
+from maskwright.base.storage.files import existing_parent, os_errors_refused
 from maskwright.base.storage.manifest import hash_file
 from maskwright.text.corpus import csv_file, curated, jsonl, parquet, text
 from maskwright.text.corpus.compressed import expand
@@ -75,7 +75,7 @@ class Spool:
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False
         if self.complete:
-            with in_our_words(self._folder):
+            with os_errors_refused(self._folder):
                 self._go_to(self._end)
                 self._file.write(record)
             self._end = self._at = self._end + len(record)
@@ -83,7 +83,7 @@ class Spool:
     def __iter__(self) -> Iterator[Document]:
         place = 0
         while place < self._end:
-            with in_our_words(self._folder):
+            with os_errors_refused(self._folder):
                 self._go_to(place)
                 sizes = _SIZES.unpack(self._file.read(_SIZES.size))
                 source, name, text, notes = (

@@ -12,7 +12,7 @@ from maskwright.base.counted import counted
 from maskwright.base.findings import Finding
 from maskwright.base.report import document, wording
 from maskwright.base.report.drawing.histogram import histogram
-from maskwright.base.report.drawing.svg import Stage, flow
+from maskwright.base.report.drawing.svg import FlowStage, flow
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import percent, size
 from maskwright.base.terminal import shell_word
@@ -349,13 +349,13 @@ def _tiles(card: Card) -> list[tuple[str, str]]:
     return [*tiles, (percent(removed), "of the documents removed")]
 
 
-def _stages(card: Card) -> list[Stage]:
+def _stages(card: Card) -> list[FlowStage]:
     read, remaining = card["read"], card["left"]
-    stages = [Stage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
+    stages = [FlowStage("read", (read["documents"],) * 2, (read["bytes"],) * 2)]
     for step in card["steps"]:
         documents = step["documents_in"], step["documents_out"]
-        stages.append(Stage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
-    return [*stages, Stage("left", (remaining["documents"],) * 2, (remaining["bytes"],) * 2)]
+        stages.append(FlowStage(step["step"], documents, (step["bytes_in"], step["bytes_out"])))
+    return [*stages, FlowStage("left", (remaining["documents"],) * 2, (remaining["bytes"],) * 2)]
 
 
 def _step(step: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def require_place(out: Path, *, update: bool) -> None:
         if update:
             return
         obstacle, do = "a curated corpus", f"{do}, or take new files in with --update"
-    require_new(out, what=f"the path already exists: {obstacle}", do=do)
+    require_new(out, message=f"the path already exists: {obstacle}", do=do)
 
 
 def require_apart(paths: Paths, out: Path) -> None:

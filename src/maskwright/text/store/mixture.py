@@ -1,10 +1,10 @@
-"""Several sources of rows as one, each with its share.
+"""Mixtures of sources of rows, in given shares.
 
 An epoch of the mixture has as many rows as all sources together; the shares decide how many come
 from each. A source with too few rows starts its own next epoch; one with too many continues in the
-mixture's next epoch where it stopped, and none of its rows is used twice before all are used once.
-Everything follows from the row's number and the epoch. Of a `ScheduledMixture`, whose shares change
-over a run, everything follows from the number of the sample in the run.
+next epoch of the mixture, and no row is used twice before all of its source are used once. Rows are
+a function of row number and epoch, or for a `ScheduledMixture`, whose shares change over a run, of
+the number of the sample in the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def mixed(sources: Sequence[RowSource], weights: Sequence[float], *, seed: int = 0) -> RowSource:
-    """A single source unchanged, or several as their mixture."""
+    """Return the mixture of several sources, or a single source unchanged."""
     if len(sources) == 1:
         return sources[0]
     return Mixture(list(zip(sources, weights, strict=True)), seed=seed)
@@ -51,7 +51,7 @@ class Mixture:
         self.length = _checked_length(self.sources, weights, np.isfinite(weights) & (weights > 0))
         self._seed = seed
         total = sum(len(source) for source in self.sources)
-        # Rounded so that the shares sum to `total`; a rare source still gives one row.
+        # Rounded so that the counts sum to `total`; every source gives at least one row.
         borders = np.round(np.cumsum(weights / weights.sum()) * total).astype(np.int64)
         counts = np.maximum(1, np.diff(borders, prepend=0))
         self._borders = np.concatenate([[0], np.cumsum(counts)])
@@ -66,34 +66,34 @@ class Mixture:
         return int(self._borders[-1])
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """The mixture's rows; their `ids` count in the mixture, so no two rows share their
-        masks."""
+        """Return rows of the mixture; their `ids` are row numbers of the mixture, so that no two
+        rows share their masks."""
         numbers = check_indices(indices, len(self), self.description)
         owners = np.searchsorted(self._borders, numbers, "right") - 1
-        parts: list[Rows] = []
-        places: list[NDArray[np.int64]] = []
+        chunks: list[Rows] = []
+        positions: list[NDArray[np.int64]] = []
         for owner in np.unique(owners):
             source = self.sources[owner]
-            mine = np.flatnonzero(owners == owner)
+            own_rows = np.flatnonzero(owners == owner)
             begin, stop = self._borders[owner], self._borders[owner + 1]
-            numbers_in_source = epoch * (stop - begin) + numbers[mine] - begin
+            numbers_in_source = epoch * (stop - begin) + numbers[own_rows] - begin
             epochs, numbers_in_source = np.divmod(numbers_in_source, len(source))
             keys = key("mixture", self._seed, int(owner), epochs)
             numbers_in_source = permute(keys, len(source), numbers_in_source)
             for own_epoch in np.unique(epochs):
                 of_epoch = epochs == own_epoch
-                parts.append(source.rows(numbers_in_source[of_epoch], int(own_epoch)))
-                places.append(mine[of_epoch])
-        if not parts:
+                chunks.append(source.rows(numbers_in_source[of_epoch], int(own_epoch)))
+                positions.append(own_rows[of_epoch])
+        if not chunks:
             return self.sources[0].rows(numbers, epoch)
-        mixed = join(parts).take(np.argsort(np.concatenate(places)))
+        mixed = join(chunks).take(np.argsort(np.concatenate(positions)))
         return replace(mixed, ids=numbers)
 
 
 def _checked_length(
     sources: Sequence[RowSource], weights: NDArray[np.float64], good: NDArray[np.bool_]
 ) -> int:
-    """The row length of all sources.
+    """Return the row length of all sources.
 
     Raises:
         ConfigError: no source, an empty one, or weights that are not `good`.
@@ -172,58 +172,58 @@ class ScheduledMixture:
         plain = [self._shares.tolist(), self._samples.tolist(), self._progress.tolist()]
         self.fingerprint = fingerprint(["scheduled mixture", 1, prints, *plain, seed])
         self.description = "mixture of " + "; ".join(
-            f"{first:.1%} to {last:.1%} {source.description}"
-            for first, last, source in zip(*self._shares, self.sources, strict=True)
+            f"{begin_share:.1%} to {end_share:.1%} {source.description}"
+            for begin_share, end_share, source in zip(*self._shares, self.sources, strict=True)
         )
 
     def __len__(self) -> int:
         return int(self._borders[-1])
 
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row numbers and the epochs of their sources, (count,) each, of `count` samples of the run
-        from number `begin`."""
+        """Return row numbers and epochs of their sources, (count,) each, of `count` samples of the
+        run from number `begin`."""
         owners, numbers = self._drawn(np.arange(begin, begin + count))
         rows, epochs = np.zeros_like(numbers), np.zeros_like(numbers)
         for owner in np.unique(owners):
-            mine, size = owners == owner, len(self.sources[owner])
-            epochs[mine], places = np.divmod(numbers[mine], size)
-            keys = key("mixture", self._seed, int(owner), epochs[mine])
-            rows[mine] = self._borders[owner] + permute(keys, size, places)
+            own_rows, size = owners == owner, len(self.sources[owner])
+            epochs[own_rows], positions = np.divmod(numbers[own_rows], size)
+            keys = key("mixture", self._seed, int(owner), epochs[own_rows])
+            rows[own_rows] = self._borders[owner] + permute(keys, size, positions)
         return rows, epochs
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """The rows with these numbers, as each source has them in its `epoch`."""
+        """Return the rows with these numbers in `epoch` of their sources."""
         numbers = check_indices(indices, len(self), self.description)
         owners = np.searchsorted(self._borders, numbers, "right") - 1
         if not len(numbers):
             return self.sources[0].rows(numbers, epoch)
-        found = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
-        parts = []
-        for places in found:
-            owner = owners[places[0]]
-            parts.append(self.sources[owner].rows(numbers[places] - self._borders[owner], epoch))
-        mixed = join(parts).take(np.argsort(np.concatenate(found)))
+        groups = [np.flatnonzero(owners == owner) for owner in np.unique(owners)]
+        chunks = []
+        for group in groups:
+            owner = owners[group[0]]
+            chunks.append(self.sources[owner].rows(numbers[group] - self._borders[owner], epoch))
+        mixed = join(chunks).take(np.argsort(np.concatenate(groups)))
         return replace(mixed, ids=numbers)
 
     def realised(self, samples: int) -> NDArray[np.int64]:
-        """(K,) how many of the first `samples` of the run come from each source."""
+        """Return (K,) how many of the first `samples` of the run come from each source."""
         blocks, rest = divmod(samples, self._block)
         owners, _ = self._drawn(np.arange(blocks * self._block, blocks * self._block + rest))
-        part = np.bincount(owners, minlength=len(self.sources))
-        return self._until(blocks)[blocks] + part
+        rest_counts = np.bincount(owners, minlength=len(self.sources))
+        return self._until(blocks)[blocks] + rest_counts
 
     def _drawn(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The source of each sample, and how many rows of that source are counted before it."""
-        blocks, places = np.divmod(samples, self._block)
+        """Return the source of each sample, and the number of rows of that source before it."""
+        blocks, positions = np.divmod(samples, self._block)
         until = self._until(int(blocks.max(initial=0)) + 1)
-        places = permute(key("schedule", self._seed, blocks), self._block, places)
+        positions = permute(key("schedule", self._seed, blocks), self._block, positions)
         edges = np.cumsum(until[blocks + 1] - until[blocks], axis=1)  # (samples, K)
-        owners = (places[:, None] >= edges).sum(axis=1)
+        owners = (positions[:, None] >= edges).sum(axis=1)
         lower = np.where(owners > 0, edges[np.arange(len(owners)), owners - 1], 0)
-        return owners, until[blocks, owners] + places - lower
+        return owners, until[blocks, owners] + positions - lower
 
     def _until(self, block: int) -> NDArray[np.int64]:
-        """(at least block + 1, K) rows of each source before each block."""
+        """Return (at least block + 1, K) numbers of rows of each source before each block."""
         if len(self._before) <= block:
             numbers = np.arange(max(block, 2 * len(self._before)))
             middles = (numbers + 0.5) * self._block

@@ -1,14 +1,14 @@
-"""Rows for encoders: whole documents, framed, several to a row, with next to no padding.
+"""Rows for encoders: several framed documents per row, with almost no padding.
 
     [CLS] a a a a [SEP] [CLS] b b [SEP] [CLS] c c c [SEP] pad
       0   1 2 3 4   5     0   1 2   3     0   1 2 3   4    0     positions
       1   1 1 1 1   1     2   2 2   2     3   3 3 3   3    0     documents
 
-Documents longer than a row are cut into pieces that fill one; the remaining pieces and the short
-documents are packed by best-fit decreasing: from the largest piece down, each goes into the row
-where it leaves the least free space. That is done in windows of a keyed shuffle of the pieces, so
-that a row's neighbours come from the whole store, and the result depends on the store, the length
-and the seed alone. Single sentences are packed in the same way.
+Documents longer than a row are split into pieces that fill a row; the rest and the short documents
+are packed by best-fit decreasing: from the largest piece down, each goes into the row where it
+leaves the least free space. This is done in windows of a keyed shuffle of the pieces, so that the
+documents of a row come from the whole store, and the result only depends on store, length and seed.
+Single sentences are packed in the same way.
 """
 
 from __future__ import annotations
@@ -22,20 +22,8 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.randomness import key, permute
-from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows, RowSource, check_indices, spread
+from maskwright.text.store.rows import Rows, check_indices, spread
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream, Windows
-
-__all__ = [
-    "PackedDocuments",
-    "PackedSentences",
-    "RowSource",
-    "SentencePairs",
-    "Stream",
-    "Windows",
-    "best_fit",
-]
 
 WINDOW = 1 << 16
 
@@ -77,48 +65,48 @@ class PackedDocuments:
         )
 
     def _bounds(self) -> NDArray[np.int64]:
-        """Where the pieces begin in the store's tokens, and where the last one stops."""
+        """Return where pieces begin in the tokens of the store, and where the last one stops."""
         return np.asarray(self.store.offsets)
 
     def __len__(self) -> int:
         return len(self._rows.bounds) - 1
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """Rows of exactly `length` tokens; the same in every epoch."""
+        """Return rows of exactly `length` tokens, the same in every epoch."""
         numbers = check_indices(indices, len(self), self.description)
         shape, plan, opening = (len(numbers), self.length), self._rows, len(self._opening)
         counts = plan.bounds[numbers + 1] - plan.bounds[numbers]
         pieces = np.repeat(plan.bounds[numbers], counts) + spread(counts)
         lengths = plan.lengths[pieces]
         framed = lengths + self._frame
-        begins = np.repeat(np.arange(len(numbers)) * self.length, counts) + plan.places[pieces]
+        begins = np.repeat(np.arange(len(numbers)) * self.length, counts) + plan.columns[pieces]
 
         step = spread(framed)  # 0 … within each framed piece
-        place = np.repeat(begins, framed) + step
+        flat_index = np.repeat(begins, framed) + step
         positions = np.zeros(shape, dtype=np.int64)
-        positions.reshape(-1)[place] = step
+        positions.reshape(-1)[flat_index] = step
         documents = np.zeros(shape, dtype=np.int32)
-        documents.reshape(-1)[place] = np.repeat(spread(counts) + 1, framed)
+        documents.reshape(-1)[flat_index] = np.repeat(spread(counts) + 1, framed)
 
         step = spread(lengths)
-        place = np.repeat(begins + opening, lengths) + step
+        flat_index = np.repeat(begins + opening, lengths) + step
         source = np.repeat(plan.starts[pieces], lengths) + step
-        found = self.store.tokens[source]
+        source_tokens = self.store.tokens[source]
         tokens = np.full(shape, self._pad, dtype=np.int64)
         flat = tokens.reshape(-1)
-        flat[place] = found
+        flat[flat_index] = source_tokens
         for offset, token in enumerate(self._opening):
             flat[begins + offset] = token
         for offset, token in enumerate(self._closing):
             flat[begins + opening + lengths + offset] = token
         special = np.ones(shape, dtype=bool)
-        special.reshape(-1)[place] = False
+        special.reshape(-1)[flat_index] = False
         starts_word = np.zeros(shape, dtype=bool)
-        starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
+        starts_word.reshape(-1)[flat_index] = self.store.begins_word(source_tokens, step == 0)
         starts = self.store.begins_sentence(source)
         starts_sentence = None if starts is None else np.zeros(shape, dtype=bool)
         if starts_sentence is not None:
-            starts_sentence.reshape(-1)[place] = starts
+            starts_sentence.reshape(-1)[flat_index] = starts
         return Rows(
             tokens=tokens,
             positions=positions,
@@ -131,11 +119,11 @@ class PackedDocuments:
 
 
 class PackedSentences(PackedDocuments):
-    """Sentences of `store`, each framed as a document of its own: so a model learns how a sentence
-    begins without anything before it.
+    """Sentences of `store`, each framed as a document, so that a model learns sentences without
+    context.
 
     Raises:
-        IncompatibleError: the store does not say where sentences start.
+        IncompatibleError: the store does not record where sentences start.
     """
 
     kind = "packed-sentences"
@@ -154,19 +142,19 @@ class PackedSentences(PackedDocuments):
 
 @dataclass(frozen=True)
 class _Plan:
-    """Pieces in order of row and place; row r holds pieces bounds[r] … bounds[r+1] - 1."""
+    """Pieces in order of row and column; row r has pieces bounds[r] … bounds[r+1] - 1."""
 
     bounds: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    places: NDArray[np.int64]
+    columns: NDArray[np.int64]
 
 
 def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
-    """The bin of each size, bins of `capacity` numbered from 0: best-fit decreasing.
+    """Return the bin of each size by best-fit decreasing; bins of `capacity` are numbered from 0.
 
-    All pieces of one size are placed together: bins with the smallest sufficient gap take as many
-    of them as fit. The work grows with the number of different sizes, not of pieces.
+    Pieces of equal size are placed together: the bins with the smallest sufficient gap take as many
+    as fit. The time grows with the number of distinct sizes, not of pieces.
     """
     bins = np.empty(len(sizes), dtype=np.int64)
     gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]
@@ -182,21 +170,21 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
             per_row = min(gap, capacity) // size
             needed = -(-len(pieces) // per_row)
             if gap > capacity:
-                taken = np.arange(opened, opened + needed)
+                bins_used = np.arange(opened, opened + needed)
                 opened += needed
             else:
                 free = gaps[gap].pop()
-                taken, rest = free[:needed], free[needed:]
+                bins_used, rest = free[:needed], free[needed:]
                 if len(rest):
                     gaps[gap].append(rest)
-            filled = np.repeat(taken, per_row)[: len(pieces)]
+            filled = np.repeat(bins_used, per_row)[: len(pieces)]
             bins[pieces[: len(filled)]] = filled
             pieces = pieces[len(filled) :]
-            held = len(filled) - per_row * (len(taken) - 1)  # the last one may get fewer
-            left = min(gap, capacity)
-            for group, number in ((taken[:-1], per_row), (taken[-1:], held)):
-                if len(group) and left - number * size > 0:
-                    gaps[left - number * size].append(group)
+            in_last_bin = len(filled) - per_row * (len(bins_used) - 1)  # the last one may get fewer
+            available = min(gap, capacity)
+            for group, number in ((bins_used[:-1], per_row), (bins_used[-1:], in_last_bin)):
+                if len(group) and available - number * size > 0:
+                    gaps[available - number * size].append(group)
     return bins
 
 
@@ -216,12 +204,12 @@ def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> 
     bounds = np.searchsorted(bins, np.arange(opened + 1))
     ends = np.cumsum(lengths + frame)
     before = ends - lengths - frame
-    places = before - before[bounds[bins]] if opened else before
-    return _Plan(bounds, starts, lengths, places)
+    columns = before - before[bounds[bins]] if opened else before
+    return _Plan(bounds, starts, lengths, columns)
 
 
 def _cut(offsets: NDArray[np.int64], room: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Starts and lengths of all pieces, at most `room` tokens each."""
+    """Return starts and lengths of all pieces, of at most `room` tokens each."""
     sizes = np.diff(offsets)
     counts = -(-sizes // room)
     number = spread(counts)

@@ -4,19 +4,19 @@ and for sentence-order prediction, after ALBERT (Lan et al. 2019, section 3.1).
     [CLS] A A A A [SEP] B B B [SEP] pad
       0   0 0 0 0   0   1 1 1   1    0     segments
 
-Every document is divided once into chunks of whole sentences, each just long enough for a row;
-one chunk in ten gets a random shorter goal. A row is a chunk: its first sentences, up to a random
-cut, are A. For half of the rows B is the rest of the chunk (label 0); for the others it starts at a
-random sentence of another document (label 1), as it must where a chunk has only one sentence. What
-is too long loses tokens at a random end, the longer part first.
+Every document is divided once into chunks of whole sentences, each just long enough for a row; one
+chunk in ten has a random shorter length. Each row is a chunk. Its first sentences, up to a random
+cut, are A. For half of the rows B is the rest of the chunk (label 0); for the others, and for
+chunks of a single sentence, B starts at a random sentence of another document (label 1). Pairs that
+are too long lose tokens at a random end, from the longer part first.
 
-The cut, the coin and B are drawn anew in every epoch. One thing differs from BERT's own script,
-which re-reads the rest of a chunk whose B came from elsewhere: here the division is the same in all
-epochs, so that a row is a function of its number, and that rest waits for another coin.
+The cut, the label and B are drawn anew in every epoch. Unlike in BERT's script, which uses the rest
+of a chunk again if B came from another document, the division into chunks is the same in all
+epochs, so that a row is a function of its number.
 
-For sentence order, the coin swaps A and B instead, before anything is cut off: both always come
-from one document. Where a chunk has only one sentence, that sentence is cut at a random token
-(ALBERT's script takes a stranger there, and so mixes both tasks); a single token is no pair.
+For sentence order, A and B of label 1 are swapped instead, before truncation. A chunk of a single
+sentence is cut at a random token (ALBERT's script uses another document there, which mixes both
+tasks); a chunk of a single token is left out.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from maskwright.base.randomness import integers, key, uniforms
 from maskwright.text.store.rows import Rows, check_indices, spread
 from maskwright.text.store.store import TokenStore
 
-# Two patterns that each begin with few characters: the search skips to these.
+# Both alternatives begin with few characters, which makes the search fast.
 _OPENING = "\"'“‘«(\\[*–—-"
 _MARK = re.compile(
-    # Group 1: the first letter that follows; small ones without accents are left out at once.
+    # Group 1: the letter after the mark; ASCII lower case is excluded at once.
     rf"[.!?…][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
-    # Where words are not set apart by spaces, neither are sentences.
+    # Scripts without spaces between words have none between sentences.
     r"|[。！？][\"'”’»)\]」』）]{0,3}(?=\s*\S)"
 )
 _EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
@@ -52,10 +52,10 @@ _LONGEST = 1 + max(map(len, _ABBREVIATIONS))
 
 
 def sentence_starts(text: str) -> list[int]:
-    """Offsets of characters where sentences start; the first is 0.
+    """Return the character offsets where sentences start; the first is 0.
 
-    The white space before a sentence belongs to it: tokenizers that mark words by the space before
-    them cut the parts exactly as they cut the whole.
+    White space before a sentence belongs to it, so that tokenizers that mark words by the space
+    before them tokenize the parts like the whole.
     """
     starts = {0}
     for match in _MARK.finditer(text):
@@ -85,12 +85,12 @@ class SentencePairs:
     """Pairs of sentence runs from `store`, in rows of `length` tokens.
 
     Args:
-        short_fraction: the share of chunks with a shorter goal.
-        negatives: what label 1 means: B from another document, or A and B in the wrong order.
+        short_fraction: the share of chunks with a random shorter length.
+        negatives: the pairs of label 1: B from another document, or A and B swapped.
 
     Raises:
-        IncompatibleError: the tokenizer has no classify or separator token, the store no sentences.
-        DataError: a single document, which has no other to take a second part from.
+        IncompatibleError: no classify or separator token, or no sentences in the store.
+        DataError: a single document, so that B cannot come from another.
     """
 
     def __init__(
@@ -125,23 +125,23 @@ class SentencePairs:
         return len(self._first)
 
     def rows(self, indices: NDArray[np.integer], epoch: int) -> Rows:
-        """Rows of exactly `length` tokens, with `segments` and `pair_label`."""
+        """Return rows of exactly `length` tokens, with `segments` and `pair_label`."""
         numbers = check_indices(indices, len(self), self.description)
         (a_start, a_length), (b_start, b_length), label = self._draw(numbers, epoch)
         shape = (len(numbers), self.length)
         begins = np.arange(len(numbers)) * self.length
         b_begins = begins + 2 + a_length
-        parts = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
+        ranges = ((a_start, a_length, begins + 1), (b_start, b_length, b_begins))
         tokens = np.full(shape, self._pad, dtype=np.int64)
         special = np.ones(shape, dtype=bool)
         starts_word = np.zeros(shape, dtype=bool)
-        for starts, lengths, places in parts:
+        for starts, lengths, offsets in ranges:
             step = spread(lengths)
-            place = np.repeat(places, lengths) + step
-            found = self.store.tokens[np.repeat(starts, lengths) + step]
-            tokens.reshape(-1)[place] = found
-            starts_word.reshape(-1)[place] = self.store.begins_word(found, step == 0)
-            special.reshape(-1)[place] = False
+            flat_index = np.repeat(offsets, lengths) + step
+            part_tokens = self.store.tokens[np.repeat(starts, lengths) + step]
+            tokens.reshape(-1)[flat_index] = part_tokens
+            starts_word.reshape(-1)[flat_index] = self.store.begins_word(part_tokens, step == 0)
+            special.reshape(-1)[flat_index] = False
         tokens[:, 0] = self.store.special["classify"]
         tokens.reshape(-1)[b_begins - 1] = self.store.special["separator"]
         tokens.reshape(-1)[b_begins + b_length] = self.store.special["separator"]
@@ -162,21 +162,27 @@ class SentencePairs:
     def _draw(
         self, numbers: NDArray[np.int64], epoch: int
     ) -> tuple[_Ranges, _Ranges, NDArray[np.bool_]]:
-        """(starts, lengths) of A and of B for each row, and whether B does not follow A."""
+        """Return (starts, lengths) of A and of B for each row, and whether the label is 1."""
         draws = uniforms(key("pair", self._seed, epoch, numbers), 6)
-        first, stop = self._first[numbers], self._stop[numbers]
-        cut = first + 1 + (draws[:, 0] * np.maximum(1, stop - first - 1)).astype(np.int64)
+        first_sentence, stop = self._first[numbers], self._stop[numbers]
+        cut = (
+            first_sentence
+            + 1
+            + (draws[:, 0] * np.maximum(1, stop - first_sentence - 1)).astype(np.int64)
+        )
         coin = draws[:, 1] < 0.5
         if self._swaps:
-            (a_start, a_stop), (b_start, b_stop) = self._swapped(first, cut, stop, coin, draws)
+            (a_start, a_stop), (b_start, b_stop) = self._swapped(
+                first_sentence, cut, stop, coin, draws
+            )
         else:
-            coin |= stop - first == 1
-            a_start, a_stop = self._bounds[first], self._bounds[cut]
+            coin |= stop - first_sentence == 1
+            a_start, a_stop = self._bounds[first_sentence], self._bounds[cut]
             b_first, b_last = self._foreign(numbers, a_stop - a_start, draws)
             b_start = self._bounds[np.where(coin, b_first, cut)]
             b_stop = self._bounds[np.where(coin, b_last, stop)]
         a_length, b_length = a_stop - a_start, b_stop - b_start
-        kept_a, kept_b = trim(a_length, b_length, self._room)
+        kept_a, kept_b = trim_pair(a_length, b_length, self._room)
         a_start = a_start + (draws[:, 4] * (a_length - kept_a + 1)).astype(np.int64)
         b_start = b_start + (draws[:, 5] * (b_length - kept_b + 1)).astype(np.int64)
         return (a_start, kept_a), (b_start, kept_b), coin
@@ -184,40 +190,39 @@ class SentencePairs:
     def _foreign(
         self, numbers: NDArray[np.int64], a_length: NDArray[np.int64], draws: NDArray[np.float64]
     ) -> _Ranges:
-        """The first sentence of a part from another document, and the one after its last."""
+        """Return the first sentence of B from another document, and the one after its last."""
         owner = self._owner[numbers]
-        other = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
-        other += other >= owner
-        low, high = self._firsts[other], self._firsts[other + 1]
+        other_document = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
+        other_document += other_document >= owner
+        low, high = self._firsts[other_document], self._firsts[other_document + 1]
         begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
         goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
         return begin, np.minimum(np.searchsorted(self._bounds, goal), high)
 
     def _swapped(
         self,
-        first: NDArray[np.int64],
+        first_sentence: NDArray[np.int64],
         cut: NDArray[np.int64],
         stop: NDArray[np.int64],
         coin: NDArray[np.bool_],
         draws: NDArray[np.float64],
     ) -> tuple[_Ranges, _Ranges]:
-        """(starts, stops) of A and of B: the two parts of the chunk, in the other order where the
-        coin decides so."""
-        start, end = self._bounds[first], self._bounds[stop]
+        """Return (starts, stops) of A and of B, the parts of the chunk, swapped where `coin`."""
+        start, end = self._bounds[first_sentence], self._bounds[stop]
         within = start + 1 + (draws[:, 0] * (end - start - 1)).astype(np.int64)
-        middle = np.where(stop - first == 1, within, self._bounds[cut])
+        middle = np.where(stop - first_sentence == 1, within, self._bounds[cut])
         a = np.where(coin, middle, start), np.where(coin, end, middle)
         b = np.where(coin, start, middle), np.where(coin, middle, end)
         return a, b
 
     def _divide(self, short_fraction: float) -> tuple[NDArray[np.int64], ...]:
-        """Chunks in order: first sentence, the one after the last, document, goal in tokens.
+        """Return chunks in order: first sentence, the one after the last, document, tokens to fill.
 
-        All documents advance together, one chunk per turn.
+        All documents advance together, by one chunk per turn.
         """
         documents = np.arange(self.store.num_documents)
-        at, last = self._firsts[:-1].copy(), self._firsts[1:]
-        found: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
+        at, document_ends = self._firsts[:-1].copy(), self._firsts[1:]
+        chunks: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
         turn = 0
         while len(documents):
             keys = key("crop", self._seed, documents, turn)
@@ -225,12 +230,12 @@ class SentencePairs:
             length = 2 + integers(key("crop", self._seed, documents, turn, 1), 1, self._room - 1)
             goal = np.where(short, length[:, 0], self._room)
             stop = np.searchsorted(self._bounds, self._bounds[at] + goal)
-            stop = np.minimum(stop, last[documents])
-            found.append((at, stop, documents, goal))
-            on = stop < last[documents]
+            stop = np.minimum(stop, document_ends[documents])
+            chunks.append((at, stop, documents, goal))
+            on = stop < document_ends[documents]
             documents, at = documents[on], stop[on]
             turn += 1
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         return tuple(column[order] for column in columns)
 
@@ -271,14 +276,14 @@ class SentencePairs:
 _Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def trim(
-    first: NDArray[np.int64], second: NDArray[np.int64], room: int
+def trim_pair(
+    a_length: NDArray[np.int64], b_length: NDArray[np.int64], room: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Two lengths after the longer has given up tokens, one by one, until both fit together.
+    """Return two lengths after removing tokens from the longer, one by one, until both fit.
 
-    At equal lengths the second loses a token, as in BERT's script.
+    Of equal lengths the second is shortened, as in BERT's script.
     """
     more, less = -(-room // 2), room // 2
-    kept_first = np.minimum(first, np.maximum(more, room - second))
-    kept_second = np.minimum(second, np.maximum(less, room - first))
-    return kept_first, kept_second
+    kept_a = np.minimum(a_length, np.maximum(more, room - b_length))
+    kept_b = np.minimum(b_length, np.maximum(less, room - a_length))
+    return kept_a, kept_b

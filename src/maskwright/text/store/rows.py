@@ -1,4 +1,4 @@
-"""Rows: what a source of training rows gives, and what corruption takes.
+"""Rows of training data, the output of sources and the input of corruption.
 
     tokens       (B, T) int64   ids; padding where `documents` is 0
     positions    (B, T) int64   counted from 0 in each document, or in its part of the row
@@ -10,8 +10,8 @@
     starts_sentence (B, T) bool the token begins a sentence; None where the store does not say
     pair_label   (B,)   int64   0: B follows A in its document, 1: it does not; None: no pairs
 
-A source is a pure function: `rows(indices, epoch)` answers the same to every process, in any order,
-in batches of any size.
+A source is a pure function: `rows(indices, epoch)` returns the same in every process, in any order
+and for batches of any size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from maskwright.base.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A batch of clean rows; the module's first lines describe the fields."""
+    """A batch of rows before corruption; the module's docstring describes the fields."""
 
     tokens: NDArray[np.int64]
     positions: NDArray[np.int64]
@@ -44,11 +44,11 @@ class Rows:
         return len(self.ids)
 
     def cut(self, start: int, stop: int | None) -> Rows:
-        """The same rows with the columns `start:stop` only."""
+        """Return the rows with the columns `start:stop` only."""
         return self._mapped(lambda value: value[:, start:stop] if value.ndim == 2 else value)
 
     def take(self, order: NDArray[np.integer]) -> Rows:
-        """The rows numbered in `order`."""
+        """Return the rows at the indices `order`."""
         return self._mapped(lambda value: value[order])
 
     def _mapped(self, change: Any) -> Rows:
@@ -69,22 +69,22 @@ class RowSource(Protocol):
 
 
 @runtime_checkable
-class Ordered(RowSource, Protocol):
-    """Rows that come in an order of their own, not shuffled by the loader."""
+class OrderedSource(RowSource, Protocol):
+    """A source with its own order, which the loader does not shuffle."""
 
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Row numbers and their epochs, (count,) each, of `count` samples of a run from number
-        `begin`; a pure function of both."""
+        """Return row numbers and epochs, (count,) each, of `count` samples of a run from number
+        `begin`; a pure function."""
         ...
 
 
-def join(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
+def join(chunks: Sequence[Rows]) -> Rows:
+    """Concatenate rows."""
+    if len(chunks) == 1:
+        return chunks[0]
     joined: dict[str, Any] = {}
     for field in fields(Rows):
-        values = [getattr(part, field.name) for part in parts]
+        values = [getattr(chunk, field.name) for chunk in chunks]
         if any(value is None for value in values):
             if not all(value is None for value in values):
                 raise UsageError(f"rows with and without `{field.name}` do not mix")
@@ -94,17 +94,17 @@ def join(parts: Sequence[Rows]) -> Rows:
 
 
 def spread(lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """0 … n-1 for each length n, one after the other: [2, 3] -> [0, 1, 0, 1, 2]."""
+    """Return 0 … n-1 for each length n, concatenated: [2, 3] -> [0, 1, 0, 1, 2]."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) - np.repeat(ends - lengths, lengths)
 
 
 def check_indices(indices: NDArray[np.integer], size: int, description: str) -> NDArray[np.int64]:
-    """`indices` as int64, all of them inside range(size).
+    """Return `indices` as int64.
 
     Raises:
-        UsageError: a row that the source does not have.
+        UsageError: an index outside range(size).
     """
     numbers = np.asarray(indices, dtype=np.int64)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= size):

@@ -1,4 +1,4 @@
-"""TokenStore: the tokens of a corpus on disk, as one flat array that is mapped, not read.
+"""TokenStore: the tokens of a corpus as one memory-mapped array.
 
     tokens.bin          every document's ids, one after the other; uint16 or uint32 by vocabulary
     offsets.bin         int64, documents + 1: where each document starts in `tokens`
@@ -8,7 +8,7 @@
     ends_word.bin       uint8 per id: whether a word begins after the token
     manifest.json       sizes, hashes, special ids, the tokenizer's fingerprint; written last
 
-No framing is stored: special tokens come with the rows. Numbers are little-endian.
+Special tokens for framing are not stored; rows add them. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class TokenStore:
         starts_word, ends_word: (vocabulary_size,) bool; see `begins_word`.
         special: ids by role ("classify", "separator", "mask", "pad", "end", …).
         largest_id: the largest id in `tokens`; -1 in an empty store.
-        tokenizer_fingerprint: of the tokenizer that made the ids.
-        fingerprint: of the store: equal exactly when every byte and fact is.
+        tokenizer_fingerprint: of the tokenizer of the ids.
+        fingerprint: of the store: equal if and only if all bytes and facts are.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -71,21 +71,21 @@ class TokenStore:
     def open(
         cls, path: Path | str, *, verify: bool = False, tokenizer_fingerprint: str | None = None
     ) -> TokenStore:
-        """Open the store in the folder `path`; sizes are always checked, hashes with `verify`.
+        """Open the store in the folder `path`; checks sizes, and with `verify` hashes.
 
         Args:
             tokenizer_fingerprint: refuse a store made by another tokenizer.
 
         Raises:
-            DataError: missing, not complete, damaged, or no token store.
-            IncompatibleError: made by another tokenizer; both fingerprints are shown.
+            DataError: missing, incomplete, damaged, or not a token store.
+            IncompatibleError: made by another tokenizer.
         """
         folder = Path(path)
         manifest = _check(folder, full=verify)
         store = cls(folder, manifest)
-        wanted = [len(store.tokens), len(store.offsets) - 1, len(store.document_bytes)]
+        counts = [len(store.tokens), len(store.offsets) - 1, len(store.document_bytes)]
         if (
-            wanted != [store.num_tokens, store.num_documents, store.num_documents]
+            counts != [store.num_tokens, store.num_documents, store.num_documents]
             or len(store.starts_word) != store.vocabulary_size
             or len(store.ends_word) != store.vocabulary_size
             or int(store.offsets[0]) != 0
@@ -108,39 +108,31 @@ class TokenStore:
         return store
 
     def document(self, index: int) -> NDArray[np.integer]:
-        """The ids of document `index`, a view of `tokens`."""
+        """Return the ids of document `index`, a view of `tokens`."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
     def begins_word(
         self, tokens: NDArray[np.integer], fresh: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Where words begin in `tokens` (..., T), by the store's own tables (`words.py`)."""
+        """Return where words begin in `tokens` (..., T), by the tables of the store."""
         return begins_word(tokens, fresh, self.starts_word, self.ends_word)
 
-    def begins_sentence(self, places: NDArray[np.integer]) -> NDArray[np.bool_] | None:
-        """Whether a sentence starts at each of these positions of `tokens`; None if the store does
-        not record that."""
+    def begins_sentence(self, positions: NDArray[np.integer]) -> NDArray[np.bool_] | None:
+        """Return whether a sentence starts at each position of `tokens`; None if not recorded."""
         if not len(self.sentences):
             return None
-        found = np.searchsorted(self.sentences, places)
+        indices = np.searchsorted(self.sentences, positions)
         starts: NDArray[np.bool_] = (
-            self.sentences[np.minimum(found, len(self.sentences) - 1)] == places
+            self.sentences[np.minimum(indices, len(self.sentences) - 1)] == positions
         )
         return starts
 
-    def sentence_ranges(self, index: int) -> NDArray[np.int64]:
-        """(S, 2) where each sentence of document `index` starts and stops in `tokens`."""
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        first, last = np.searchsorted(self.sentences, [start, stop])
-        starts = np.asarray(self.sentences[first:last])
-        return np.stack([starts, np.append(starts[1:], stop)[: len(starts)]], axis=1)
-
 
 def token_type(vocabulary_size: int) -> np.dtype[Any]:
-    """The smallest dtype that holds every id below `vocabulary_size`.
+    """Return the smallest dtype for ids below `vocabulary_size`.
 
     Raises:
-        DataError: no type does.
+        DataError: the vocabulary is too large.
     """
     if vocabulary_size <= 1 << 16:
         return np.dtype("<u2")
@@ -155,10 +147,10 @@ def token_type(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.integer]:
-    """`ids` in the dtype of the store, each of them an id of the vocabulary.
+    """Convert ids to the dtype of the store.
 
     Raises:
-        DataError: an id outside the vocabulary, which the cast would have wrapped around.
+        DataError: an id outside the vocabulary, which would wrap around.
     """
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= vocabulary_size):
         wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
@@ -174,7 +166,7 @@ def checked_cast(ids: NDArray[np.integer], vocabulary_size: int) -> NDArray[np.i
 def _check(folder: Path, *, full: bool) -> Manifest:
     manifest = read_manifest(folder, manifest=MANIFEST, error=DataError)
     about = manifest.about
-    wanted = {
+    expected_types = {
         "vocabulary_size": int,
         "largest_id": int,
         "special": dict,
@@ -182,7 +174,9 @@ def _check(folder: Path, *, full: bool) -> Manifest:
         "tokens": int,
         "documents": int,
     }
-    if about.get("kind") != KIND or any(type(about.get(k)) is not t for k, t in wanted.items()):
+    if about.get("kind") != KIND or any(
+        type(about.get(k)) is not t for k, t in expected_types.items()
+    ):
         raise DataError(
             "not a token store",
             where=folder / MANIFEST,

@@ -1,18 +1,20 @@
-"""Documents to a token store: streamed, resumable, and the same bytes every time.
+"""Builds token stores from documents: streaming, resumable and deterministic.
 
     documents -> shards of 16 MiB of text -> .work-<name>/shard-00000/ …   one commit each
                                           -> <name>/                       joined, manifest last
 
-A shard records the hash of its text and what else decides its bytes. A build that was stopped
-reads the text again, which is cheap, and tokenizes only the shards that are not there yet. While
-one shard is written and flushed, the next is tokenized. A finished store with the same text and
-tokenizer is used as it is.
+A shard records the hash of its text and everything else that determines its bytes. A build that was
+stopped reads the text again, which is cheap, and only tokenizes missing shards. While a shard is
+written, the next is tokenized. A complete store of the same text and tokenizer is reused. A block
+is the text that is encoded at once. The ends of shards and blocks depend on the text alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,27 +37,18 @@ from maskwright.base.storage.commit import (
 )
 from maskwright.text.corpus.document import Document
 from maskwright.text.store.pairs import sentence_starts
-from maskwright.text.store.shards import (
-    BLOCK_CHARACTERS,
-    Part,
-    Shard,
-    blocks,
-    in_order,
-    join_hashes,
-    parts,
-    shards,
-)
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
-__all__ = ["build_store", "sentence_starts"]
-
+SHARD_BYTES = 16 << 20
+BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 COPY_BYTES = 8 << 20
 ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
 Progress = Callable[[int, int, int], None]
+Part = tuple[str, list[int]]  # text, and the characters in it where sentences start
 
 
 class Encoder(Protocol):
-    """The part of a tokenizer that a store needs."""
+    """The interface of a tokenizer that a store needs."""
 
     vocabulary_size: int
     fingerprint: str
@@ -81,34 +74,34 @@ def build_store(
     read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
-    """Tokenize `documents` into the store `out`, or return the store that exists there.
+    """Tokenize `documents` into the store `out`, or return the store of these that exists there.
 
     Documents without tokens are dropped and counted.
 
     Args:
-        documents: read once, in order; memory stays bounded however many there are.
-        workers: threads that encode, at least one, while this one reads and cuts; the result is the
-            same for any number. The tokenizer may use all cores in each of them.
+        documents: read once, in order, with bounded memory.
+        workers: encoding threads, at least one; the result is the same for any number. The
+            tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
         progress: called with (documents, tokens, bytes of text) after every block.
-        read: called when all documents are read, before the store exists.
+        read: called after all documents are read, before the store exists.
 
     Raises:
-        IncompatibleError: `out` is a good store of another text or tokenizer.
+        IncompatibleError: `out` is a valid store of another text or tokenizer.
         DataError: the tokenizer gives an id outside its own vocabulary.
         OutputError, StoppedError, StorageError: as `commit`.
     """
     out = Path(out)
     builder = _Builder(tokenizer, out, workers, sentences, progress, files)
-    standing = builder.standing()
-    if standing is not None:
-        found = join_hashes(shard.input for shard in shards(documents))
-        builder.check_same("text", standing.manifest.about["input"], found)
-        if builder.work.is_dir():  # of a build that was stopped when all but this was done
+    existing = builder.existing_store()
+    if existing is not None:
+        input_hash = join_hashes(shard.input for shard in shards(documents))
+        builder.check_same("text", existing.manifest.about["input"], input_hash)
+        if builder.work.is_dir():  # left by a build that was stopped at its end
             with Lock(builder.work / "build.lock"):
                 remove_folder(builder.work, files)
-        return standing
-    # Only what is certainly the remains of a store may be replaced.
+        return existing
+    # Only an incomplete or damaged store may be replaced.
     remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not remains:
         raise OutputError(
@@ -133,17 +126,92 @@ def build_store(
     return TokenStore.open(out)
 
 
+# ------------------------------------------------------------------------------ shards and blocks
 @dataclass
-class _Encoded:
-    """One shard's ids, block by block, and its counts.
+class TextShard:
+    """Consecutive documents, and the hash of their text."""
+
+    number: int
+    texts: list[str]
+    bytes: list[int]
+    input: str
+
+
+def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
+    """Group consecutive documents into shards of at least SHARD_BYTES of text."""
+    numbers = itertools.count()
+    texts: list[str] = []
+    sizes: list[int] = []
+    total, digest = 0, hashlib.sha256()
+    for document in documents:
+        data = document.text.encode("utf-8")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+        texts.append(document.text)
+        sizes.append(len(data))
+        total += len(data)
+        if total >= SHARD_BYTES:
+            yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+            texts, sizes, total, digest = [], [], 0, hashlib.sha256()
+    if texts:
+        yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+
+
+def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
+    """Yield `text`, in parts that begin at sentences if it is longer than a block. Parts begin with
+    white space, which no token spans."""
+    begin, marks = 0, [0]
+    for start, following in itertools.pairwise([*starts, len(text)]):
+        if following - begin > BLOCK_CHARACTERS and start > begin and text[start].isspace():
+            yield text[begin:start], marks
+            begin, marks = start, [0]
+        elif start > begin:
+            marks.append(start - begin)
+    yield text[begin:], marks
+
+
+def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
+    """Group parts into lists of at least BLOCK_CHARACTERS, except the last."""
+    block: list[Part] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece[0])
+        if size >= BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
+    """Apply `work` to `items` in threads, a few items ahead; yields results in order."""
+    with ThreadPoolExecutor(workers) as pool:
+        ahead: deque[Future[Any]] = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+def join_hashes(hashes: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------ building
+@dataclass
+class _EncodedShard:
+    """The ids of a shard, by block.
 
     Attributes:
-        parts: of each document.
+        part_counts: parts of each document.
         sizes: tokens of each part.
-        marks: where sentences start, in the shard.
+        marks: token positions in the shard where sentences start.
     """
 
-    parts: list[int] = field(default_factory=list)
+    part_counts: list[int] = field(default_factory=list)
     tokens: list[NDArray[np.integer]] = field(default_factory=list)
     sizes: list[NDArray[np.int64]] = field(default_factory=list)
     marks: list[NDArray[np.int64]] = field(default_factory=list)
@@ -171,30 +239,30 @@ class _Builder:
         }
         self.done = [0, 0, 0]
 
-    def standing(self) -> TokenStore | None:
-        """The store that exists; None if there is none, or a damaged one."""
+    def existing_store(self) -> TokenStore | None:
+        """Return the existing store; None if there is none, or a damaged one."""
         try:
             about = read_manifest(self.out, manifest=MANIFEST, error=DataError).about
             store = TokenStore.open(self.out, verify=True)
         except DataError:
             return None
-        for name, wanted in self.facts.items():
-            self.check_same(name.replace("_", " "), about.get(name), wanted)
+        for name, expected in self.facts.items():
+            self.check_same(name.replace("_", " "), about.get(name), expected)
         return store
 
-    def check_same(self, what: str, found: object, wanted: object) -> None:
-        if found != wanted:
+    def check_same(self, label: str, recorded: object, expected: object) -> None:
+        if recorded != expected:
             raise IncompatibleError(
-                f"a token store of another {what} stands there",
+                f"a token store of another {label} stands there",
                 where=self.out,
-                found=found,
-                wanted=wanted,
+                found=recorded,
+                wanted=expected,
                 do="choose another folder, or remove it first",
             )
 
     # -------------------------------------------------------------------------- shards
     def make_shards(self, documents: Iterable[Document]) -> list[Path]:
-        """Every shard, committed; those of an earlier attempt are used if nothing changed."""
+        """Write all shards, reusing those of an earlier build if nothing changed."""
         folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
@@ -216,17 +284,17 @@ class _Builder:
         if not path.is_dir():
             return False
         try:
-            found = verify(path, manifest=MANIFEST, error=DataError).about
+            recorded = verify(path, manifest=MANIFEST, error=DataError).about
         except DataError:
             return False
-        return {name: found.get(name) for name in about} == about
+        return {name: recorded.get(name) for name in about} == about
 
-    def _encode(self, shard: Shard) -> _Encoded:
-        """Ids of the shard's documents, in order, and where their sentences start."""
-        encoded, total = _Encoded(), 0
-        cut = blocks(self._cut(shard, encoded.parts))
-        for found in in_order(self._encode_block, cut, max(1, self.workers)):
-            tokens, sizes, marks = found
+    def _encode(self, shard: TextShard) -> _EncodedShard:
+        """Encode the documents of a shard, in order."""
+        encoded, total = _EncodedShard(), 0
+        cut = blocks(self._cut(shard, encoded.part_counts))
+        encoded_blocks = in_order(self._encode_block, cut, max(1, self.workers))
+        for tokens, sizes, marks in encoded_blocks:
             encoded.tokens.append(tokens)
             encoded.sizes.append(sizes)
             encoded.marks.append(total + marks)
@@ -238,32 +306,32 @@ class _Builder:
         self._report_progress()
         return encoded
 
-    def _cut(self, shard: Shard, counts: list[int]) -> Iterator[Part]:
-        """The parts of all documents; the number of parts of each goes into `counts`."""
+    def _cut(self, shard: TextShard, counts: list[int]) -> Iterator[Part]:
+        """Yield the parts of all documents; appends the number of parts of each to `counts`."""
         for text in shard.texts:
             split = self.sentences or len(text) > BLOCK_CHARACTERS
-            found = list(parts(text, sentence_starts(text) if split else [0]))
-            counts.append(len(found))
-            yield from found
+            text_parts = list(cut_text(text, sentence_starts(text) if split else [0]))
+            counts.append(len(text_parts))
+            yield from text_parts
 
     def _encode_block(
         self, block: list[Part]
     ) -> tuple[NDArray[np.integer], NDArray[np.int64], NDArray[np.int64]]:
-        """All ids of the block's parts, tokens of each part, and places of sentence starts."""
+        """Return the ids of a block, the tokens of each part, and positions of sentence starts."""
         texts = [text for text, _ in block]
-        places: list[NDArray[np.integer]] = []
+        mark_indices: list[NDArray[np.integer]] = []
         if self.sentences:
             marked = self.tokenizer.encode_marked(texts, [marks for _, marks in block])
-            ids, places = [found for found, _ in marked], [found for _, found in marked]
+            ids, mark_indices = [array for array, _ in marked], [array for _, array in marked]
         else:
             ids = list(self.tokenizer.encode_batch(texts))
         sizes = np.fromiter(map(len, ids), np.int64, len(ids))
         tokens = checked_cast(np.concatenate(ids), self.tokenizer.vocabulary_size)
         if not self.sentences:
             return tokens, sizes, np.zeros(0, np.int64)
-        counts = np.fromiter(map(len, places), np.int64, len(places))
-        flat = np.concatenate(places).astype(np.int64)
-        inside = flat < np.repeat(sizes, counts)  # a sentence of which no token is left
+        counts = np.fromiter(map(len, mark_indices), np.int64, len(mark_indices))
+        flat = np.concatenate(mark_indices).astype(np.int64)
+        inside = flat < np.repeat(sizes, counts)  # not those of sentences without tokens
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
 
@@ -272,11 +340,11 @@ class _Builder:
             self.progress(*self.done)
 
     def _write_shard(
-        self, path: Path, shard: Shard, encoded: _Encoded, about: dict[str, Any]
+        self, path: Path, shard: TextShard, encoded: _EncodedShard, about: dict[str, Any]
     ) -> None:
         sizes = np.concatenate([np.zeros(0, np.int64), *encoded.sizes])
         marks = np.concatenate([np.zeros(0, np.int64), *encoded.marks])
-        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.parts[:-1]]))
+        lengths = np.add.reduceat(sizes, np.cumsum([0, *encoded.part_counts[:-1]]))
         nonempty = lengths > 0
         largest = max((int(t.max()) for t in encoded.tokens if t.size), default=-1)
 
@@ -297,7 +365,7 @@ class _Builder:
 
     # -------------------------------------------------------------------------- the store
     def join(self, stage: Staging, shards: list[Path]) -> None:
-        """Write the files of the store from those of its shards, a few megabytes at a time."""
+        """Write the files of the store from those of its shards, in pieces of COPY_BYTES."""
         facts = [read_manifest(shard, manifest=MANIFEST, error=DataError).about for shard in shards]
         bases = np.cumsum([0, *(f["tokens"] for f in facts)])
         for name in ("tokens.bin", "document_bytes.bin"):

@@ -1,10 +1,8 @@
-"""The one seam to the `tokenizers` library, which does the work in Rust on all cores.
+"""Interface to the `tokenizers` library, which works in Rust on all cores.
 
-Two things stand between the library and the house. *Control tokens cannot be reached from text*:
-in the copy that the library gets, every special token is spelled as a string that no text holds, so
-no input, however it is written, becomes a special id. *A panic is an error*: the library's panics
-are no `Exception`, so they would pass every handler on their way out; here they become
-`TokenizerError`.
+*Special tokens cannot be reached from text*: in the document that the library gets, their strings
+are ones that no text contains. *Panics are errors*: panics of the library, which are not
+`Exception`s, are converted to `TokenizerError`.
 """
 
 from __future__ import annotations
@@ -26,37 +24,37 @@ from maskwright.text.tokenizer.training.sample import not_unicode
 
 Plain = dict[str, Any]
 
-CHARACTERS_AT_ONCE = 4 << 20  # the library's answers are many times as large as the text
+CHARACTERS_AT_ONCE = 4 << 20  # encodings are many times as large as the text
 
 
 @contextlib.contextmanager
-def guard(what: str) -> Iterator[None]:
-    """Turn whatever the library raises, panics too, into a `TokenizerError`."""
+def guard(message: str) -> Iterator[None]:
+    """Context that converts errors and panics of the library to `TokenizerError`."""
     try:
         yield
     except (MaskwrightError, UnicodeEncodeError, KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:
         raise TokenizerError(
-            what, found=str(error) or type(error).__name__, do="check the tokenizer's file"
+            message, found=str(error) or type(error).__name__, do="check the tokenizer's file"
         ) from error
 
 
 def hidden(tokens: Collection[str]) -> dict[str, str]:
-    """For each special token a spelling that no text holds: chance between two noncharacters."""
+    """Return random spellings of special tokens, between two noncharacters."""
     nonce = secrets.token_hex(8)
     return {token: f"\ufdd0{nonce}{i}\ufdd1" for i, token in enumerate(sorted(tokens))}
 
 
 def build(plain: Plain, names: dict[str, str], tokens: list[str]) -> tokenizers.Tokenizer:
-    """The library's object for a checked document, special tokens renamed, nothing added by itself.
+    """Build the tokenizer of the library, with renamed special tokens and without post-processor.
 
     Args:
         plain: the checked `tokenizer.json`.
         names: special token -> its hidden spelling.
-        tokens: the strings by id, as the file says them.
+        tokens: the strings of the file by id.
     Raises:
-        TokenizerError: the library refuses the file, or numbers a token otherwise.
+        TokenizerError: the library refuses the file, or gives a token another id.
     """
     model = dict(plain["model"])
     if isinstance(model["vocab"], dict):
@@ -94,38 +92,38 @@ def _pair(merge: Any) -> list[str]:
 
 
 def _special(pair: list[str], names: dict[str, str]) -> bool:
-    """Whether a merge uses or makes a special token; ordinary text must not get there."""
+    """Return whether a merge uses or makes a special token, which text must not become."""
     return any(token in names for token in (*pair, "".join(pair)))
 
 
 # ------------------------------------------------------------------------------ many texts
-def answers(
+def encodings(
     built: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool
 ) -> Iterator[list[Any]]:
-    """The library's answers to `texts`, in order, for a few million characters at a time.
+    """Yield the encodings of `texts`, in order, in batches of a few million characters.
 
     Raises:
         DataError: a text that is not valid Unicode.
     """
     run = built.encode_batch if offsets else built.encode_batch_fast
-    first = size = 0
-    for last, text in enumerate(texts, 1):
+    begin = size = 0
+    for end, text in enumerate(texts, 1):
         size += len(text)
-        if size >= CHARACTERS_AT_ONCE or last == len(texts):
-            part = list(texts[first:last])
-            with sound(part, first), guard("the texts could not be tokenized"):
-                found = run(part, add_special_tokens=False)
-            yield found
-            first, size = last, 0
+        if size >= CHARACTERS_AT_ONCE or end == len(texts):
+            batch = list(texts[begin:end])
+            with unicode_errors(batch, begin), guard("the texts could not be tokenized"):
+                encodings = run(batch, add_special_tokens=False)
+            yield encodings
+            begin, size = end, 0
 
 
 @contextlib.contextmanager
-def sound(texts: Sequence[str], first: int = 0) -> Iterator[None]:
-    """Turn a complaint about half of a surrogate pair into one that says which text and where."""
+def unicode_errors(texts: Sequence[str], first_number: int = 0) -> Iterator[None]:
+    """Context that converts errors about lone surrogates to a `DataError` with the position."""
     try:
         yield
     except (UnicodeEncodeError, TypeError, TokenizerError):
-        for number, text in enumerate(texts, first):
+        for number, text in enumerate(texts, first_number):
             try:
                 text.encode()
             except UnicodeEncodeError as bad:
@@ -134,26 +132,26 @@ def sound(texts: Sequence[str], first: int = 0) -> Iterator[None]:
 
 
 def ids_of(encodings: Sequence[Any]) -> list[np.ndarray]:
-    """The ids of each answer as uint32, parts of one array; `array` is the quickest way over."""
+    """Return the ids of each encoding, uint32 views of one array (`array` converts fastest)."""
     flat, ends = array("I"), [0]
     for encoding in encodings:
         flat.fromlist(encoding.ids)
         ends.append(len(flat))
     joined = np.frombuffer(flat, np.uint32)
-    return [joined[first:last] for first, last in itertools.pairwise(ends)]
+    return [joined[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def spans_of(encoding: Any) -> np.ndarray:
-    """Where the characters of each token begin and end, int32 (tokens, 2)."""
+    """Return where the characters of each token begin and end, int32 (tokens, 2)."""
     return np.array(encoding.offsets, np.int32).reshape(-1, 2)
 
 
-def first_tokens(encoding: Any, places: Sequence[int]) -> np.ndarray:
-    """For each character (rising places), the first token that holds it or stands behind it."""
-    tokens, first, found = range(len(encoding)), 0, []
-    for place in places:
-        first = bisect.bisect_right(
-            tokens, place, first, key=lambda i: encoding.token_to_chars(i)[1]
+def first_tokens(encoding: Any, positions: Sequence[int]) -> np.ndarray:
+    """Return, for ascending character positions, the first token that contains or follows it."""
+    tokens, token_index, indices = range(len(encoding)), 0, []
+    for position in positions:
+        token_index = bisect.bisect_right(
+            tokens, position, token_index, key=lambda i: encoding.token_to_chars(i)[1]
         )
-        found.append(first)
-    return np.array(found, np.uint32)
+        indices.append(token_index)
+    return np.array(indices, np.uint32)

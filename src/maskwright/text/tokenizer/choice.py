@@ -1,4 +1,4 @@
-"""TokenizerChoice: what kind of vocabulary to learn, how large, and from how much text."""
+"""TokenizerChoice: the settings of the training of a tokenizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_SEED = 1 << 53
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerChoice:
-    """What kind of vocabulary to learn, how large, and from how much text."""
+    """Settings of the training of a tokenizer."""
 
     kind: TokenizerKind
     vocabulary: int = 8192
@@ -49,12 +49,12 @@ class TokenizerChoice:
     def __post_init__(self) -> None:
         for name, choices in (("kind", get_args(TokenizerKind)), ("style", get_args(Style))):
             if getattr(self, name) not in choices:
-                found = getattr(self, name)
+                choice = getattr(self, name)
                 raise ConfigError(
                     "not one of the choices",
                     where=name,
-                    found=repr(found),
-                    wanted=near(found, choices),
+                    found=repr(choice),
+                    wanted=near(choice, choices),
                 )
         _at_least("min_frequency", self.floor, 1)
         for name, value, most in (
@@ -106,22 +106,22 @@ class TokenizerChoice:
 
     @property
     def last_tokens(self) -> tuple[str, ...]:
-        """Further special tokens, which have the last ids."""
+        """Special tokens with the last ids."""
         return STYLE_ENDS.get(self.style, ()) if self.specials is None else ()
 
     @property
     def unknown(self) -> str | None:
-        """The token for what is not in the vocabulary."""
+        """The unknown token."""
         return roles_by_table(self.special_tokens).get("unknown")
 
     @property
     def floor(self) -> int:
-        """Pairs and characters met less often are left out in the end."""
+        """The final minimum frequency of pairs and characters."""
         return LEAST if self.min_frequency is None else self.min_frequency
 
     @property
     def training(self) -> str:
-        """How pairs of a WordPiece vocabulary are chosen, in words; empty for the other kinds."""
+        """The training method of a WordPiece vocabulary in words; empty for other kinds."""
         if self.kind != "wordpiece":
             return ""
         if self.min_frequency is None:
@@ -130,7 +130,7 @@ class TokenizerChoice:
 
     @property
     def room(self) -> int:
-        """Ids that are left for pieces."""
+        """The number of ids for pieces."""
         return self.vocabulary - len(self.special_tokens) - len(self.last_tokens)
 
 

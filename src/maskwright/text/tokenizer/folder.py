@@ -1,4 +1,4 @@
-"""A folder with a tokenizer in it: which files are read, and what is said when they are missing."""
+"""Reads the files of a tokenizer in a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.base.errors import TokenizerError
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.text.tokenizer.file.check import MOST_BYTES, read_json
-from maskwright.text.tokenizer.file.classes import class_named, settled
+from maskwright.text.tokenizer.file.classes import apply_settings, class_named
 from maskwright.text.tokenizer.file.slow import SLOW_FILES, convert
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -16,18 +16,17 @@ CONFIG = "config.json"
 
 
 def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
-    """A checked `tokenizer.json` and the settings beside it.
+    """Return the `tokenizer.json` of a folder and its settings.
 
-    The settings are applied to the file as transformers does (`classes.py`). Where there is only
-    the vocabulary of a slow tokenizer, the file is made of that (`slow.py`).
+    The settings are applied to the file as in transformers (`classes.py`). The vocabulary of a slow
+    tokenizer is converted (`slow.py`).
 
     Args:
-        as_saved: refuse a file that is not the one that the folder's manifest lists.
+        as_saved: refuse a file that differs from the manifest of the folder.
 
     Raises:
-        TokenizerError: nothing that is a tokenizer, a file that is too large, not JSON or not the
-            one that was saved, settings that contradict the file, or a vocabulary that is not
-            converted.
+        TokenizerError: no tokenizer; a file that is too large, not JSON or differs from the
+            manifest; settings that contradict the file; or an unsupported vocabulary.
     """
 
     def data_of(file: str) -> bytes:
@@ -44,7 +43,7 @@ def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
     config = json_of(CONFIG) if (folder / CONFIG).is_file() else {}
     name = class_named(settings, config)
     if (folder / NAMES[0]).is_file():
-        return [settled(json_of(NAMES[0]), settings, name), *tables]
+        return [apply_settings(json_of(NAMES[0]), settings, name), *tables]
     if not tokenizer_files(folder):
         raise _missing(folder)
     plain, roles = convert(folder, name, tables, data_of, json_of)
@@ -52,8 +51,7 @@ def read_folder(folder: Path, *, as_saved: bool = True) -> list[dict[str, Any]]:
 
 
 def tokenizer_files(folder: Path) -> list[str]:
-    """The file that makes the folder that of a tokenizer, or the files of a slow one; empty where
-    there is none."""
+    """Return `tokenizer.json`, or the files of a slow tokenizer, in a folder; empty if none."""
     if (folder / NAMES[0]).exists():
         return [NAMES[0]]
     return [name for name in SLOW_FILES if (folder / name).exists()]

@@ -1,11 +1,11 @@
-"""What a tokenizer makes of a text: how many tokens a word costs, how much is unknown, by source.
+"""Statistics of a tokenizer on a text, by source.
 
-    fertility         tokens per word (white space between words); 1 is the least for whole words
-    unknown rate      unknown characters among all that are no blanks (not tokens: WordPiece reads a
-                      long word as a single unknown token)
-    bytes per token   bytes of UTF-8 text that one token stands for; more is shorter sequences
+    fertility         tokens per word (separated by white space), at least 1
+    unknown rate      share of characters, without white space, that are unknown (not of tokens:
+                      WordPiece reads a long word as a single unknown token)
+    bytes per token   bytes of UTF-8 text per token; more means shorter sequences
 
-Figures of several tokenizers can be compared on the same documents only.
+Values of several tokenizers are only comparable on the same documents.
 """
 
 from __future__ import annotations
@@ -34,30 +34,31 @@ REMEDY = (
 
 
 def lost_signs(tokenizer: Tokenizer, texts: Sequence[str]) -> dict[str, int]:
-    """How many of `texts` have signs that are not there any more in what the tokenizer makes of
-    their tokens, by what they are; signs at the edges of a text do not count.
+    """Count the texts with signs that are lost when they are encoded and decoded, by type of sign.
 
-    Only texts that have such signs are looked at, so it costs nothing where there are none.
+    Signs at the edges of a text do not count. Only texts with such signs are encoded.
     """
-    found: dict[str, int] = {}
+    text_counts: dict[str, int] = {}
     for text in (text.strip() for text in texts):
         has = {name: len(sign.findall(text)) for name, sign in SIGNS.items() if sign.search(text)}
         capital = any(c.isupper() for c in text)
         folded = capital and not any(c.isupper() for c in tokenizer.normalise(text))
-        # An unknown token keeps its place, or the blanks on its sides would count as one run.
+        # Unknown tokens are kept: without them, the spaces on both sides would be one run.
         back = tokenizer.decode(tokenizer.encode(text), skip_special=False) if has else ""
         lost = [name for name, count in has.items() if len(SIGNS[name].findall(back)) < count]
         for name in (*lost, *([CAPITALS] if folded else [])):
-            found[name] = found.get(name, 0) + 1
-    return found
+            text_counts[name] = text_counts.get(name, 0) + 1
+    return text_counts
 
 
 def lost_finding(tokenizer: Tokenizer, texts: Sequence[str]) -> Finding | None:
-    """What of `texts` could never be written; None where all could."""
-    found = lost_signs(tokenizer, texts)
-    if not found:
+    """Return a finding if a model could not write the signs of some `texts`."""
+    text_counts = lost_signs(tokenizer, texts)
+    if not text_counts:
         return None
-    lost = ", ".join(f"{name} in {count:,} of {len(texts):,}" for name, count in found.items())
+    lost = ", ".join(
+        f"{name} in {count:,} of {len(texts):,}" for name, count in text_counts.items()
+    )
     return Finding(
         "signs-not-kept",
         f"texts written: the tokenizer does not keep {lost}, so no answer has them",
@@ -71,8 +72,8 @@ DOCUMENTS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Counts of one source, and what follows from them."""
+class TokenCounts:
+    """Counts and statistics of one source."""
 
     documents: int
     bytes: int
@@ -81,8 +82,8 @@ class Figures:
     letters: int
     unknown: int
 
-    def __add__(self, other: Figures) -> Figures:
-        return Figures(
+    def __add__(self, other: TokenCounts) -> TokenCounts:
+        return TokenCounts(
             self.documents + other.documents,
             self.bytes + other.bytes,
             self.words + other.words,
@@ -93,75 +94,61 @@ class Figures:
 
     @property
     def fertility(self) -> float:
-        """Tokens per word; NaN where there are no words."""
+        """Tokens per word; NaN without words."""
         return _ratio(self.tokens, self.words)
 
     @property
     def unknown_rate(self) -> float:
-        """Share of unknown characters; NaN where there are none."""
+        """Share of unknown characters; NaN without characters."""
         return _ratio(self.unknown, self.letters)
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes of text per token; NaN where there are no tokens."""
+        """Bytes of text per token; NaN without tokens."""
         return _ratio(self.bytes, self.tokens)
 
+    def columns(self) -> str:
+        """Return the three statistics as columns of a table."""
+        fertility, unknown = _figure(self.fertility, ".3f"), _figure(self.unknown_rate, ".3%")
+        return f"{fertility:>9} {unknown:>8} {_figure(self.bytes_per_token, '.2f'):>11}"
 
-NOTHING = Figures(0, 0, 0, 0, 0, 0)
+
+NOTHING = TokenCounts(0, 0, 0, 0, 0, 0)
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+def _ratio(numerator: int, denominator: int) -> float:
+    return numerator / denominator if denominator else float("nan")
 
 
 def _figure(value: float, form: str) -> str:
-    """A figure in its form; a dash where there was nothing to measure."""
+    """Format a value; a dash for NaN."""
     return "–" if math.isnan(value) else format(value, form)
 
 
 @dataclass(frozen=True)
 class TokenizerReport:
-    """Figures over all documents and by source; `finding` says what is unknown and why, where it
-    is much."""
+    """Statistics over all documents and by source; a `finding` if much is unknown."""
 
     kind: str
     vocabulary_size: int
     used_ids: int
-    all: Figures
-    sources: dict[str, Figures]
+    total: TokenCounts
+    sources: dict[str, TokenCounts]
     finding: Finding | None = None
 
-    @property
-    def fertility(self) -> float:
-        """Tokens per word over all documents."""
-        return self.all.fertility
-
-    @property
-    def unknown_rate(self) -> float:
-        """Share of unknown characters over all documents."""
-        return self.all.unknown_rate
-
-    @property
-    def bytes_per_token(self) -> float:
-        """Bytes of text per token over all documents."""
-        return self.all.bytes_per_token
-
     def render(self) -> str:
-        """A table for a terminal, the largest sources first."""
-        known = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
+        """Return a table for the terminal, the largest sources first."""
+        known_sizes = ", ".join(f"{name} {size:,}" for name, size in CONVENTIONS.items())
         used = self.used_ids / self.vocabulary_size
         lines = [
-            f"{self.kind}, {self.vocabulary_size:,} tokens ({known}), {used:.0%} of them used here",
+            f"{self.kind}, {self.vocabulary_size:,} tokens ({known_sizes}), "
+            f"{used:.0%} of them used here",
             f"{'source':<32} {'text':>10} {'fertility':>9} {'unknown':>8} {'bytes/token':>11}",
         ]
         rows = sorted(self.sources.items(), key=lambda row: (-row[1].bytes, row[0]))
-        for name, figures in [*rows[:MOST_ROWS], ("all", self.all)]:
+        for name, figures in [*rows[:MOST_ROWS], ("all", self.total)]:
             name = name if len(name) <= 32 else f"…{name[-31:]}"
-            lines.append(
-                f"{name:<32} {amount(figures.bytes):>10} {_figure(figures.fertility, '.3f'):>9}"
-                f" {_figure(figures.unknown_rate, '.3%'):>8}"
-                f" {_figure(figures.bytes_per_token, '.2f'):>11}"
-            )
+            lines.append(f"{name:<32} {amount(figures.bytes):>10} {figures.columns()}")
         if len(rows) > MOST_ROWS:
             lines.insert(-1, f"… and {len(rows) - MOST_ROWS:,} more sources")
         if self.finding is not None:
@@ -170,32 +157,33 @@ class TokenizerReport:
 
 
 def beside(reports: Mapping[str, TokenizerReport]) -> str:
-    """Several tokenizers on the same documents, a row each, and what each does not know."""
+    """Return a table of several tokenizers on the same documents, and their findings."""
     width = max(32, *(len(name) for name in reports))
     lines = [
         f"{'':<{width}} {'kind':>9} {'tokens':>8} {'used':>5} {'fertility':>9} {'unknown':>8}"
         f" {'bytes/token':>11}"
     ]
-    for name, each in reports.items():
-        used = each.used_ids / each.vocabulary_size
+    for name, summary in reports.items():
+        used = summary.used_ids / summary.vocabulary_size
         lines.append(
-            f"{name:<{width}} {each.kind:>9} {each.vocabulary_size:>8,} {used:>5.0%}"
-            f" {_figure(each.fertility, '.3f'):>9} {_figure(each.unknown_rate, '.3%'):>8}"
-            f" {_figure(each.bytes_per_token, '.2f'):>11}"
+            f"{name:<{width}} {summary.kind:>9} {summary.vocabulary_size:>8,} {used:>5.0%}"
+            f" {summary.total.columns()}"
         )
-    lines += [each.finding.of(name).line() for name, each in reports.items() if each.finding]
+    lines += [
+        summary.finding.of(name).line() for name, summary in reports.items() if summary.finding
+    ]
     return "\n".join(lines)
 
 
 def report(
     tokenizer: Tokenizer, documents: Iterable[HasText | str], remedy: str = ""
 ) -> TokenizerReport:
-    """Tokenize `documents` and count. Documents with a `source` are also counted by it.
+    """Tokenize `documents` and count, in total and by `source`.
 
     Args:
-        remedy: what helps where much is unknown.
+        remedy: for the finding that much is unknown.
     """
-    sources: dict[str, Figures] = {}
+    sources: dict[str, TokenCounts] = {}
     counting: dict[str, tuple[Tokenizer, UnknownText]] = {}
     used: set[int] = set()
     for batch in _batches(iter(documents)):
@@ -206,21 +194,23 @@ def report(
         for source, texts in texts_of.items():
             if source not in counting:
                 counting[source] = tokenizer.counting()
-            found = counting[source][0].encode_batch(texts)
-            figures = Figures(
+            encoded = counting[source][0].encode_batch(texts)
+            figures = TokenCounts(
                 len(texts),
                 sum(len(text.encode()) for text in texts),
                 sum(len(text.split()) for text in texts),
-                sum(map(len, found)),
+                sum(map(len, encoded)),
                 0,
                 0,
             )
             sources[source] = sources.get(source, NOTHING) + figures
-            for ids in found:
+            for ids in encoded:
                 used.update(ids.tolist())
     counts = {source: counted for source, (_, counted) in counting.items()}
-    for source, each in counts.items():
-        sources[source] = replace(sources[source], letters=each.letters, unknown=each.unknown)
+    for source, unknown_text in counts.items():
+        sources[source] = replace(
+            sources[source], letters=unknown_text.letters, unknown=unknown_text.unknown
+        )
     return TokenizerReport(
         tokenizer.kind,
         tokenizer.vocabulary_size,

@@ -1,8 +1,7 @@
-"""Subword regularisation: a text split differently each time it is read (Kudo 2018).
+"""Subword regularisation: random splits of words (Kudo 2018).
 
-A Unigram vocabulary gives every split of a word a probability; instead of the best split one is
-drawn, so that a model sees the same word in several spellings. Drawn exactly, over all splits, by
-forward filtering and backward sampling; a function of (seed, counter), like all randomness here.
+A Unigram vocabulary gives every split of a word a probability. Instead of the best split, one is
+sampled exactly, by forward filtering and backward sampling, as a function of (seed, counter).
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from maskwright.base.errors import UsageError
 from maskwright.base.randomness import key, uniforms
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-BELOW_ALL = 10.0  # how far an unknown character stands below the rarest piece, as in the library
+BELOW_ALL = 10.0  # by which an unknown character scores below the rarest piece, as in the library
 
 
 def encode_sampled(
     tokenizer: Tokenizer, text: str, *, alpha: float, seed: int, counter: int
 ) -> list[int]:
-    """The ids of ordinary text, every word split at random.
+    """Encode ordinary text with random splits.
 
     Args:
         tokenizer: one of kind unigram.
         text: ordinary text.
-        alpha: 0 makes all splits of a word equally likely, 1 as likely as the vocabulary says;
-            the larger, the nearer to `tokenizer.encode`.
+        alpha: exponent of the probabilities: 0 makes all splits equally likely, large values
+            approach `tokenizer.encode`.
         seed: of the run.
-        counter: which reading of which text this is.
+        counter: identifies text and epoch.
     Raises:
         UsageError: another kind, or a negative `alpha`.
     """
@@ -44,11 +43,11 @@ def encode_sampled(
         draws = uniforms(key("sample", seed, counter, number), len(word))
         before = True
         for piece in sampled_split(word, scores, alpha, draws.tolist(), unknown, longest):
-            known = piece in scores
-            found = tokenizer.id(piece) if known else tokenizer.unknown
-            if found is not None and (known or before):  # one for unknown characters in a row
-                ids.append(found)
-            before = known
+            is_piece = piece in scores
+            token_id = tokenizer.id(piece) if is_piece else tokenizer.unknown
+            if token_id is not None and (is_piece or before):  # one for unknown characters in a row
+                ids.append(token_id)
+            before = is_piece
     return ids
 
 
@@ -60,7 +59,7 @@ def sampled_split(
     unknown: float,
     longest: int,
 ) -> list[str]:
-    """A split of `word` with probability proportional to its own to the power of `alpha`.
+    """Sample a split of `word` with a probability proportional to its own to the power of `alpha`.
 
     Args:
         word: not empty.
@@ -73,13 +72,13 @@ def sampled_split(
     arriving: list[list[tuple[int, float]]] = [[]]
     forward = [0.0]
     for end in range(1, len(word) + 1):
-        here = []
+        incoming = []
         for start in range(max(0, end - longest), end):
             score = scores.get(word[start:end], unknown if start == end - 1 else None)
             if score is not None:
-                here.append((start, forward[start] + alpha * score))
-        arriving.append(here)
-        forward.append(float(np.logaddexp.reduce([value for _, value in here])))
+                incoming.append((start, forward[start] + alpha * score))
+        arriving.append(incoming)
+        forward.append(float(np.logaddexp.reduce([value for _, value in incoming])))
     pieces, end = [], len(word)
     for draw in draws:
         if end == 0:

@@ -1,12 +1,11 @@
 """Tokenizer: text to ids and back, with special tokens known by role.
 
-`encode` takes ordinary text and nothing else: whatever stands in it, `[MASK]` and `</s>` included,
-it never gives a special id (but the unknown token's, which says that a piece is not known). Special
-tokens come from code only, by role (`tokenizer.mask`) or by `frame`. The one exception is asked for
-by name: `as_declared` reads them out of a text where the folder of another library means that.
+`encode` takes ordinary text: it never returns a special id (except that of the unknown token), even
+for `[MASK]` or `</s>` in the text. Special tokens are added by code, by role (`tokenizer.mask`) or
+by `frame`. Only a tokenizer from `as_declared` recognises them in texts, as other libraries do.
 
-A saved folder has `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`, and
-transformers' `AutoTokenizer` reads it to the same ids (`split_special_tokens=True`).
+A saved folder has `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`;
+`AutoTokenizer` of transformers gives the same ids (`split_special_tokens=True`).
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ from maskwright.base.storage.commit import Staging, commit
 from maskwright.text.tokenizer import backend
 from maskwright.text.tokenizer.file import roles
 from maskwright.text.tokenizer.file import template as frame
-from maskwright.text.tokenizer.file.check import Checked, check, read_json
-from maskwright.text.tokenizer.file.kinds import marks_of, task_for, unknown_of
+from maskwright.text.tokenizer.file.check import CheckedFile, check
+from maskwright.text.tokenizer.file.kinds import kind_of, marks_of, unknown_of
+from maskwright.text.tokenizer.file.pipeline import added_token
 from maskwright.text.tokenizer.folder import NAMES, read_folder
 from maskwright.text.tokenizer.training.sample import SampleSize
 from maskwright.text.tokenizer.unknown import UnknownText
@@ -41,7 +41,7 @@ BYTES_BY_NAME = {f"<0x{byte:02X}>" for byte in range(256)}  # of `byte_fallback`
 
 
 class Tokenizer:
-    """A fixed vocabulary with its rules; see the module's first lines.
+    """A vocabulary with its rules; see the module's docstring.
 
     Attributes:
         kind: character, bpe, byte-bpe, wordpiece or unigram.
@@ -49,7 +49,7 @@ class Tokenizer:
         vocabulary: the strings by id.
         mask, pad, unknown, begin, end, separator, classify: ids by role, None where there is none.
         sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, … in the order of their numbers.
-        special_ids: every id that text never gives (and the unknown token's).
+        special_ids: ids that text never gives, and that of the unknown token.
         starts_word, ends_word: bool by id; a word begins at a token that starts one, and after a
             token that ends one (`words.py`).
         fingerprint: SHA-256 of the canonical `tokenizer.json`.
@@ -70,10 +70,10 @@ class Tokenizer:
         *settings: dict[str, Any],
         learned_from: SampleSize | None = None,
     ) -> None:
-        """A tokenizer from a parsed `tokenizer.json` and the settings beside it.
+        """Create a tokenizer from a parsed `tokenizer.json` and settings.
 
         Raises:
-            TokenizerError: the file is not sound, or the settings name a token that is not in it.
+            TokenizerError: an invalid file, or settings that name a token that is not in it.
         """
         checked = check(plain)
         self._plain = checked.plain
@@ -81,7 +81,7 @@ class Tokenizer:
         self.vocabulary_size = len(checked.tokens)
         self._numbers = {token: i for i, token in enumerate(checked.tokens)}
         self._name_roles(checked, settings)
-        self.kind = task_for(self._plain)
+        self.kind = kind_of(self._plain)
         self.learned_from = learned_from
         self.fingerprint = fingerprint(self._plain)
         self._frame = frame.read_frame(self._plain["post_processor"], self._numbers)
@@ -97,7 +97,7 @@ class Tokenizer:
         self._alphabet = self._closed_alphabet()
         self._counts: UnknownText | None = None
 
-    def _name_roles(self, checked: Checked, settings: Sequence[dict[str, Any]]) -> None:
+    def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
         marked = [checked.tokens[i] for i in sorted(checked.special)]
         self._roles = roles.read_roles(marked, *settings)
         for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
@@ -122,8 +122,8 @@ class Tokenizer:
         self.sentinels = tuple(self._numbers[token] for token in roles.sentinels(special))
 
     def _closed_alphabet(self) -> set[str] | None:
-        """The only characters that do not vanish without a trace; None where none does, since the
-        model gives a token for what it does not know, or knows every byte."""
+        """Return the characters of a vocabulary that drops others silently; None for a vocabulary
+        with an unknown token or all bytes."""
         if self._emitted is not None or self.kind == "wordpiece":
             return None
         ordinary = [t for i, t in enumerate(self.vocabulary) if i not in self.special_ids]
@@ -133,22 +133,26 @@ class Tokenizer:
         affixed = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
         if affixed or self.kind == "unigram":
             return set().union(*ordinary)
-        alone = {token for token in ordinary if len(token) == 1}
-        return None if self.kind == "byte-bpe" and byte_alphabet().keys() <= alone else alone
+        single_characters = {token for token in ordinary if len(token) == 1}
+        return (
+            None
+            if self.kind == "byte-bpe" and byte_alphabet().keys() <= single_characters
+            else single_characters
+        )
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.vocabulary_size:,} tokens, {self.fingerprint[:12]})"
 
     # -------------------------------------------------------------------------- text to ids
     def encode(self, text: str) -> list[int]:
-        """The ids of ordinary text, without frame.
+        """Return the ids of ordinary text, without frame.
 
         Raises:
-            DataError: the text has half of a surrogate pair in it.
+            DataError: the text has a lone surrogate.
             IncompatibleError: a character outside a vocabulary that has no unknown token.
         """
         self._require_known([text])
-        ((answer,),) = backend.answers(self._backend, [text], False)
+        ((answer,),) = backend.encodings(self._backend, [text], False)
         ids: list[int] = answer.ids
         self._count([text], [np.array(ids, np.uint32)])
         return ids
@@ -162,73 +166,73 @@ class Tokenizer:
     def encode_batch(
         self, texts: Iterable[str], *, offsets: bool = False
     ) -> list[Ids] | list[tuple[Ids, np.ndarray]]:
-        """The ids of many texts (uint32 arrays), on all cores.
+        """Return the ids of many texts (uint32 arrays), on all cores.
 
         Args:
             texts: ordinary texts.
-            offsets: also give, per text, an int32 array (tokens, 2): where each token's characters
-                begin and end. This costs half as much again; where only some places are asked for,
-                `encode_marked` is cheaper.
+            offsets: also return, per text, an int32 array (tokens, 2): where the characters of each
+                token begin and end. This takes 50 % longer; `encode_marked` is faster for a few
+                positions.
         """
         listed = list(texts)
         self._require_known(listed)
-        found: list[Any] = []
-        for part in backend.answers(self._backend, listed, offsets):
-            ids = backend.ids_of(part)
-            self._count(listed[len(found) : len(found) + len(part)], ids)
-            found += zip(ids, map(backend.spans_of, part), strict=True) if offsets else ids
-        return found
+        encoded: list[Any] = []
+        for batch in backend.encodings(self._backend, listed, offsets):
+            ids = backend.ids_of(batch)
+            self._count(listed[len(encoded) : len(encoded) + len(batch)], ids)
+            encoded += zip(ids, map(backend.spans_of, batch), strict=True) if offsets else ids
+        return encoded
 
     def encode_marked(
         self, texts: Sequence[str], marks: Sequence[Sequence[int]]
     ) -> list[tuple[Ids, Ids]]:
-        """Ids, and for each marked character the first token that holds it or stands behind it.
+        """Return ids, and for each marked character the first token that contains or follows it.
 
         Args:
             texts: ordinary texts.
-            marks: per text the wanted places in it, rising (sentence starts, for example).
+            marks: ascending character positions per text, such as sentence starts.
         Returns:
-            (ids, indices) per text; an index equals the number of tokens where none is left.
+            (ids, indices) per text; an index is the number of tokens if no token follows.
         """
         self._require_known(texts)
-        found: list[tuple[Ids, Ids]] = []
+        encoded: list[tuple[Ids, Ids]] = []
         rest = iter(marks)
-        for part in backend.answers(self._backend, texts, True):
-            batch_ids = backend.ids_of(part)
-            self._count(texts[len(found) : len(found) + len(part)], batch_ids)
-            for ids, answer in zip(batch_ids, part, strict=True):
-                found.append((ids, backend.first_tokens(answer, next(rest))))
-        return found
+        for batch in backend.encodings(self._backend, texts, True):
+            batch_ids = backend.ids_of(batch)
+            self._count(texts[len(encoded) : len(encoded) + len(batch)], batch_ids)
+            for ids, answer in zip(batch_ids, batch, strict=True):
+                encoded.append((ids, backend.first_tokens(answer, next(rest))))
+        return encoded
 
     def normalise(self, text: str) -> str:
-        """`text` as it is before it is cut: cleaned, and with its capitals folded where they are.
+        """Return the text after normalisation.
 
         Raises:
-            DataError: the text has half of a surrogate pair in it.
+            DataError: the text has a lone surrogate.
         """
         clean = self._backend.normalizer
-        with backend.sound([text]), backend.guard("the text could not be normalised"):
+        with backend.unicode_errors([text]), backend.guard("the text could not be normalised"):
             return str(clean.normalize_str(text)) if clean else text
 
     @property
     def plain(self) -> dict[str, Any]:
-        """What its tokenizer.json says."""
+        """A copy of the content of tokenizer.json."""
         return copy.deepcopy(self._plain)
 
     # -------------------------------------------------------------------------- what is unknown
     @property
     def alphabet(self) -> frozenset[str] | None:
-        """The only characters that a text may have, or of a byte vocabulary the only signs of
-        bytes; None where any text can be read."""
+        """The characters that a text may have, of a byte vocabulary the signs of bytes; None if any
+        text can be encoded."""
         return None if self._alphabet is None else frozenset(self._alphabet)
 
     @property
     def emitted(self) -> int | None:
-        """The id that text gives where the vocabulary does not have it; None where none is."""
+        """The id for unknown text, None if there is none."""
         return self._emitted
 
     def counting(self) -> tuple[Tokenizer, UnknownText]:
-        """The same tokenizer, and counts of what is unknown of the texts that it is given."""
+        """Return a copy of the tokenizer, and its counts of unknown text, which it updates."""
         watched = copy.copy(self)
         watched._counts = counts = UnknownText(
             self._plain["model"].get("max_input_chars_per_word"),
@@ -241,35 +245,34 @@ class Tokenizer:
 
     @functools.cached_property
     def _spellings(self) -> re.Pattern[str] | None:
-        """What finds a special token in a text."""
+        """A pattern of the special tokens."""
         special = sorted((self.vocabulary[i] for i in self.special_ids), key=len, reverse=True)
         return re.compile("|".join(map(re.escape, special))) if special else None
 
     @property
     def acting(self) -> bool:
-        """Whether special tokens that stand in a text act as such."""
+        """Whether special tokens in a text are recognised."""
         return not self._hidden
 
     def as_declared(self) -> Tokenizer:
-        """The same tokenizer as transformers has it: special tokens that stand in a text act as
-        such, unless the folder says `split_special_tokens`."""
+        """Return the tokenizer as in transformers, which recognises special tokens in texts unless
+        the folder says `split_special_tokens`."""
         if self._splits or self.acting:
             return self
-        made = copy.copy(self)
+        declared = copy.copy(self)
         listed = {row["content"] for row in self._plain["added_tokens"]}
-        usual = {**dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)}
         rows = [
-            {"id": i, "content": self.vocabulary[i], "special": True, **usual}
+            added_token(i, self.vocabulary[i])
             for i in sorted(self.special_ids)
             if self.vocabulary[i] not in listed
         ]
         plain = {**self._plain, "added_tokens": [*self._plain["added_tokens"], *rows]}
-        made._hidden, made._backend = {}, backend.build(plain, {}, self.vocabulary)
-        return made
+        declared._hidden, declared._backend = {}, backend.build(plain, {}, self.vocabulary)
+        return declared
 
     @functools.cached_property
     def _characters(self) -> frozenset[str]:
-        """The tokens of one character, wherever in a word; kept, since every request counts."""
+        """The tokens of one character, at any position in a word."""
         model = self._plain["model"]
         prefix = model.get("continuing_subword_prefix") or ""
         suffix = model.get("end_of_word_suffix") or ""
@@ -277,7 +280,7 @@ class Tokenizer:
         return frozenset(token for token in bare if len(token) == 1)
 
     def unknown_in(self, texts: Iterable[str]) -> UnknownText:
-        """How many characters of `texts` are unknown."""
+        """Count the unknown characters of `texts`."""
         watched, counts = self.counting()
         watched.encode_batch(texts)
         return counts
@@ -290,14 +293,14 @@ class Tokenizer:
         pairs = list(zip(texts, has_unknown, strict=True))
         self._counts.add_known([text for text, unknown in pairs if not unknown])
         strange = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
-        answers = itertools.chain.from_iterable(backend.answers(self._backend, strange, True))
+        answers = itertools.chain.from_iterable(backend.encodings(self._backend, strange, True))
         for text, answer in zip(strange, answers, strict=True):
             spans = zip(answer.ids, answer.offsets, strict=True)
             self._counts.add(text, [span for i, span in spans if i == self._emitted])
 
     def words(self, text: str) -> list[str]:
-        """The parts of normalised text that are tokenized one by one, as the pipeline cuts them."""
-        with backend.sound([text]), backend.guard("the text could not be cut into words"):
+        """Return the words of the normalised text, which are tokenized one by one."""
+        with backend.unicode_errors([text]), backend.guard("the text could not be cut into words"):
             clean, cut = self._backend.normalizer, self._backend.pre_tokenizer
             text = clean.normalize_str(text) if clean else text
             return [word for word, _ in cut.pre_tokenize_str(text)] if cut else [text][: len(text)]
@@ -305,7 +308,7 @@ class Tokenizer:
     @property
     def scores(self) -> Mapping[str, float] | None:
         """Piece -> log-probability of a unigram vocabulary, without special tokens; else None."""
-        # A view, since all readers share one table; made anew, since a view cannot be pickled.
+        # A read-only view, not stored, since it cannot be pickled.
         return MappingProxyType(self._scores) if self.kind == "unigram" else None
 
     @functools.cached_property
@@ -324,7 +327,7 @@ class Tokenizer:
         if self._alphabet is None:
             return
         for number, text in enumerate(texts):
-            with backend.sound([text], number):
+            with backend.unicode_errors([text], number):
                 met = set(self.normalise(text))
             if self.kind == "byte-bpe":
                 strange = {c for c in met if not self._alphabet.issuperset(spell_bytes(c))}
@@ -341,7 +344,7 @@ class Tokenizer:
 
     # -------------------------------------------------------------------------- ids to text
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """The text of `ids`.
+        """Return the text of `ids`.
 
         Raises:
             TokenizerError: an id outside the vocabulary.
@@ -357,7 +360,7 @@ class Tokenizer:
         return text
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The vocabulary's strings for `ids`, as the file spells them.
+        """Return the strings of `ids` in the vocabulary.
 
         Raises:
             TokenizerError: an id outside the vocabulary.
@@ -365,7 +368,7 @@ class Tokenizer:
         return [self.vocabulary[i] for i in self._valid(ids)]
 
     def id(self, token: str) -> int | None:
-        """The id of a string of the vocabulary."""
+        """Return the id of a string of the vocabulary, None for others."""
         return self._numbers.get(token)
 
     def _valid(self, ids: Iterable[int]) -> list[int]:
@@ -379,13 +382,13 @@ class Tokenizer:
         return numbers
 
     def frame(
-        self, first: Sequence[int], second: Sequence[int] | None = None
+        self, ids: Sequence[int], pair_ids: Sequence[int] | None = None
     ) -> tuple[list[int], list[int]]:
-        """(ids, segments) of one text or a pair, with the special tokens around them."""
-        return self._frame.apply([first] if second is None else [first, second])
+        """Return (ids, segments) of one text or a pair with special tokens."""
+        return self._frame.apply([ids] if pair_ids is None else [ids, pair_ids])
 
     def frame_margins(self, pair: bool = False) -> tuple[int, ...]:
-        """How many special tokens `frame` puts before, between and after the texts.
+        """Return the numbers of special tokens before, between and after the texts.
 
         Two numbers for a single text, three for a pair: BERT's are (1, 1) and (1, 1, 1), RoBERTa's
         (1, 1) and (1, 2, 1), T5's (0, 1) and (0, 1, 1).
@@ -394,11 +397,10 @@ class Tokenizer:
 
     # -------------------------------------------------------------------------- files
     def padding(self) -> Tokenizer:
-        """The same tokenizer, which pads with the end of text if it has no token to pad with.
+        """Return the tokenizer with the end of text as padding token if it has none.
 
-        Other libraries read rows of different lengths together only where a token to pad with is
-        named (GPT-2 has none), and take it for padding wherever it stands. So it stays unnamed
-        where a framed text itself closes with its end.
+        Other libraries need a padding token for batches (GPT-2 has none) and ignore it everywhere.
+        So it is not set if a framed text ends with the end of text.
         """
         closing = self._frame.single[-1].ids
         if self.pad is not None or self.end is None or self.end in (closing or ()):
@@ -409,14 +411,13 @@ class Tokenizer:
     def files(
         self, max_length: int | None = None, *, plain: bool = False, segments: bool = True
     ) -> dict[str, bytes]:
-        """The three files of a tokenizer, by name.
+        """Return the three files of the tokenizer by name.
 
         Args:
-            max_length: the model's longest input.
-            plain: other libraries, too, shall read no special token out of a text.
-            segments: whether the model tells a first text from a second; where it does not, other
-                libraries must not give it numbers of segments (DistilBERT refuses them, GPT-2 would
-                add the vectors of tokens 0 and 1).
+            max_length: the longest input of the model.
+            plain: tell other libraries not to recognise special tokens in texts.
+            segments: whether the model takes segment numbers; DistilBERT refuses them, and GPT-2
+                would add the vectors of tokens 0 and 1.
         """
         extra, numbered = self._extra(), segments and self._frame.segments
         tables = (
@@ -430,12 +431,12 @@ class Tokenizer:
         }
 
     def _extra(self) -> list[str]:
-        """The special tokens that have no role."""
+        """Return the special tokens without a role."""
         tokens = [self.vocabulary[i] for i in sorted(self.special_ids)]
         return [token for token in tokens if token not in self._roles.values()]
 
     def save(self, folder: Path | str) -> None:
-        """Write a new folder with the three files and a manifest, whole or not at all."""
+        """Write a new folder with the three files and a manifest atomically."""
 
         def write(staging: Staging) -> None:
             for name, data in self.files().items():
@@ -445,17 +446,12 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path | str, *, as_saved: bool = True) -> Tokenizer:
-        """Read a folder with a `tokenizer.json`, ours or another's.
+        """Load a tokenizer from a folder, also of another library.
 
         Args:
-            as_saved: refuse files that are not those that the folder's manifest lists.
+            as_saved: refuse files that differ from the manifest of the folder.
 
         Raises:
-            TokenizerError: there is none, or it is not sound.
+            TokenizerError: there is none, or it is invalid.
         """
         return cls(*read_folder(Path(folder), as_saved=as_saved))
-
-    @classmethod
-    def from_files(cls, files: dict[str, bytes]) -> Tokenizer:
-        """The reverse of `files`."""
-        return cls(*(read_json(files[name], name) for name in NAMES if name in files))

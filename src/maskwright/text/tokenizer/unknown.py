@@ -1,8 +1,7 @@
-"""How much of a text a tokenizer does not know, counted in characters, and why; and which of its
-special tokens stand in texts as words.
+"""Counts of unknown characters in texts with their causes, and of special tokens in texts.
 
-Counted in tokens it would be hidden: WordPiece reads a word of more than 100 characters as a single
-unknown token, so a fifth of a text can be lost in one token of a hundred.
+Counts of tokens would mislead: WordPiece reads a word of more than 100 characters as a single
+unknown token, so one unknown token of a hundred can be a fifth of a text.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from dataclasses import dataclass, field
 
 from maskwright.base.findings import Finding
 
-MUCH = 0.01  # share of the characters from which it is worth a word
-NAMED = 8  # unknown characters that a note shows
-EXACTLY = 4_000_000  # characters of texts with something unknown that are looked at one by one
-ONE_OF = 16  # of the texts after these
+MUCH = 0.01  # share of unknown characters from which there is a finding
+NAMED = 8  # unknown characters in a finding
+EXACTLY = 4_000_000  # characters of texts with unknown tokens that are counted exactly
+ONE_OF = 16  # of later texts, one in so many is counted
 
-# What helps: where a tokenizer is to be learned, and where the model comes with one.
+# Remedies: before a tokenizer is trained, and for a model with a tokenizer.
 REMEDY = "byte-bpe knows every text, and unigram takes long words apart"
 OTHER_MODEL = "a model with a byte-level BPE, or one that learned Unigram or BPE from such texts"
 
@@ -29,19 +28,19 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass
 class UnknownText:
-    """Counts over texts; safe to add to from several threads.
+    """Thread-safe counts over texts.
 
     Attributes:
-        limit: characters from which on a word is unknown as a whole; None where none is.
-        normalise: a text as the tokenizer reads it, of which the length of a word is taken.
-        letters: characters that are no blanks.
-        unknown: those of them that the tokenizer does not know.
-        in_long_words: those of `unknown` that stand in words that are too long.
-        vocabulary: characters that are tokens by themselves.
-        special: finds a special token in a text; None where there is none.
-        acting: special tokens that stand in a text act as such; else they are ordinary text.
-        characters: the unknown characters of other words, those not in `vocabulary`.
-        spelled: special tokens, with the number of texts that each stands in.
+        limit: length from which a word is unknown as a whole; None without such a limit.
+        normalise: the normalisation of the tokenizer, after which words are measured.
+        letters: characters that are not white space.
+        unknown: the number of these that are unknown.
+        in_long_words: the number of unknown characters in words that are too long.
+        vocabulary: characters that are tokens.
+        special: a pattern of the special tokens; None if there are none.
+        acting: whether special tokens in a text are recognised.
+        characters: counts of the unknown characters in other words.
+        spelled: special tokens, with the number of texts that contain each.
     """
 
     limit: int | None = None
@@ -59,8 +58,8 @@ class UnknownText:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def wants(self, text: str) -> bool:
-        """Whether a text with something unknown in it is to be looked at: all at first, then one of
-        sixteen, which stands for so many."""
+        """Return whether a text with unknown tokens is counted: all at first, then one in ONE_OF,
+        with that weight."""
         with self._lock:
             if self._looked < EXACTLY:
                 return True
@@ -68,58 +67,58 @@ class UnknownText:
             return self._skipped % ONE_OF == 0
 
     def add_special(self, texts: Sequence[str]) -> None:
-        """Which special tokens stand in these texts."""
+        """Count the special tokens in texts."""
         find = () if self.special is None else map(self.special.findall, texts)
         spelled = Counter(token for tokens in find for token in set(tokens))
         with self._lock:
             self.spelled.update(spelled)
 
     def add_known(self, texts: Sequence[str]) -> None:
-        """Texts without anything unknown."""
+        """Count texts without unknown tokens."""
         letters = sum(map(_letters, texts))
         with self._lock:
             self.letters += letters
 
     def add(self, text: str, spans: Spans) -> None:
-        """A text, and where the characters of its unknown tokens begin and end."""
+        """Count a text, given where the characters of its unknown tokens begin and end."""
         letters, unknown, long, strange = _letters(text), 0, 0, Counter[str]()
         for start, stop in spans:
-            part = text[start:stop]
-            size, read = _letters(part), self.normalise(part)
+            fragment = text[start:stop]
+            size, read = _letters(fragment), self.normalise(fragment)
             unknown += size
             if self.limit is not None and len(read) > self.limit:
                 long += size
             else:
                 strange.update(c for c in read if not (c.isspace() or c in self.vocabulary))
         with self._lock:
-            each = 1 if self._looked < EXACTLY else ONE_OF
+            weight = 1 if self._looked < EXACTLY else ONE_OF
             self._looked += len(text)
-            self.letters += each * letters
-            self.unknown += each * unknown
-            self.in_long_words += each * long
+            self.letters += weight * letters
+            self.unknown += weight * unknown
+            self.in_long_words += weight * long
             for character, count in strange.items():
-                self.characters[character] += each * count
+                self.characters[character] += weight * count
 
     @classmethod
-    def of_all(cls, parts: Iterable[UnknownText]) -> UnknownText:
-        """The counts of several together."""
-        whole = cls()
-        for part in parts:
-            whole.limit = part.limit
-            whole.letters += part.letters
-            whole.unknown += part.unknown
-            whole.in_long_words += part.in_long_words
-            whole.characters.update(part.characters)
-        return whole
+    def of_all(cls, unknown_texts: Iterable[UnknownText]) -> UnknownText:
+        """Return the sum of counts."""
+        total = cls()
+        for counts in unknown_texts:
+            total.limit = counts.limit
+            total.letters += counts.letters
+            total.unknown += counts.unknown
+            total.in_long_words += counts.in_long_words
+            total.characters.update(counts.characters)
+        return total
 
     @property
     def share(self) -> float:
-        """Of the characters, how many are unknown; 0 where there are none."""
+        """The share of unknown characters; 0 without characters."""
         return self.unknown / self.letters if self.letters else 0.0
 
     def causes(self) -> list[str]:
-        """Why, the commonest cause first; empty where all is known."""
-        others, found = self.unknown - self.in_long_words, list[tuple[int, str]]()
+        """Return the causes, the most frequent first."""
+        in_other_words, causes = self.unknown - self.in_long_words, list[tuple[int, str]]()
         if self.in_long_words:
             share = self.in_long_words / self.letters
             why = (
@@ -127,21 +126,25 @@ class UnknownText:
                 "reads as one unknown token (text without blanks between its words, long links, "
                 "hashes, DNA)"
             )
-            found.append((self.in_long_words, why))
-        if others > 0:
-            # In WordPiece one strange character makes its whole word unknown.
-            what = "characters" if self.limit is None else "words with characters"
+            causes.append((self.in_long_words, why))
+        if in_other_words > 0:
+            # In WordPiece one unknown character makes its whole word unknown.
+            noun = "characters" if self.limit is None else "words with characters"
             shown = " ".join(c for c, _ in self.characters.most_common(NAMED))
-            why = f"{others / self.letters:.1%} are {what} that its vocabulary does not have"
-            found.append((others, f"{why} ({shown})" if shown else why))
-        return [text for _, text in sorted(found, reverse=True)]
+            why = (
+                f"{in_other_words / self.letters:.1%} are {noun} that its vocabulary does not have"
+            )
+            causes.append((in_other_words, f"{why} ({shown})" if shown else why))
+        return [text for _, text in sorted(causes, reverse=True)]
 
     def findings(self, remedy: str = "") -> list[Finding]:
-        """What is unknown, and which special tokens stand in the texts."""
-        return [found for found in (self.finding(remedy), _spelled(self)) if found is not None]
+        """Return the findings about unknown characters and special tokens."""
+        return [
+            finding for finding in (self.finding(remedy), _spelled(self)) if finding is not None
+        ]
 
     def finding(self, remedy: str = "") -> Finding | None:
-        """The share, the causes and `remedy`; None where little is unknown."""
+        """Return the finding about unknown characters; None if there are few."""
         if self.share < MUCH:
             return None
         return Finding(
@@ -154,17 +157,17 @@ class UnknownText:
 
 
 def _spelled(counts: UnknownText) -> Finding | None:
-    """What becomes of special tokens that stand in texts; None where none does."""
+    """Return the finding about special tokens in texts; None without any."""
     if not counts.spelled:
         return None
     listed = [f"{token} in {count:,}" for token, count in counts.spelled.most_common(NAMED)]
     more = ", …" if len(counts.spelled) > NAMED else ""
-    what = f"special tokens stand in texts ({', '.join(listed)}{more})"
+    message = f"special tokens stand in texts ({', '.join(listed)}{more})"
     if not counts.acting:
-        return Finding("special-tokens-as-text", f"{what} and are read as ordinary text there")
+        return Finding("special-tokens-as-text", f"{message} and are read as ordinary text there")
     return Finding(
         "special-tokens-act",
-        f"{what} and act as such, as in the library that made the model",
+        f"{message} and act as such, as in the library that made the model",
         remedy='to have them read as text, write "split_special_tokens": true into its '
         "tokenizer_config.json",
     )

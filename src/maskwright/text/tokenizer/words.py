@@ -1,12 +1,11 @@
-"""Where words begin: the cut before training, and the tables by id after it.
+"""Splitting of text into words for training, and tables of tokens that start or end words.
 
-For training the text is cut by regular expressions that say the same as the pipelines in
-`pipeline.py` (a test compares them); Python's are used because they count ten times as fast as
-calling the pipeline for each text.
+For training, texts are split by regular expressions that are equivalent to the pipelines in
+`pipeline.py` (a test compares them) and ten times as fast.
 
-A token table alone cannot say where words begin: `</w>` marks ends, and a letter after a comma
-begins a word without any mark. So there are two tables, and together they are right for all kinds:
-*a word begins at a token that starts one, and after a token that ends one.*
+One table of tokens cannot tell where words begin: `</w>` marks ends, and a letter after a comma
+begins a word without a mark. Two tables can, for all kinds: *a word begins at a token that starts
+one, and after a token that ends one.*
 
                  starts                         ends
     ##           all without ##                 none
@@ -32,44 +31,46 @@ SPACE = "▁"
 
 @functools.cache
 def isolated(single_digits: bool) -> str:
-    """The body of a character class: punctuation, and numbers where digits stand alone."""
-    wanted = "PN" if single_digits else "P"
+    """Return the body of a character class: punctuation, and numbers if digits are words."""
+    categories = "PN" if single_digits else "P"
     points = [
         point
         for point in range(sys.maxunicode + 1)
-        if unicodedata.category(chr(point))[0] in wanted or chr(point) in ASCII_SYMBOLS
+        if unicodedata.category(chr(point))[0] in categories or chr(point) in ASCII_SYMBOLS
     ]
-    ranges, first = [], points[0]
+    ranges, range_start = [], points[0]
     for before, point in zip(points, [*points[1:], -1], strict=True):
         if point != before + 1:
-            ranges.append(f"\\U{first:08x}-\\U{before:08x}")
-            first = point
+            ranges.append(f"\\U{range_start:08x}-\\U{before:08x}")
+            range_start = point
     return "".join(ranges)
 
 
 @functools.cache
 def word_pattern(single_digits: bool) -> re.Pattern[str]:
-    """Words as BERT cuts them: runs without space and punctuation, and each punctuation mark."""
-    alone = isolated(single_digits)
-    return re.compile(f"[{alone}]|[^{alone}]+")
+    """Return the pattern of BERT's words: runs without punctuation, and punctuation marks."""
+    marks = isolated(single_digits)
+    return re.compile(f"[{marks}]|[^{marks}]+")
 
 
 @functools.cache
 def spaced_pattern(single_digits: bool) -> re.Pattern[str]:
-    """Words with `▁` for the space before them; punctuation in runs of its own."""
+    """Return the pattern of words with `▁` for the space before them, and runs of punctuation."""
     marks = isolated(False)
     if not single_digits:
         return re.compile(f"▁[^▁{marks}]*|[^▁{marks}]+|[{marks}]+")
-    alone = isolated(True)
-    return re.compile(f"(?![{marks}])[{alone}]|▁[^▁{alone}]*|[^▁{alone}]+|[{marks}]+")
+    standalone = isolated(True)
+    return re.compile(
+        f"(?![{marks}])[{standalone}]|▁[^▁{standalone}]*|[^▁{standalone}]+|[{marks}]+"
+    )
 
 
 def chunks(text: str, spaced: bool) -> list[str]:
-    """Normalised `text` between its spaces: what is counted first, being quick to cut.
+    """Split normalised `text` at spaces, which is fast; chunks are counted first.
 
     Args:
         text: one text.
-        spaced: whether a space belongs to the chunk after it, as `▁` (Unigram).
+        spaced: whether a space is part of the chunk after it, as `▁` (Unigram).
     """
     if not spaced:
         return text.split()
@@ -79,7 +80,7 @@ def chunks(text: str, spaced: bool) -> list[str]:
 
 
 def words_of(chunk: str, spaced: bool, single_digits: bool) -> list[str]:
-    """The words of a chunk, as the pipeline of the kind cuts it."""
+    """Split a chunk into words like the pipeline of the kind."""
     pattern = spaced_pattern(single_digits) if spaced else word_pattern(single_digits)
     return pattern.findall(chunk)
 
@@ -87,7 +88,7 @@ def words_of(chunk: str, spaced: bool, single_digits: bool) -> list[str]:
 # ------------------------------------------------------------------------------ tables by id
 @dataclass(frozen=True)
 class Marks:
-    """How a vocabulary spells the edges of words; empty where it does not."""
+    """The marks of edges of words in a vocabulary; empty if not used."""
 
     continuation: str = ""
     suffix: str = ""
@@ -98,10 +99,10 @@ class Marks:
 def word_tables(
     tokens: Sequence[str], marks: Marks, special: Collection[int], unknown: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, ends): two tables of booleans by id; see the module's first lines.
+    """Return (starts, ends), two boolean tables by id; see the module's docstring.
 
-    Special tokens are words of their own. The unknown token is a whole word to WordPiece and a
-    piece within a word to the others.
+    Special tokens are words. The unknown token is a word in WordPiece and a piece of a word in
+    other kinds.
     """
     edges = [_edges(token, marks) for token in tokens]
     starts = np.array([edge[0] for edge in edges], dtype=bool)
@@ -117,8 +118,8 @@ def begins_word(
     starts: NDArray[np.bool_],
     ends: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Where words begin in `tokens` (..., T): at a token that `starts` one, after a token that
-    `ends` one, and wherever the text is `fresh`, cut off from what stands before it."""
+    """Return where words begin in `tokens` (..., T): at a token that `starts` one, after a token
+    that `ends` one, and where the text is `fresh`, without left context."""
     word_begins = starts[tokens] | fresh
     word_begins[..., 1:] |= ends[tokens[..., :-1]]
     return np.asarray(word_begins)
@@ -140,7 +141,7 @@ def _edges(token: str, marks: Marks) -> tuple[bool, bool]:
 
 
 def _inside(character: str) -> bool:
-    """Whether a character stands inside words; what is not decodable yet does."""
+    """Return whether a character is part of words; incomplete characters are."""
     if character.isalnum() or character == "\ufffd":
         return True
     return unicodedata.category(character)[0] == "M"
@@ -148,10 +149,10 @@ def _inside(character: str) -> bool:
 
 @functools.cache
 def byte_alphabet() -> dict[str, int]:
-    """GPT-2's spelling of the 256 bytes as printable characters."""
+    """Return GPT-2's mapping of printable characters to the 256 bytes."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+    unprintable = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(unprintable)}
 
 
 @functools.cache
@@ -160,12 +161,12 @@ def _byte_characters() -> dict[int, str]:
 
 
 def spell_bytes(text: str) -> str:
-    """The UTF-8 bytes of `text` as GPT-2 spells them: the reverse of `bytes_of`."""
+    """Return the UTF-8 bytes of `text` in GPT-2's spelling; the inverse of `bytes_of`."""
     return "".join(_byte_characters()[byte] for byte in text.encode())
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes that a byte-level token stands for."""
+    """Return the bytes of a byte-level token."""
     alphabet = byte_alphabet()
     if all(c in alphabet for c in token):
         return bytes(alphabet[c] for c in token)

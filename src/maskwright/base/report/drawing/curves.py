@@ -1,11 +1,9 @@
-"""Line plots as SVG: a chart is a value, and `draw` makes its picture.
+"""Line plots as SVG.
 
-A long run has more steps than a picture has columns. Its points are gathered into columns; the
-line goes through their medians, and a faint band from the lowest to the highest keeps a spike
-visible without bending the line. Numbers that are not finite break the line. An outlier does not
-set the scale: the frame shows where almost all points lie, and what sticks out is cut at its edge.
-Nor does the frame show what no value can be: below 0 where none is, above 1 where all are shares.
-Lines of one point each say a number, and no way from somewhere: they are written, not drawn.
+Points of a long run are grouped into columns; the line connects their medians, and a band from
+minimum to maximum shows spikes. Values that are not finite break the line. Outliers do not set the
+scale: the plot area covers almost all points, and the rest is clipped. It does not extend below 0
+or above 1 if no value can be there. Lines of a single point are written as text.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from maskwright.base.report.drawing.svg import path, picture, place, text, ticks
 from maskwright.base.report.wording import count
 
 COLUMNS = 160
-MARGIN, LETTER = 84, 6.2  # for the names of reference lines, at least; what a letter takes
+MARGIN, LETTER = 84, 6.2  # least width for names of reference lines; width of a letter
 LEGEND_ROW = 17
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series. `dots` are drawn for few, separate measurements; `band` for noisy, dense ones;
-    `spread` is (x, lowest, highest) of several series of which this is the mean."""
+    """One series, with `dots` for few measurements or a `band` for many noisy ones; `spread` is
+    (x, lowest, highest) of the series of which this is the mean."""
 
     name: str
     points: Sequence[Point]
@@ -45,8 +43,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one horizontal axis, and dashed reference lines across it. `marks` are what stands
-    below the axis instead of round numbers; on a `logarithmic` one everything is above 0."""
+    """Lines over one horizontal axis, and dashed horizontal reference lines. `marks` replace the
+    ticks of the axis; on a `logarithmic` axis all x are positive."""
 
     title: str
     lines: Sequence[Line]
@@ -64,8 +62,8 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The plotted area in picture coordinates, and the range of values it shows."""
+class PlotArea:
+    """The plot area in picture coordinates, and its ranges of values."""
 
     left: float
     top: float
@@ -88,27 +86,27 @@ class Frame:
 
 
 def draw(chart: Chart) -> Markup:
-    """`chart` as SVG; empty where no point is finite."""
+    """Draw `chart` as SVG; empty if no point is finite."""
     if not chart:
         return Markup()
     height = float(chart.height)
-    if (alone := _alone(chart)) is not None and not chart.references:
+    if (single_x := _alone(chart)) is not None and not chart.references:
         height = 64.0 + LEGEND_ROW * _entries(chart)[-1][3]
-        caption = f"one point only; {chart.across}: {count(alone)}"
-        parts = [_title(chart), text(0, height - 12, caption, size=11)]
+        caption = f"one point only; {chart.across}: {count(single_x)}"
+        elements = [_title(chart), text(0, height - 12, caption, size=11)]
     else:
         frame = _frame(chart)
-        parts = [_title(chart), _grid(chart, frame), _references(chart, frame)]
-        parts += [_series(line, frame, chart) for line in chart.lines]
-    parts.append(_legend(chart))
+        elements = [_title(chart), _grid(chart, frame), _references(chart, frame)]
+        elements += [_series(line, frame, chart) for line in chart.lines]
+    elements.append(_legend(chart))
     label = f"{chart.title}: {', '.join(line.name for line in chart.lines)} over {chart.across}"
-    return picture(chart.width, height, label, parts)
+    return picture(chart.width, height, label, elements)
 
 
 def columns(
     points: Sequence[Point], number: int = COLUMNS
 ) -> list[tuple[float, float, float, float]]:
-    """(x, median, lowest, highest) of at most `number` equally wide columns of finite `points`."""
+    """Return (x, median, lowest, highest) of at most `number` equally wide columns of `points`."""
     if not points:
         return []
     low, high = min(x for x, _ in points), max(x for x, _ in points)
@@ -116,43 +114,43 @@ def columns(
     gathered: dict[int, list[Point]] = {}
     for x, y in points:
         gathered.setdefault(min(number - 1, int((x - low) / width)), []).append((x, y))
-    found = []
+    summaries = []
     for key in sorted(gathered):
         xs = [x for x, _ in gathered[key]]
         ys = [y for _, y in gathered[key]]
-        found.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
-    return found
+        summaries.append((math.fsum(xs) / len(xs), statistics.median(ys), min(ys), max(ys)))
+    return summaries
 
 
 def _alone(chart: Chart) -> float | None:
-    """Where across all lines have their only point, if that is so."""
-    found = {x for line in chart.lines for x, _ in line.finite}
+    """Return the x of the only point of all lines, None if there are more."""
+    xs = {x for line in chart.lines for x, _ in line.finite}
     single = all(len(line.finite) <= 1 for line in chart.lines)
-    return found.pop() if single and len(found) == 1 else None
+    return xs.pop() if single and len(xs) == 1 else None
 
 
 def _title(chart: Chart) -> str:
     return text(0, 14, chart.title, size=14, css="ink title")
 
 
-def _frame(chart: Chart) -> Frame:
+def _frame(chart: Chart) -> PlotArea:
     points = [p for line in chart.lines for p in line.finite]
     xs = sorted(x for x, _ in points)
     ys = sorted(y for _, y in points)
     references = [y for _, y in chart.references if math.isfinite(y)]
-    # The highest half per cent may be a spike; separate measurements always count.
-    whole = [y for line in chart.lines if line.dots for _, y in line.finite]
+    # Half a percent at each end may be outliers; single measurements always count.
+    always_shown = [y for line in chart.lines if line.dots for _, y in line.finite]
     spread = [y for line in chart.lines for _, *ends in line.spread for y in ends]
-    whole += [y for y in spread if math.isfinite(y)]
-    low = min([ys[int(0.005 * len(ys))], *references, *whole])
-    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *whole])
+    always_shown += [y for y in spread if math.isfinite(y)]
+    low = min([ys[int(0.005 * len(ys))], *references, *always_shown])
+    high = max([ys[math.ceil(0.995 * len(ys)) - 1], *references, *always_shown])
     low = 0.0 if chart.from_zero and low >= 0 else low
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     bottom, top = low if chart.from_zero else low - room, high + room
     if low >= 0.0:
         bottom = max(0.0, bottom)
         top = min(1.0, top) if high <= 1.0 else top
-    return Frame(
+    return PlotArea(
         left=52,
         top=46 + LEGEND_ROW * _entries(chart)[-1][3],
         right=chart.width - _margin(chart),
@@ -164,7 +162,7 @@ def _frame(chart: Chart) -> Frame:
 
 
 def _margin(chart: Chart) -> float:
-    """The room to the right, for the longest name there."""
+    """Return the width to the right of the plot area, for the longest name there."""
     names = [_named(chart, y, name) for name, y in chart.references if math.isfinite(y)]
     return max(MARGIN, 12 + LETTER * max(map(len, names))) if names else 14
 
@@ -174,8 +172,8 @@ def _named(chart: Chart, value: float, name: str) -> str:
 
 
 def _across(xs: Sequence[float], logarithmic: bool) -> Point:
-    """The range of the horizontal axis, for values that rise."""
-    if not logarithmic and xs[0] == xs[-1] > 0:  # a single place stands in the middle
+    """Return the range of the horizontal axis for ascending values."""
+    if not logarithmic and xs[0] == xs[-1] > 0:  # a single value is centred
         return (0.0, 2 * xs[0])
     if not logarithmic:
         return (0.0, xs[-1] if xs[-1] > 0 else 1.0)
@@ -184,29 +182,29 @@ def _across(xs: Sequence[float], logarithmic: bool) -> Point:
     return (low - room, high + room)
 
 
-def _grid(chart: Chart, frame: Frame) -> str:
-    parts = []
+def _grid(chart: Chart, frame: PlotArea) -> str:
+    elements = []
     values = ticks(*frame.y, 5 if chart.height >= 260 else 4)
     for value, words in zip(values, _labels(values, chart.say), strict=True):
         _, y = frame.at(0, value)
-        parts.append(
+        elements.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="grid"/>'
         )
-        parts.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
-    alone = _alone(chart)
-    marks = [alone] if alone is not None else chart.marks
+        elements.append(text(frame.left - 8, y + 4, words, size=11, anchor="end"))
+    single_x = _alone(chart)
+    marks = [single_x] if single_x is not None else chart.marks
     for value in marks or ticks(*frame.x, 6 if chart.width >= 600 else 3):
         x, _ = frame.at(value, frame.y[0])
         anchor = "end" if x > frame.right - 12 else "middle"
-        parts.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
-    parts.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
-    return "".join(parts)
+        elements.append(text(x, frame.bottom + 16, count(value), size=11, anchor=anchor))
+    elements.append(text(frame.right, frame.bottom + 32, chart.across, size=11, anchor="end"))
+    return "".join(elements)
 
 
 def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
-    """The values in words, without the zeros that all of them end in: 4, 5, 6 and not 4.00. Where
-    `say` has too few digits to tell them apart, with as many as that takes."""
+    """Format tick values, without common trailing zeros: 4, 5, 6 and not 4.00. If `say` has too few
+    digits to tell them apart, more are used."""
     words = [say(value) for value in values]
     if len(set(words)) < len(words):
         words = [f"{value:.4g}" for value in values]
@@ -215,22 +213,24 @@ def _labels(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
     return words
 
 
-def _references(chart: Chart, frame: Frame) -> str:
-    """Dashed lines, each named in the margin to the right, where no series can cross its name."""
-    known = sorted(((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True)
-    parts, lowest = [], -math.inf
-    for value, name in known:
+def _references(chart: Chart, frame: PlotArea) -> str:
+    """Draw the dashed lines, each with its name in the right margin."""
+    references = sorted(
+        ((y, name) for name, y in chart.references if math.isfinite(y)), reverse=True
+    )
+    elements, lowest = [], -math.inf
+    for value, name in references:
         _, y = frame.at(0, value)
-        parts.append(
+        elements.append(
             f'<line x1="{place(frame.left)}" y1="{place(y)}" x2="{place(frame.right)}"'
             f' y2="{place(y)}" class="reference"/>'
         )
         lowest = max(y + 4, lowest + 13)
-        parts.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
-    return "".join(parts)
+        elements.append(text(frame.right + 6, lowest, _named(chart, value, name), size=11))
+    return "".join(elements)
 
 
-def _series(line: Line, frame: Frame, chart: Chart) -> str:
+def _series(line: Line, frame: PlotArea, chart: Chart) -> str:
     if line.band and len(line.finite) > 1:
         gathered = columns(line.finite)
         middle = path([frame.at(x, y) for x, y in _smooth(gathered)], f"{line.css} line")
@@ -239,20 +239,20 @@ def _series(line: Line, frame: Frame, chart: Chart) -> str:
         edges = [(x, low, high) for x, _, low, high in gathered]
         return _between(edges, frame, line.css) + middle
     drawn = [frame.at(x, y) for x, y in line.points]
-    parts = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
+    elements = [_between(line.spread, frame, line.css), path(drawn, f"{line.css} line")]
     if line.dots or len(line.finite) == 1:
         for (x, y), (px, py) in zip(line.points, drawn, strict=True):
             if math.isfinite(px) and math.isfinite(py):
                 words = f"{line.name} {chart.say(y)} at {count(x)} {chart.across}"
-                parts.append(
+                elements.append(
                     f'<circle cx="{place(px)}" cy="{place(py)}" r="3.4" class="{line.css} dot">'
                     f"{tooltip(words)}</circle>"
                 )
-    return "".join(parts)
+    return "".join(elements)
 
 
-def _between(edges: Sequence[tuple[float, float, float]], frame: Frame, css: str) -> str:
-    """The area from the lowest to the highest."""
+def _between(edges: Sequence[tuple[float, float, float]], frame: PlotArea, css: str) -> str:
+    """Draw the area from the lowest to the highest values."""
     finite = [edge for edge in edges if all(map(math.isfinite, edge))]
     if len(finite) < 2:
         return ""
@@ -263,9 +263,9 @@ def _between(edges: Sequence[tuple[float, float, float]], frame: Frame, css: str
 
 
 def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
-    """Medians of columns, each averaged with its nearest neighbours: two of a hundred to a side.
+    """Average the median of each column with its neighbours, two of a hundred on each side.
 
-    The steep beginning is left as it is; the end leans on what came before.
+    The steep beginning is not smoothed; at the end only earlier neighbours are left.
     """
     side = len(gathered) // 50
     smooth = []
@@ -277,24 +277,24 @@ def _smooth(gathered: list[tuple[float, float, float, float]]) -> list[Point]:
 
 
 def _legend(chart: Chart) -> str:
-    """The name and the last value of each line, under the title."""
-    parts = []
+    """Draw the name and last value of each line below the title."""
+    elements = []
     for line, words, x, row in _entries(chart):
         y = 29 + LEGEND_ROW * row
-        parts.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
-        parts.append(text(x + 13, y + 4, words, size=12, css="ink"))
-    return "".join(parts)
+        elements.append(f'<circle cx="{place(x + 4)}" cy="{y}" r="4" class="{line.css} dot"/>')
+        elements.append(text(x + 13, y + 4, words, size=12, css="ink"))
+    return "".join(elements)
 
 
 def _entries(chart: Chart) -> list[tuple[Line, str, float, int]]:
-    """(line, words, x, row) of each entry of the legend; a full row is followed by another."""
+    """Return (line, words, x, row) of each entry of the legend, in as many rows as needed."""
     entries: list[tuple[Line, str, float, int]] = []
     x, row = 0.0, 0
     for line in chart.lines:
         if not line.finite:
             continue
-        last = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
-        words = f"{line.name} {chart.say(last)}" if line.name else chart.say(last)
+        last_value = _smooth(columns(line.finite))[-1][1] if line.band else line.finite[-1][1]
+        words = f"{line.name} {chart.say(last_value)}" if line.name else chart.say(last_value)
         width = 34 + 6.6 * len(words)
         if x and x + width > chart.width:
             x, row = 0.0, row + 1

@@ -1,7 +1,7 @@
-"""How often values occur, with the limits of what is allowed drawn in.
+"""Histograms with the limits of allowed values.
 
-Heights go with the square root of the count: beside the many the few would not be seen. Long tails
-are drawn on a logarithmic axis, and what is beyond its ends stands in the bars at the ends.
+Heights are square roots of counts, so that small ones are visible. Long tails get a logarithmic
+axis, and values beyond its ends count in the outermost bars.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from maskwright.base.report.wording import count, percent
 WIDTH, HEIGHT = 380, 150
 LEFT, RIGHT, TOP, BOTTOM = 6, 6, 26, 24
 BARS = 40
-TAIL = 0.02  # of the values on each side may be beyond the axis
-LONG = 30  # an axis this many times as long as its middle value is logarithmic
+TAIL = 0.02  # share of the values that may be beyond each end of the axis
+LONG = 30  # ratio of end and median from which the axis is logarithmic
 
 
 def histogram(
     title: str, values: Sequence[float], low: float | None = None, high: float | None = None
 ) -> Markup | None:
-    """Bars of `values`, in another colour below `low` or above `high`; None without values."""
+    """Draw `values`, in another colour below `low` or above `high`; None without values."""
     values = sorted(value for value in values if math.isfinite(value))
     if not values:
         return None
@@ -35,7 +35,7 @@ def histogram(
     most = max(a + b for a, b in zip(inside, outside, strict=True))
     bar = (WIDTH - LEFT - RIGHT) / len(inside)
     room = HEIGHT - TOP - BOTTOM
-    parts = [_baseline()]
+    elements = [_baseline()]
     for number, (within, beyond) in enumerate(zip(inside, outside, strict=True)):
         if not within + beyond:
             continue
@@ -45,44 +45,44 @@ def histogram(
         words = f"{percent((within + beyond) / len(values))} of the documents"
         boxes = _box(x, base - full, bar, full - share, "one") if within else ""
         boxes += _box(x, base - share, bar, share, "two") if beyond else ""
-        parts.append(f"<g>{boxes}{tooltip(words)}</g>")
-    parts += _axis(*ends, scale, logarithmic)
-    parts += [_limit(scale, low, "≥"), _limit(scale, high, "≤")]
-    return picture(WIDTH, HEIGHT, title, parts)
+        elements.append(f"<g>{boxes}{tooltip(words)}</g>")
+    elements += _axis(*ends, scale, logarithmic)
+    elements += [_limit(scale, low, "≥"), _limit(scale, high, "≤")]
+    return picture(WIDTH, HEIGHT, title, elements)
 
 
 def _ends(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """The ends of the axis: most values, the limits, and some of what is beyond them."""
+    """Return the ends of the axis: most values, the limits, and some values beyond them."""
     cut = int(TAIL * len(values))
-    first, last = values[cut], values[len(values) - 1 - cut]
+    axis_start, axis_end = values[cut], values[len(values) - 1 - cut]
     if low is not None:
         below = values[: bisect.bisect_left(values, low)]
-        first = min([first, low, *below[len(below) // 4 :][:1]])
-        last = max(last, low)
-    if high is not None and high <= 1000 * max(1.0, abs(last)):
+        axis_start = min([axis_start, low, *below[len(below) // 4 :][:1]])
+        axis_end = max(axis_end, low)
+    if high is not None and high <= 1000 * max(1.0, abs(axis_end)):
         above = values[bisect.bisect_right(values, high) :]
-        last = max([last, high, *above[-1 - len(above) // 4 :][:1]])
-        first = min(first, high)
-    return (first, last) if last > first else (first - 0.5, last + 0.5)
+        axis_end = max([axis_end, high, *above[-1 - len(above) // 4 :][:1]])
+        axis_start = min(axis_start, high)
+    return (axis_start, axis_end) if axis_end > axis_start else (axis_start - 0.5, axis_end + 0.5)
 
 
 def _scale(
-    values: Sequence[float], first: float, last: float, padded: tuple[bool, bool]
+    values: Sequence[float], axis_start: float, axis_end: float, padded: tuple[bool, bool]
 ) -> tuple[Callable[[float], float], bool]:
-    """A function from values to 0 … 1 between the ends, and whether it is logarithmic.
+    """Return a function that maps values to 0 … 1 between the ends, and whether it is logarithmic.
 
     Args:
-        padded: whether some room is left before and behind the ends.
+        padded: whether there is padding before and after the ends.
     """
     middle = values[len(values) // 2]
-    logarithmic = first >= 0 and last > 10 and last > LONG * max(middle, 0.1)
+    logarithmic = axis_start >= 0 and axis_end > 10 and axis_end > LONG * max(middle, 0.1)
     bend: Callable[[float], float] = math.log1p if logarithmic else float
-    begin, end = bend(first), bend(last)
+    begin, end = bend(axis_start), bend(axis_end)
     room = (end - begin) / 20
     begin, end = begin - room * padded[0], end + room * padded[1]
 
     def scale(value: float) -> float:
-        bent = bend(max(value, first)) if logarithmic else value
+        bent = bend(max(value, axis_start)) if logarithmic else value
         return (min(max(bent, begin), end) - begin) / (end - begin)
 
     return scale, logarithmic
@@ -91,7 +91,7 @@ def _scale(
 def _counted(
     values: Sequence[float], scale: Callable[[float], float], low: float | None, high: float | None
 ) -> tuple[list[int], list[int]]:
-    """In each bar, how many are allowed and how many are not."""
+    """Return the numbers of allowed and of other values in each bar."""
     distinct = len(set(values))
     bars = BARS if distinct > BARS // 2 else max(8, 2 * distinct)
     counts = ([0] * bars, [0] * bars)
@@ -114,14 +114,16 @@ def _baseline() -> str:
 
 
 def _axis(
-    first: float, last: float, scale: Callable[[float], float], logarithmic: bool
+    axis_start: float, axis_end: float, scale: Callable[[float], float], logarithmic: bool
 ) -> list[str]:
-    marks = ticks(first, last, 5)
+    marks = ticks(axis_start, axis_end, 5)
     if logarithmic:
         powers = [m * 10.0**n for n in range(12) for m in (1, 3)]
-        inner = powers[bisect.bisect_left(powers, first) : bisect.bisect_right(powers, last)]
-        marks = [0.0, *inner] if first < 1 else inner
-    found = []
+        inner = powers[
+            bisect.bisect_left(powers, axis_start) : bisect.bisect_right(powers, axis_end)
+        ]
+        marks = [0.0, *inner] if axis_start < 1 else inner
+    labels = []
     end = -math.inf
     for mark in marks:
         x = LEFT + scale(mark) * (WIDTH - LEFT - RIGHT)
@@ -132,15 +134,15 @@ def _axis(
         if begin < end + 8:
             continue
         end = begin + wide
-        found.append(text(x, HEIGHT - 8, words, size=11, anchor=anchor))
-    return found
+        labels.append(text(x, HEIGHT - 8, words, size=11, anchor=anchor))
+    return labels
 
 
 def _limit(scale: Callable[[float], float], limit: float | None, sign: str) -> str:
     if limit is None or not 0 < scale(limit) < 1:
         return ""
     x = LEFT + scale(limit) * (WIDTH - LEFT - RIGHT)
-    # Labels of two limits stand on their outer sides.
+    # Labels of two limits are on their outer sides.
     before = x > 80 if sign == "≥" else x > WIDTH - 80
     anchor = "end" if before else "start"
     words = text(x, 14, f"{sign} {limit:,g}", size=12, anchor=anchor, css="ink")

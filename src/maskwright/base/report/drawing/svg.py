@@ -1,7 +1,7 @@
-"""The few pieces of SVG that pictures are made of.
+"""Elements of SVG pictures.
 
-Colours are classes, not values, so one style sheet serves light and dark pages; `STYLE` goes into a
-picture that stands alone. Everything that comes from outside passes `escaped`.
+Colours are classes, not values, so one style sheet serves light and dark pages. Text from outside
+passes `escaped`.
 """
 
 from __future__ import annotations
@@ -12,65 +12,55 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from maskwright.base.errors import DataError, shorten
+from maskwright.base.errors import shorten
 from maskwright.base.report.wording import percent, size
 
 LONGEST = 10_000  # characters of one text in a picture
-# Classes of page.css for what stands side by side.
+# Classes of page.css for series.
 COLOURS = ("one", "two", "three", "four", "five", "six")
-# The same names stand in page.css.
-STYLE = """
-:root{--ink:#1d2733;--soft:#66717d;--faint:#d9dee4;--wash:#eef1f4;--paper:#ffffff;
---one:#2563c9;--two:#c9570f;--three:#12805c}
-@media (prefers-color-scheme:dark){
-:root{--ink:#e4e9ef;--soft:#9aa6b2;--faint:#3a444f;--wash:#252d36;--paper:#161b21;
---one:#7fb0ff;--two:#ffab66;--three:#5fd0a4}}
-text{fill:var(--soft);
-font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
-""".replace("\n", "")
 
 
 def picture(
-    width: float, height: float, label: str, parts: Iterable[str], *, sized: bool = False
+    width: float, height: float, label: str, elements: Iterable[str], *, sized: bool = False
 ) -> Markup:
-    """The `svg` element of `parts`, which are SVG themselves.
+    """Return the `svg` element around `elements`, which are SVG.
 
     Args:
-        label: what a screen reader says.
-        sized: whether it is as large as it says; else as wide as the page.
+        label: for screen readers.
+        sized: whether the size is fixed; else the picture is as wide as the page.
     """
-    own = f' width="{place(width)}" height="{place(height)}"' if sized else ""
+    sizes = f' width="{place(width)}" height="{place(height)}"' if sized else ""
     return Markup(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"{own}'
-        f' role="img" aria-label="{escaped(label)}">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {place(width)} {place(height)}"'
+        f'{sizes} role="img" aria-label="{escaped(label)}">{"".join(elements)}</svg>'
     )
 
 
-def style(place: int) -> str:
-    """The classes of the `place`-th of what stands side by side; after the last colour they come
-    again, as broken lines and rings."""
-    return COLOURS[place % len(COLOURS)] + (" again" if place // len(COLOURS) % 2 else "")
+def style(index: int) -> str:
+    """Return the classes of series `index`; after the last colour, they repeat as broken lines and
+    rings."""
+    return COLOURS[index % len(COLOURS)] + (" again" if index // len(COLOURS) % 2 else "")
 
 
 def escaped(value: object) -> str:
-    """Any value as text that is safe between tags and inside quotes; control characters shown."""
+    """Escape a value for text and attributes; control characters become visible."""
     return str(escape(shorten(str(value), LONGEST)))
 
 
 def tooltip(words: object) -> str:
-    """What is shown when somebody points at the element around it."""
+    """Return the tooltip of the enclosing element."""
     return f"<title>{escaped(words)}</title>"
 
 
 def place(value: float) -> str:
-    """A coordinate with at most one decimal."""
+    """Format a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def text(
     x: float, y: float, words: object, *, size: float = 12, anchor: str = "start", css: str = "soft"
 ) -> str:
-    """One line of text; `css` is a class of page.css: soft, ink, one, two, three."""
+    """Return one line of text; `css` is a class of page.css: soft, ink, one, two, three."""
     return (
         f'<text x="{place(x)}" y="{place(y)}" font-size="{size:g}" text-anchor="{anchor}"'
         f' class="{css}">{escaped(words)}</text>'
@@ -78,14 +68,14 @@ def text(
 
 
 def upright(x: float, y: float, words: object, *, size: float = 12, down: bool = False) -> str:
-    """A text that is read from below, or, `down`, from above; it begins at (x, y)."""
+    """Return a vertical text that begins at (x, y) and runs up, or with `down` down."""
     turned = text(0, 0, words, size=size)
     angle = 90 if down else -90
     return f'<g transform="translate({place(x)} {place(y)}) rotate({angle})">{turned}</g>'
 
 
 def path(points: list[tuple[float, float]], css: str) -> str:
-    """A line through `points`, broken wherever a coordinate is no finite number."""
+    """Return a line through `points`, broken where a coordinate is not finite."""
     steps, down = [], False
     for x, y in points:
         if not (math.isfinite(x) and math.isfinite(y)):
@@ -97,15 +87,15 @@ def path(points: list[tuple[float, float]], css: str) -> str:
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
-    """About `count` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten."""
+    """Return about `count` round numbers in the range: steps of 1, 2 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return [low] if math.isfinite(low) else []
     rough = (high - low) / max(1, count)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [i * step for i in range(first, last + 1)]
+    first_step = math.ceil(low / step - 1e-9)
+    last_step = math.floor(high / step + 1e-9)
+    return [i * step for i in range(first_step, last_step + 1)]
 
 
 WIDTH, ROW, TOP = 760, 46, 8
@@ -114,128 +104,57 @@ THICK, THIN = 15, 6
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A step: documents and bytes that came to it and that left it."""
+class FlowStage:
+    """A step of a pipeline: documents and bytes before and after it."""
 
     name: str
     documents: tuple[int, int]
     bytes: tuple[int, int]
 
 
-def flow(title: str, stages: Sequence[Stage]) -> Markup:
-    """The picture: thick bars are documents, thin ones bytes, both as shares of what came first."""
-    first = stages[0]
-    whole = (max(1, first.documents[0]), max(1, first.bytes[0]))
-    parts = []
+def flow(title: str, stages: Sequence[FlowStage]) -> Markup:
+    """Draw the stages: thick bars are documents, thin ones bytes, as shares of the first stage."""
+    first_stage = stages[0]
+    totals = (max(1, first_stage.documents[0]), max(1, first_stage.bytes[0]))
+    elements = []
     for number, stage in enumerate(stages):
         y = TOP + number * ROW
         if number + 1 < len(stages):
-            x = LEFT + BARS * stage.documents[1] / whole[0]
+            x = LEFT + BARS * stage.documents[1] / totals[0]
             below = f"V{place(y + ROW)}H{LEFT}Z"
-            parts.append(f'<path d="M{LEFT} {y + THICK}H{place(x)}{below}" class="band one"/>')
-        parts.append(_bar(y, THICK, stage.documents, whole[0], "one"))
-        parts.append(_bar(y + THICK + 2, THIN, stage.bytes, whole[1], "three"))
-        parts.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
-        parts.append(text(WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
-        parts.append(text(WIDTH, y + 28, _more(stage), size=12, anchor="end"))
-    return picture(WIDTH, TOP + (len(stages) - 1) * ROW + 34, title, parts)
+            elements.append(f'<path d="M{LEFT} {y + THICK}H{place(x)}{below}" class="band one"/>')
+        elements.append(_bar(y, THICK, stage.documents, totals[0], "one"))
+        elements.append(_bar(y + THICK + 2, THIN, stage.bytes, totals[1], "three"))
+        elements.append(text(0, y + 13, shorten(stage.name, 24), size=14, css="ink"))
+        elements.append(text(WIDTH, y + 13, _words(stage), size=13, anchor="end", css="ink"))
+        elements.append(text(WIDTH, y + 28, _more(stage), size=12, anchor="end"))
+    return picture(WIDTH, TOP + (len(stages) - 1) * ROW + 34, title, elements)
 
 
-def _bar(y: float, height: float, passed: tuple[int, int], whole: int, css: str) -> str:
-    came, left = (BARS * each / whole for each in passed)
-    kept = f'<rect x="{LEFT}" y="{y}" width="{place(left)}" height="{height}" class="dot {css}"/>'
-    width = max(1.0, came - left) if passed[0] > passed[1] else 0
-    removed = (
-        f'<rect x="{place(LEFT + left)}" y="{y}" width="{place(width)}" height="{height}"'
+def _bar(y: float, height: float, passed: tuple[int, int], total: int, css: str) -> str:
+    width, kept_width = (BARS * amount / total for amount in passed)
+    kept_bar = (
+        f'<rect x="{LEFT}" y="{y}" width="{place(kept_width)}" height="{height}"'
+        f' class="dot {css}"/>'
+    )
+    width = max(1.0, width - kept_width) if passed[0] > passed[1] else 0
+    removed_bar = (
+        f'<rect x="{place(LEFT + kept_width)}" y="{y}" width="{place(width)}" height="{height}"'
         ' class="dot two"/>'
     )
     words = tooltip(f"{passed[1]:,} of {passed[0]:,}")
-    return f"<g>{kept}{removed if width else ''}{words}</g>"
+    return f"<g>{kept_bar}{removed_bar if width else ''}{words}</g>"
 
 
-def _words(stage: Stage) -> str:
+def _words(stage: FlowStage) -> str:
     removed = stage.documents[0] - stage.documents[1]
     if not removed:
         return f"{stage.documents[1]:,} documents"
     return f"−{removed:,} ({percent(removed / max(1, stage.documents[0]))})"
 
 
-def _more(stage: Stage) -> str:
+def _more(stage: FlowStage) -> str:
     removed = stage.bytes[0] - stage.bytes[1]
     if not removed:
         return size(stage.bytes[1])
     return f"−{size(removed)}" if removed > 0 else f"+{size(-removed)}"
-
-
-CELL, GAP, SPACE = 15.0, 2.0, 44.0
-MASK_COLOURS = ("one", "two", "three")
-
-
-@dataclass(frozen=True)
-class MaskPanel:
-    """One matrix. `groups` gives each query a document, and each document has its own colour."""
-
-    title: str
-    caption: str
-    matrix: Sequence[Sequence[bool]]
-    groups: Sequence[int] = ()
-
-    @property
-    def columns(self) -> int:
-        return len(self.matrix[0]) if self.matrix else 0
-
-    @property
-    def width(self) -> float:
-        return max(self.columns * CELL, 6.3 * len(self.caption), 8.2 * len(self.title))
-
-
-def mask_picture(panels: Sequence[MaskPanel]) -> str:
-    """A stand-alone SVG file of `panels`, for light and dark pages.
-
-    Raises:
-        DataError: no panel, rows of unequal length, or groups that do not fit the rows.
-    """
-    if not panels:
-        raise DataError("a mask picture without a mask", wanted="at least one panel")
-    height = 64 + max(len(p.matrix) for p in panels) * CELL + 34
-    parts, x = [], 24.0
-    for panel in panels:
-        parts.append(_panel(panel, x))
-        x += panel.width + SPACE
-    width = x - SPACE + 8
-    label = "; ".join(f"{p.title}: {p.caption}" for p in panels)
-    colours = "".join(f".{c}{{fill:var(--{c})}}" for c in MASK_COLOURS)
-    style = (
-        f"<style>{STYLE}.ink{{fill:var(--ink);font-weight:600}}{colours}.none{{fill:var(--wash)}}"
-        "</style>"
-    )
-    return picture(width, height, label, [style, *parts], sized=True) + "\n"
-
-
-def _panel(panel: MaskPanel, left: float) -> str:
-    if any(len(row) != panel.columns for row in panel.matrix):
-        raise DataError("the rows of a mask differ in length", where=panel.title)
-    groups = panel.groups or [0] * len(panel.matrix)
-    if len(groups) != len(panel.matrix):
-        raise DataError(
-            "one group per query is needed",
-            where=panel.title,
-            found=len(groups),
-            wanted=len(panel.matrix),
-        )
-    top = 64.0
-    parts = [
-        text(left, 18, panel.title, size=15, css="ink"),
-        text(left, 36, panel.caption, size=12),
-    ]
-    side = CELL - GAP
-    for i, row in enumerate(panel.matrix):
-        for j, seen in enumerate(row):
-            css = MASK_COLOURS[groups[i] % len(MASK_COLOURS)] if seen else "none"
-            parts.append(
-                f'<rect x="{place(left + j * CELL)}" y="{place(top + i * CELL)}" width="{side:g}"'
-                f' height="{side:g}" rx="2.5" class="{css}"/>'
-            )
-    parts.append(text(left, top - 7, "is seen →", size=11))
-    parts.append(upright(left - 7, top, "sees →", size=11, down=True))
-    return "".join(parts)

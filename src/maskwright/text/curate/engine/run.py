@@ -33,7 +33,7 @@ from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.counted import counted
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.base.findings import Finding, Note
-from maskwright.base.storage.files import TEMPORARY, state_of
+from maskwright.base.storage.files import TEMPORARY, file_state
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
@@ -397,7 +397,7 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
 def _step_key(name: str, step: Step) -> str:
     """A hash of the settings of a step, of its code, also that which it imports, and of the files
     that it reads."""
-    files = [[str(path), _hash(state_of(path))] for path in step.files()]
+    files = [[str(path), _hash(file_state(path))] for path in step.files()]
     code = code_of(type(step).__module__)
     return fingerprint(["step", VERSION, name, to_plain(step), files, code])
 
@@ -432,7 +432,7 @@ def code_of(name: str) -> list[tuple[str, str]]:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 fingerprints[top] = importlib.metadata.version(top)
             continue
-        fingerprints[module], imported = _source(state_of(Path(origin)), spec.parent or "")
+        fingerprints[module], imported = _source(file_state(Path(origin)), spec.parent or "")
         waiting += [module.rpartition(".")[0] or module, *imported]
     return sorted(fingerprints.items())
 
@@ -454,7 +454,7 @@ def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, l
 def _code(module: str) -> str:
     spec = importlib.util.find_spec(f"maskwright.text.curate.{module}")
     assert spec is not None and spec.origin is not None
-    return _source(state_of(Path(spec.origin)), spec.parent or "")[0]
+    return _source(file_state(Path(spec.origin)), spec.parent or "")[0]
 
 
 def folder_key(folder: str) -> str:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.text.curate.engine.tables import (
     RemainingRows,
     compressed,
@@ -59,7 +59,7 @@ _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 def open_step(name: str, step: Step) -> Any:
     """What `step.open` returns; called again only when the step's files have changed."""
-    key, state = fingerprint([name, to_plain(step)]), [state_of(path) for path in step.files()]
+    key, state = fingerprint([name, to_plain(step)]), [file_state(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
     return _OPENED[key][1]

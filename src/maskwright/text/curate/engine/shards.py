@@ -20,7 +20,7 @@ import numpy as np
 from maskwright.base.config import fingerprint, from_plain, to_plain
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.commit import Staging, commit_once
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.corpus.document import Document, JsonText
 from maskwright.text.corpus.files import Source
@@ -81,7 +81,7 @@ def group_files(sources: Sequence[Source], reading: Reading, skip: bool = False)
     settings_key = fingerprint([to_plain(reading), skip])
     groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
     for number, source in enumerate(sources):
-        state = state_of(source.path)
+        state = file_state(source.path)
         files.append(os.fspath(source.path))
         facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
         size += source.text_bytes

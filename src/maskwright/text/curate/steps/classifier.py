@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maskwright.ask.curation_scores import good_class, model_files, probabilities
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.base.findings import Finding
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.text.curate.arrays.winnow import hashes
 from maskwright.text.curate.arrays.words import BASE, mix
 from maskwright.text.curate.labelled_texts import LabelledTexts, read_labelled_texts
@@ -338,7 +338,7 @@ class Settings(CorpusStep):
             As `gather`.
         """
         examples, linear, trial = _train_on_file(
-            self.examples, self.good_label, *map(state_of, filter(Path.is_file, self.files()))
+            self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
         )
         if trial.chance > LIKELY:
             raise DataError(

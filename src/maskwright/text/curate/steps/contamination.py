@@ -24,7 +24,7 @@ from maskwright.base.config import require
 from maskwright.base.counted import counted
 from maskwright.base.errors import ConfigError, MaskwrightError
 from maskwright.base.findings import Finding
-from maskwright.base.storage.files import state_of
+from maskwright.base.storage.files import file_state
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
@@ -488,7 +488,7 @@ def span_places(spans: Spans, words: Words) -> list[str]:
 def opened_index(step: Settings) -> Index:
     """The index of a step, made once in a process for each state of its files: passes need it,
     too."""
-    return _opened_index(step, tuple(map(state_of, step.files())))
+    return _opened_index(step, tuple(map(file_state, step.files())))
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,8 +1,8 @@
-"""The door for tokenizer files: bytes in, a checked document or a `TokenizerError` out.
+"""Validation of tokenizer files, which come from untrusted sources.
 
-Sizes and depth first, then every part against the tables of its schema, then what holds the parts
-together: ids are 0 … V-1 without a hole or a double, every merge makes a known piece, every token
-that a step names exists. What passes can be handed to the library, which trusts its input.
+Sizes and depth are checked first, then every section against its schema, then consistency: ids are
+0 … V-1 without gaps and duplicates, every merge makes a known piece, every token that a step names
+exists. The library, which trusts its input, only gets checked documents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST_STRING = 64  # characters of a setting such as `##` or a replacement
 MOST_STEPS = 16
 DEEPEST = 3
 LONGEST_REPLACEMENT = 128  # bytes; the longest of Unicode's own compatibility forms has 33
-MOST_GROWTH = 64  # how much longer replacements may make a text
+MOST_GROWTH = 64  # factor by which replacements may lengthen a text
 
 CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 KNOWN_PATTERNS = {
@@ -41,13 +41,13 @@ KNOWN_PATTERNS = {
 }
 
 
-def refuse(what: str, where: str, found: object, wanted: object = None) -> TokenizerError:
-    """The refusal of something in a tokenizer file."""
+def refuse(message: str, where: str, value: object, expected: object = None) -> TokenizerError:
+    """Return the error about a value in a tokenizer file."""
     return TokenizerError(
-        what,
+        message,
         where=where,
-        found=repr(found)[:200],
-        wanted=wanted,
+        found=repr(value)[:200],
+        wanted=expected,
         do="use a tokenizer.json from a source you trust, or train one with maskwright",
     )
 
@@ -59,19 +59,19 @@ def a_bool(value: Any, where: str) -> None:
 
 
 def a_text(value: Any, where: str) -> None:
-    """A short text, valid Unicode, not empty."""
+    """Check for a short text, valid Unicode, not empty."""
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_STRING or broken(value):
         raise refuse("not a short text", where, value, f"1 to {LONGEST_STRING} characters")
 
 
 def any_text(value: Any, where: str) -> None:
-    """A short text that may be empty."""
+    """Check for a short text that may be empty."""
     if value != "":
         a_text(value, where)
 
 
 def broken(text: str) -> bool:
-    """Whether a text cannot be written as UTF-8."""
+    """Return whether a text cannot be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def broken(text: str) -> bool:
 
 
 def one_of(*values: Any) -> Check:
-    """Exactly one of `values`."""
+    """Return a check for one of `values`."""
 
     def check(value: Any, where: str) -> None:
         if not any(value == v and type(value) is type(v) for v in values):
@@ -90,7 +90,7 @@ def one_of(*values: Any) -> Check:
 
 
 def number(smallest: int, largest: int) -> Check:
-    """A whole number within bounds."""
+    """Return a check for an integer within bounds."""
 
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not smallest <= value <= largest:
@@ -100,7 +100,7 @@ def number(smallest: int, largest: int) -> Check:
 
 
 def optional(inner: Check) -> Check:
-    """Null, or what `inner` takes."""
+    """Return a check for null, or a value that passes `inner`."""
 
     def check(value: Any, where: str) -> None:
         if value is not None:
@@ -116,7 +116,7 @@ def a_character(value: Any, where: str) -> None:
 
 
 def a_pattern(value: Any, where: str) -> None:
-    """`{"String": text}`, or `{"Regex": one of the known ones}`."""
+    """Check for `{"String": text}`, or `{"Regex": pattern}` with a known pattern."""
     if not isinstance(value, dict) or len(value) != 1:
         raise refuse("not a pattern", where, value)
     ((kind, text),) = value.items()
@@ -134,7 +134,7 @@ def a_pattern(value: Any, where: str) -> None:
 
 
 def a_charsmap(value: Any, where: str) -> None:
-    """SentencePiece's compiled normalisation: a trie, then its replacements, each closed by NUL."""
+    """Check SentencePiece's compiled normalisation: a trie, then replacements that end with NUL."""
     try:
         table = base64.b64decode(value[: 2 << 20], validate=True)
         size = int.from_bytes(table[:4], "little")
@@ -152,7 +152,7 @@ def a_charsmap(value: Any, where: str) -> None:
 BEHAVIORS = one_of("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
 SCHEMES = one_of("always", "first", "never")
 
-# type -> (fields that must stand there, fields that may)
+# type -> (required fields, optional fields)
 Row = tuple[dict[str, Check], dict[str, Check]]
 BYTE_LEVEL: Row = ({}, {"add_prefix_space": a_bool, "trim_offsets": a_bool, "use_regex": a_bool})
 METASPACE: Row = (
@@ -213,7 +213,7 @@ STEPS = {
 
 # ------------------------------------------------------------------------------ checks of a table
 def fields(plain: Any, where: str, must: Mapping[str, Check], may: Mapping[str, Check]) -> None:
-    """Every field known and fitting, none missing."""
+    """Check a table with required and optional fields."""
     if not isinstance(plain, dict):
         raise refuse("not a table", where, plain)
     for name in must:
@@ -222,15 +222,15 @@ def fields(plain: Any, where: str, must: Mapping[str, Check], may: Mapping[str, 
     for name, value in plain.items():
         check = must.get(name) or may.get(name)
         if check is None:
-            known = near(name, [*must, *may])
-            raise refuse("an unknown field", f"{where}.{shorten(name, 64)}", name, known)
+            suggestion = near(name, [*must, *may])
+            raise refuse("an unknown field", f"{where}.{shorten(name, 64)}", name, suggestion)
         check(value, f"{where}.{name}")
 
 
-def steps(part: str, plain: Any, where: str = "", depth: int = 0) -> list[dict[str, Any]]:
-    """Check the steps of `normalizer`, `pre_tokenizer` or `decoder`; returns them flat."""
-    where = where or part
-    table, inner = STEPS[part]
+def steps(section: str, plain: Any, where: str = "", depth: int = 0) -> list[dict[str, Any]]:
+    """Check the steps of `normalizer`, `pre_tokenizer` or `decoder`; returns them as a list."""
+    where = where or section
+    table, inner = STEPS[section]
     if plain is None:
         return []
     if not isinstance(plain, dict) or not isinstance(plain.get("type"), str):
@@ -242,7 +242,7 @@ def steps(part: str, plain: Any, where: str = "", depth: int = 0) -> list[dict[s
         if set(plain) != {"type", inner} or not isinstance(listed, list) or depth >= DEEPEST:
             raise refuse("not a sequence of steps", where, sorted(plain))
         for index, step in enumerate(listed[: MOST_STEPS + 1]):
-            flat += steps(part, step, f"{where}.{index}", depth + 1)
+            flat += steps(section, step, f"{where}.{index}", depth + 1)
     elif kind in table:
         fields({k: v for k, v in plain.items() if k != "type"}, where, *table[kind])
         flat = [plain]
@@ -270,15 +270,15 @@ MOST_TOKENS = 1 << 22
 LONGEST_TOKEN = 1024
 MODELS = ("BPE", "Unigram", "WordPiece")
 
-ANYTHING: Check = lambda value, where: None  # noqa: E731 - a check that is made elsewhere
+ANYTHING: Check = lambda value, where: None  # noqa: E731 - checked elsewhere
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A sound `tokenizer.json`.
+class CheckedFile:
+    """A valid `tokenizer.json`.
 
     Attributes:
-        plain: the document, without truncation and padding, which are ours to decide.
+        plain: the document, without truncation and padding.
         tokens: the strings by id.
         special: ids of the added tokens that are marked as special.
     """
@@ -289,7 +289,7 @@ class Checked:
 
 
 def read_json(data: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a file of a tokenizer.
+    """Parse the JSON object in a file of a tokenizer.
 
     Raises:
         TokenizerError: too large, or not strict JSON (`strict_json`).
@@ -297,30 +297,32 @@ def read_json(data: bytes, where: str) -> dict[str, Any]:
     return parse_object(data, where, error=TokenizerError, largest=MOST_BYTES)
 
 
-def check(plain: dict[str, Any]) -> Checked:
-    """A parsed `tokenizer.json`, checked from top to bottom.
+def check(plain: dict[str, Any]) -> CheckedFile:
+    """Check a parsed `tokenizer.json`.
 
     Raises:
-        TokenizerError: with the dotted path of the first thing that is wrong.
+        TokenizerError: with the dotted path of the first error.
     """
     version = {"version": one_of("1.0")}
-    parts = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    names = ("truncation", "padding", "added_tokens", *parts)
+    sections = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    names = ("truncation", "padding", "added_tokens", *sections)
     fields(plain, "tokenizer.json", {"model": ANYTHING}, version | dict.fromkeys(names, ANYTHING))
-    for part in ("normalizer", "pre_tokenizer", "decoder"):
-        steps(part, plain.get(part))
+    for section in ("normalizer", "pre_tokenizer", "decoder"):
+        steps(section, plain.get(section))
     tokens = _model(plain["model"])
     _named(plain["model"], tokens)
     special = _added(plain.get("added_tokens") or [], tokens)
     _post_processor(plain.get("post_processor"), "post_processor", len(tokens), 0)
-    kept = {"version": "1.0", "truncation": None, "padding": None}
-    rest = {name: plain.get(name) for name in ("added_tokens", *parts, "model")}
-    return Checked({**kept, **rest, "added_tokens": rest["added_tokens"] or []}, tokens, special)
+    header = {"version": "1.0", "truncation": None, "padding": None}
+    rest = {name: plain.get(name) for name in ("added_tokens", *sections, "model")}
+    return CheckedFile(
+        {**header, **rest, "added_tokens": rest["added_tokens"] or []}, tokens, special
+    )
 
 
 # ------------------------------------------------------------------------------ models
 def _model(model: Any) -> list[str]:
-    """Check the model's fields; its tokens by id."""
+    """Check the fields of the model; returns its tokens by id."""
     if not isinstance(model, dict):
         raise refuse("not a table", "model", model)
     kind = model.get("type")
@@ -350,7 +352,7 @@ def _a_token(value: Any, where: str) -> None:
 
 
 def _a_token_or_none(value: Any, where: str) -> None:
-    """A token; some files write the empty text where they mean none."""
+    """Check for a token or "", which some files have in place of null."""
     if value != "":
         _a_token(value, where)
 
@@ -359,12 +361,12 @@ def _numbered(vocab: Any) -> list[str]:
     if not isinstance(vocab, dict) or not 0 < len(vocab) <= MOST_TOKENS:
         raise refuse("not a vocabulary", "model.vocab", vocab)
     tokens: list[str] = [""] * len(vocab)
-    for token, place in vocab.items():
+    for token, token_id in vocab.items():
         _a_token(token, "model.vocab")
-        number(0, len(vocab) - 1)(place, f"model.vocab.{shorten(token, 64)}")
-        if tokens[place]:
-            raise refuse("two tokens with one id", f"model.vocab.{shorten(token, 64)}", place)
-        tokens[place] = token
+        number(0, len(vocab) - 1)(token_id, f"model.vocab.{shorten(token, 64)}")
+        if tokens[token_id]:
+            raise refuse("two tokens with one id", f"model.vocab.{shorten(token, 64)}", token_id)
+        tokens[token_id] = token
     return tokens
 
 
@@ -373,12 +375,12 @@ def _unigram(body: dict[str, Any]) -> list[str]:
     if not isinstance(vocab, list) or not 0 < len(vocab) <= MOST_TOKENS:
         raise refuse("not a vocabulary", "model.vocab", vocab)
     tokens: list[str] = []
-    for place, row in enumerate(vocab):
+    for index, row in enumerate(vocab):
         if not isinstance(row, list) or len(row) != 2:
-            raise refuse("not a piece with its score", f"model.vocab.{place}", row)
-        _a_token(row[0], f"model.vocab.{place}")
+            raise refuse("not a piece with its score", f"model.vocab.{index}", row)
+        _a_token(row[0], f"model.vocab.{index}")
         if type(row[1]) not in (int, float) or not math.isfinite(row[1]) or abs(row[1]) > 1e6:
-            raise refuse("not a score", f"model.vocab.{place}", row[1], "-1e6 to 1e6")
+            raise refuse("not a score", f"model.vocab.{index}", row[1], "-1e6 to 1e6")
         tokens.append(row[0])
     if len(set(tokens)) != len(tokens):
         ((double, _),) = Counter(tokens).most_common(1)
@@ -390,19 +392,19 @@ def _unigram(body: dict[str, Any]) -> list[str]:
 def _merges(merges: Any, vocab: dict[str, int], prefix: str) -> None:
     if not isinstance(merges, list) or len(merges) > MOST_TOKENS:
         raise refuse("not a list of merges", "model.merges", merges)
-    for place, merge in enumerate(merges):
+    for index, merge in enumerate(merges):
         pair = merge.split(" ") if isinstance(merge, str) else merge
-        where = f"model.merges.{place}"
+        where = f"model.merges.{index}"
         if (
             not isinstance(pair, list)
             or len(pair) != 2
             or not all(isinstance(p, str) for p in pair)
         ):
             raise refuse("not a pair of tokens", where, merge)
-        left, right = pair
-        if not right.startswith(prefix):
+        first_piece, second_piece = pair
+        if not second_piece.startswith(prefix):
             raise refuse("a second part without the prefix", where, merge, f"{prefix!r} first")
-        for token in (left, right, left + right[len(prefix) :]):
+        for token in (first_piece, second_piece, first_piece + second_piece[len(prefix) :]):
             if token not in vocab:
                 raise refuse("a merge with a token that is not in the vocabulary", where, token)
 
@@ -415,26 +417,28 @@ def _named(model: dict[str, Any], tokens: list[str]) -> None:
 
 # ------------------------------------------------------------------------------ tokens and frames
 def _added(added: Any, tokens: list[str]) -> frozenset[int]:
-    """Check the added tokens, append the new ones to `tokens`; the ids of the special ones."""
+    """Check the added tokens and append new ones to `tokens`; returns the ids of special ones."""
     if not isinstance(added, list) or len(added) > MOST_TOKENS:
         raise refuse("not a list of tokens", "added_tokens", added)
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), a_bool)
-    places = {token: place for place, token in enumerate(tokens)}
+    ids = {token: index for index, token in enumerate(tokens)}
     special: set[int] = set()
-    seen: set[str] = set()
-    for place, row in enumerate(added):
-        where = f"added_tokens.{place}"
+    contents: set[str] = set()
+    for index, row in enumerate(added):
+        where = f"added_tokens.{index}"
         must = {"id": number(0, len(tokens)), "content": _a_token}
         fields(row, where, must, flags)
-        content, wanted = row["content"], places.get(row["content"], len(tokens))
-        if row["id"] != wanted or content in seen:
-            raise refuse("an added token with a wrong or doubled id", where, row, f"id {wanted}")
-        seen.add(content)
-        if wanted == len(tokens):
-            places[content] = wanted
+        content, expected_id = row["content"], ids.get(row["content"], len(tokens))
+        if row["id"] != expected_id or content in contents:
+            raise refuse(
+                "an added token with a wrong or doubled id", where, row, f"id {expected_id}"
+            )
+        contents.add(content)
+        if expected_id == len(tokens):
+            ids[content] = expected_id
             tokens.append(content)
         if row.get("special"):
-            special.add(wanted)
+            special.add(expected_id)
     return frozenset(special)
 
 
@@ -450,8 +454,8 @@ def _post_processor(plain: Any, where: str, size: int, depth: int) -> None:
         fields(body, where, {"processors": ANYTHING}, {})
         if not isinstance(body["processors"], list) or len(body["processors"]) > 8:
             raise refuse("not a list of steps", where, body["processors"])
-        for place, step in enumerate(body["processors"]):
-            _post_processor(step, f"{where}.{place}", size, depth + 1)
+        for index, step in enumerate(body["processors"]):
+            _post_processor(step, f"{where}.{index}", size, depth + 1)
     elif kind == "ByteLevel":
         fields(
             body,

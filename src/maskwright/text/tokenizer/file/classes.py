@@ -1,10 +1,10 @@
-"""What the tokenizer classes of transformers add to a `tokenizer.json`, or put in place of it.
+"""Tokenizer classes of transformers, whose options override a `tokenizer.json`.
 
-`tokenizer_config.json` names a class and gives its options, and transformers lets some of them win
-over the file: BERT's normalisation and the blank that GPT-2 and RoBERTa put first, each with the
-class's default where the option is missing. Here the same is done, so that both read the same ids.
-Where releases of transformers disagree (4.57 keeps the file where 5 rebuilds it from the class),
-settings that contradict the file are refused, since nobody can say which was meant.
+`tokenizer_config.json` names a class and its options. In transformers, some of them override the
+file: BERT's normalisation, and the space before the first word of GPT-2 and RoBERTa, each with the
+default of the class if the option is missing. The same is done here, so that both give the same
+ids. Where releases of transformers differ (4.57 keeps the file, 5 rebuilds it from the class),
+settings that contradict the file are refused as ambiguous.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maskwright.base.errors import TokenizerError
+from maskwright.text.tokenizer.file.kinds import flat_steps
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Class:
+class TokenizerClass:
     """A tokenizer class of transformers.
 
     Attributes:
-        model: the type of `model` in the file that it goes with.
-        bert: whether it sets the options of BERT's normalisation.
-        blank: whether it sets the blank before the first word (`add_prefix_space`).
-        roles: its special tokens, under the keys of `tokenizer_config.json`.
+        model: the type of `model` in its files.
+        bert: whether it has the options of BERT's normalisation.
+        blank: whether it has the option `add_prefix_space`.
+        roles: its special tokens, by the keys of `tokenizer_config.json`.
     """
 
     model: str
@@ -35,7 +36,7 @@ class Class:
     roles: Mapping[str, str] = field(default_factory=dict)
 
 
-BERT = Class(
+BERT = TokenizerClass(
     "WordPiece",
     bert=True,
     roles={
@@ -46,7 +47,7 @@ BERT = Class(
         "mask_token": "[MASK]",
     },
 )
-ROBERTA = Class(
+ROBERTA = TokenizerClass(
     "BPE",
     blank=True,
     roles={
@@ -59,10 +60,14 @@ ROBERTA = Class(
         "mask_token": "<mask>",
     },
 )
-GPT2 = Class("BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"})
-GPT = Class("BPE", roles={"unk_token": "<unk>"})
-T5 = Class("Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"})
-ALBERT = Class(
+GPT2 = TokenizerClass(
+    "BPE", blank=True, roles={"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+)
+GPT = TokenizerClass("BPE", roles={"unk_token": "<unk>"})
+T5 = TokenizerClass(
+    "Unigram", roles={"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+)
+ALBERT = TokenizerClass(
     "Unigram",
     roles={
         "bos_token": "[CLS]",
@@ -75,7 +80,7 @@ ALBERT = Class(
     },
 )
 
-# The same class with `Fast` behind its name is the same here.
+# Names with the suffix `Fast` are equivalent.
 CLASSES = {
     "BertTokenizer": BERT,
     "DistilBertTokenizer": BERT,
@@ -93,7 +98,7 @@ CLASSES = {
     "T5Tokenizer": T5,
     "AlbertTokenizer": ALBERT,
 }
-# Which class AutoTokenizer takes where none is named.
+# The class that AutoTokenizer uses if none is named.
 OF_MODEL_TYPE = {
     "bert": "BertTokenizer",
     "distilbert": "DistilBertTokenizer",
@@ -115,7 +120,7 @@ SETTINGS = "tokenizer_config.json"
 
 
 def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """The name of the class that transformers takes, without `Fast`; empty where it is not said.
+    """Return the name of the class that transformers uses, without `Fast`; "" if unknown.
 
     Args:
         settings: of `tokenizer_config.json`.
@@ -127,15 +132,15 @@ def class_named(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     return OF_MODEL_TYPE.get(str(config.get("model_type")), "")
 
 
-def settled(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
-    """A checked `tokenizer.json` with the settings beside it applied as transformers applies them.
+def apply_settings(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
+    """Apply the settings of a folder to its `tokenizer.json` as transformers does.
 
     Args:
         plain: the file.
         settings: of `tokenizer_config.json`.
         name: of the class.
     Raises:
-        TokenizerError: a setting that contradicts the file, where releases disagree about it.
+        TokenizerError: a setting contradicts the file, and releases of transformers differ.
     """
     plain = _with_flags(plain, settings)
     member = CLASSES.get(name)
@@ -148,12 +153,12 @@ def settled(plain: Plain, settings: Mapping[str, Any], name: str) -> Plain:
     return _with_blank(plain, settings, name, member)
 
 
-def _refuse(option: str, value: object, name: str, found: str) -> TokenizerError:
+def _refuse(option: str, value: object, name: str, evidence: str) -> TokenizerError:
     return TokenizerError(
         "a setting contradicts the tokenizer's file, and releases of transformers disagree about "
         "which of them counts",
         where=f"{SETTINGS}: {option}",
-        found=f"{value!r} under the class {name or 'of the model'}; {found}",
+        found=f"{value!r} under the class {name or 'of the model'}; {evidence}",
         wanted="the same in both",
         do=f"set {option} in {SETTINGS} to what tokenizer.json does, if the model was trained with "
         "that file; or save the tokenizer again with the library that made it",
@@ -166,46 +171,37 @@ def _with_bert_options(plain: Plain, settings: Mapping[str, Any], name: str) -> 
     if not isinstance(step, dict) or step.get("type") != "BertNormalizer":
         _require_case(plain, settings, name)
         return plain
-    wanted: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for option, (key, default) in BERT_OPTIONS.items():
         value = settings.get(option, default)
         if not (isinstance(value, bool) or (value is None and option == "strip_accents")):
             raise TokenizerError(
                 "not true or false", where=f"{SETTINGS}: {option}", found=repr(value)
             )
-        wanted[key] = value
-    return {**plain, "normalizer": {**step, **wanted}}
+        options[key] = value
+    return {**plain, "normalizer": {**step, **options}}
 
 
 def _require_case(plain: Plain, settings: Mapping[str, Any], name: str) -> None:
-    """Refuse a `do_lower_case` that the file's own steps contradict."""
+    """Refuse a `do_lower_case` that contradicts the steps of the file."""
     setting = settings.get("do_lower_case")
     folds = any(
         step["type"] == "Lowercase" or (step["type"] == "BertNormalizer" and step.get("lowercase"))
-        for step in _flat(plain.get("normalizer"))
+        for step in flat_steps(plain.get("normalizer"))
     )
-    # A table of SentencePiece may fold as well; it is not opened for that.
-    hidden = any(step["type"] == "Precompiled" for step in _flat(plain.get("normalizer")))
+    # A table of SentencePiece may fold too; it is not analysed.
+    hidden = any(step["type"] == "Precompiled" for step in flat_steps(plain.get("normalizer")))
     if isinstance(setting, bool) and setting != folds and not (setting and hidden):
         does = "folds capitals" if folds else "keeps capitals"
         raise _refuse("do_lower_case", setting, name, f"tokenizer.json {does}")
 
 
-def _flat(step: Any) -> list[Plain]:
-    if not isinstance(step, dict):
-        return []
-    inner = step.get("normalizers") or step.get("pretokenizers")
-    if isinstance(inner, list):
-        return [each for one in inner for each in _flat(one)]
-    return [step] if isinstance(step.get("type"), str) else []
-
-
 # ------------------------------------------------------------------------------ the first blank
 def _with_blank(
-    plain: Plain, settings: Mapping[str, Any], name: str, member: Class | None
+    plain: Plain, settings: Mapping[str, Any], name: str, member: TokenizerClass | None
 ) -> Plain:
-    """`add_prefix_space`: of GPT-2 and RoBERTa it counts, with false where it is missing; of others
-    it must not contradict the file."""
+    """Apply `add_prefix_space`, by default false, of GPT-2 and RoBERTa; of other classes it must
+    not contradict the file."""
     setting = settings.get("add_prefix_space")
     ruled = member is not None and member.blank
     if not isinstance(setting, bool):
@@ -215,17 +211,19 @@ def _with_blank(
     step = plain.get("pre_tokenizer")
     if ruled and isinstance(step, dict) and step.get("type") == "ByteLevel":
         return {**plain, "pre_tokenizer": {**step, "add_prefix_space": setting}}
-    puts = [_puts_blank(each) for each in _flat(step)]
+    puts = [_puts_blank(flat_step) for flat_step in flat_steps(step)]
     does = next((put for put in puts if put is not None), None)
     stated = "add_prefix_space" in settings
     if stated and does is not None and does != setting:
-        how = "puts a blank" if does else "puts no blank"
-        raise _refuse("add_prefix_space", setting, name, f"tokenizer.json {how} before a text")
+        behaviour = "puts a blank" if does else "puts no blank"
+        raise _refuse(
+            "add_prefix_space", setting, name, f"tokenizer.json {behaviour} before a text"
+        )
     return plain
 
 
 def _puts_blank(step: Plain) -> bool | None:
-    """Whether a step puts a blank before a text; None of steps that have nothing to do with it."""
+    """Return whether a step adds a space before a text; None if that does not apply."""
     if step["type"] == "ByteLevel":
         return bool(step.get("add_prefix_space", True))
     if step["type"] == "Metaspace":
@@ -235,16 +233,16 @@ def _puts_blank(step: Plain) -> bool | None:
 
 
 # ------------------------------------------------------------------------------ class and tokens
-def _require_model(plain: Plain, name: str, member: Class) -> None:
+def _require_model(plain: Plain, name: str, member: TokenizerClass) -> None:
     model = plain.get("model")
     if not isinstance(model, dict):
         return  # refused with the file
-    found = model.get("type") or ("BPE" if "merges" in model else None)
-    if found is not None and found != member.model:
+    model_type = model.get("type") or ("BPE" if "merges" in model else None)
+    if model_type is not None and model_type != member.model:
         raise TokenizerError(
             "the class of the tokenizer and its file contradict each other",
             where=f"{SETTINGS}: tokenizer_class",
-            found=f"{name}, and a {found} model in tokenizer.json",
+            found=f"{name}, and a {model_type} model in tokenizer.json",
             wanted=f"a {member.model} model, or the class PreTrainedTokenizerFast",
             do='set "tokenizer_class" to "PreTrainedTokenizerFast", if the model was trained with '
             "that tokenizer.json",
@@ -252,7 +250,7 @@ def _require_model(plain: Plain, name: str, member: Class) -> None:
 
 
 def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
-    """The added tokens with the flags that the settings give them, which count.
+    """Override the flags of added tokens by the settings.
 
     Raises:
         TokenizerError: the settings add a token that the file does not have.
@@ -261,12 +259,12 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
     added = plain.get("added_tokens") or []
     if not isinstance(rows, dict) or not isinstance(added, list):
         return plain
-    known = {
-        row["content"]: place
-        for place, row in enumerate(added)
+    indices = {
+        row["content"]: index
+        for index, row in enumerate(added)
         if isinstance(row, dict) and isinstance(row.get("content"), str)
     }
-    made, vocabulary = list(added), _vocabulary(plain)
+    updated, vocabulary = list(added), _vocabulary(plain)
     for number, row in rows.items():
         content = row.get("content") if isinstance(row, dict) else None
         if not isinstance(content, str):
@@ -275,10 +273,10 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
                 where=f"{SETTINGS}: added_tokens_decoder",
                 found=repr(row)[:200],
             )
-        if content in known:
-            place = known[content]
+        if content in indices:
+            index = indices[content]
             flags = {key: row[key] for key in FLAGS if isinstance(row.get(key), bool)}
-            made[place] = {**made[place], **flags}
+            updated[index] = {**updated[index], **flags}
         elif content not in vocabulary:
             raise TokenizerError(
                 "the settings add a token that tokenizer.json does not have",
@@ -286,17 +284,17 @@ def _with_flags(plain: Plain, settings: Mapping[str, Any]) -> Plain:
                 found=f"{content!r} with id {number}",
                 do="save the tokenizer again with the library that made it",
             )
-    return {**plain, "added_tokens": made}
+    return {**plain, "added_tokens": updated}
 
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def _vocabulary(plain: Plain) -> Collection[str]:
-    """The strings of the model, as far as it is a model."""
+    """Return the strings of a model that has not been checked."""
     model = plain.get("model")
-    found = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(found, dict):
-        return found
-    rows = found if isinstance(found, list) else []
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocab, dict):
+        return vocab
+    rows = vocab if isinstance(vocab, list) else []
     return {row[0] for row in rows if isinstance(row, list) and row and isinstance(row[0], str)}

@@ -1,4 +1,4 @@
-"""The five kinds of tokenizer, and how to tell which one a `tokenizer.json` is."""
+"""The five kinds of tokenizer, and which one a `tokenizer.json` is."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ from maskwright.text.tokenizer.words import SPACE, Marks
 TokenizerKind = Literal["character", "bpe", "byte-bpe", "wordpiece", "unigram"]
 
 
-def task_for(plain: dict[str, Any]) -> TokenizerKind:
-    """Which of the five kinds a checked `tokenizer.json` is."""
+def kind_of(plain: dict[str, Any]) -> TokenizerKind:
+    """Return the kind of a checked `tokenizer.json`."""
     model = plain["model"]
     if "unk_id" in model:
         return "unigram"
     if "merges" not in model:
         return "wordpiece"
-    if "ByteLevel" in types_of(plain["pre_tokenizer"]) | types_of(plain["decoder"]):
+    steps = [*flat_steps(plain["pre_tokenizer"]), *flat_steps(plain["decoder"])]
+    if any(step["type"] == "ByteLevel" for step in steps):
         return "byte-bpe"
     return "bpe" if model["merges"] else "character"
 
 
 def unknown_of(model: dict[str, Any], tokens: list[str]) -> str | None:
-    """The token that a model gives for what it does not know."""
+    """Return the unknown token of a model."""
     if model.get("unk_id") is not None:
         return tokens[model["unk_id"]]
     return model.get("unk_token") or None
 
 
 def marks_of(plain: dict[str, Any], kind: TokenizerKind) -> Marks:
-    """How the vocabulary spells the edges of words."""
-    model = plain["model"]
-    decoder = plain["decoder"] or {}
+    """Return how the vocabulary marks the edges of words."""
+    model, decoder = plain["model"], plain["decoder"] or {}
     suffix = model.get("end_of_word_suffix") or decoder.get("suffix") or ""
     space = SPACE if kind in ("bpe", "unigram") and not suffix else ""
     prefix = model.get("continuing_subword_prefix") or ""
     return Marks(prefix, suffix if kind == "bpe" else "", space, kind == "byte-bpe")
 
 
-def types_of(step: dict[str, Any] | None) -> set[str]:
-    """The types of a step and of those inside it."""
-    if step is None:
-        return set()
-    inner = step.get("pretokenizers") or step.get("decoders") or []
-    return {step["type"]}.union(*(types_of(s) for s in inner))
+def flat_steps(step: Any) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre_tokenizer or decoder, without sequences."""
+    if not isinstance(step, dict):
+        return []
+    nested = step.get("normalizers") or step.get("pretokenizers") or step.get("decoders")
+    if isinstance(nested, list):
+        return [flat_step for inner in nested for flat_step in flat_steps(inner)]
+    return [step] if isinstance(step.get("type"), str) else []

@@ -1,4 +1,4 @@
-"""The five kinds as `tokenizer.json` documents: how text becomes words, and words become pieces.
+"""Builds `tokenizer.json` documents of the five kinds.
 
     kind        text -> words                              words -> pieces
     character   -                                          one piece per character
@@ -8,13 +8,13 @@
     wordpiece   BERT's cleaning, punctuation apart         longest match first, `##`
     unigram     NFKC, `▁` for spaces, punctuation apart    most probable split
 
-Punctuation stands apart in every kind that knows words, so a special token's string inside a text
-(`[MASK]`, `</s>`) can never be matched whole: it stays ordinary text for every reader of the file.
+Punctuation is separate in every kind with words, so the string of a special token in a text
+(`[MASK]`, `</s>`) never becomes that token, in any program that reads the file.
 
-The library glues an end-of-word suffix to the last character, which cannot express `</w>` as a
-symbol of its own. Ours is written into the normalised text after each word, and three first merges
-spell it: `<` `/` `w` `>` -> `</w>`. In a text these four characters are words of their own, each
-closed by a marker, so nothing a user writes can become one.
+The library attaches an end-of-word suffix to the last character, so `</w>` cannot be a separate
+symbol. Here the normaliser adds it to the text after each word, and the first three merges join it:
+`<` `/` `w` `>` -> `</w>`. In a text these four characters are separate words, each followed by a
+marker, so no text can produce one.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ Plain = dict[str, Any]
 MARKS = r"\p{P}$+<=>^`|~"
 GPT2_DIGITS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SPELL_END = (("<", "/"), ("</", "w"), ("</w", ">"))
-SPACE_IN_WORDS = ("byte-bpe", "unigram")  # the kinds whose words carry the space before them
+SPACE_IN_WORDS = ("byte-bpe", "unigram")  # kinds whose words include the space before them
 LONGEST_WORD = 100  # characters; a longer word is unknown to WordPiece
 
 
-def end_of_word(alone: str) -> str:
-    """The places after which a word is closed; characters of the class `alone` stand alone."""
-    return rf"(?<=[^\s{alone}])(?![^\s{alone}])|(?<=[{alone}])"
+def end_of_word(standalone: str) -> str:
+    """Return a pattern for ends of words; characters of the class `standalone` are words."""
+    return rf"(?<=[^\s{standalone}])(?![^\s{standalone}])|(?<=[{standalone}])"
 
 
 def document(
     kind: str,
     model: Plain,
     specials: Sequence[str],
-    last: Sequence[str] = (),
+    last_tokens: Sequence[str] = (),
     *,
     lowercase: bool,
     single_digits: bool,
     frame: Plain | None,
 ) -> Plain:
-    """A whole `tokenizer.json`. The special tokens have the first ids, those of `last` the last.
+    """A whole `tokenizer.json`. Special tokens have the first ids, `last_tokens` the last.
 
-    Where a word carries the space before it (`Ġ`, `▁`), the mask token stands for a word with its
-    space and so takes the space; else a lone `Ġ` would stand before it, which no training shows.
-    The characters' spaces are tokens of their own, and the other kinds' words carry none.
+    If words include the space before them (`Ġ`, `▁`), so does the mask token; else a lone `Ġ` would
+    precede it, which never occurs in training. In the kind character, spaces are tokens; words of
+    the other kinds have none.
     """
     size = len(model["vocab"])
     mask = roles_by_table(specials).get("mask") if kind in SPACE_IN_WORDS else None
@@ -65,8 +65,11 @@ def document(
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            *(_added(i, token, token == mask) for i, token in enumerate(specials)),
-            *(_added(i, token, kind in SPACE_IN_WORDS) for i, token in enumerate(last, size)),
+            *(added_token(i, token, token == mask) for i, token in enumerate(specials)),
+            *(
+                added_token(i, token, kind in SPACE_IN_WORDS)
+                for i, token in enumerate(last_tokens, size)
+            ),
         ],
         "normalizer": normalizer,
         "pre_tokenizer": pre_tokenizer,
@@ -76,20 +79,32 @@ def document(
     }
 
 
-def _added(number: int, token: str, takes_space: bool = False) -> Plain:
+def bert_normalizer(lowercase: bool) -> Plain:
+    """Return the step of BERT's cleaning."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": lowercase,
+    }
+
+
+def added_token(number: int, token: str, takes_space: bool = False) -> Plain:
+    """Return the row of a special token, which includes the space before it if `takes_space`."""
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {"id": number, "content": token, **plain, "lstrip": takes_space, "special": True}
 
 
 def _sequence(name: str, steps: Sequence[Plain]) -> Plain | None:
-    """One step as it is, several as a `Sequence`, none as nothing."""
+    """Return several steps as a `Sequence`, a single step itself, None for none."""
     if len(steps) < 2:
         return steps[0] if steps else None
     return {"type": "Sequence", name: list(steps)}
 
 
 def _steps(kind: str, lowercase: bool, single_digits: bool) -> tuple[Plain | None, ...]:
-    """(normalizer, pre_tokenizer, decoder) of a kind."""
+    """Return (normalizer, pre_tokenizer, decoder) of a kind."""
     lower = [{"type": "Lowercase"}] if lowercase else []
     digits = [{"type": "Digits", "individual_digits": True}] if single_digits else []
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -106,18 +121,12 @@ def _steps(kind: str, lowercase: bool, single_digits: bool) -> tuple[Plain | Non
         runs = {"type": "Punctuation", "behavior": "Contiguous"}
         words = _sequence("pretokenizers", [meta, runs, *digits])
         return _sequence("normalizers", clean), words, meta
-    bert = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": True,
-        "strip_accents": None,
-        "lowercase": lowercase,
-    }
+    bert = bert_normalizer(lowercase)
     if kind == "wordpiece":
         words = _sequence("pretokenizers", [{"type": "BertPreTokenizer"}, *digits])
         return bert, words, {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": False}
-    alone = MARKS + (r"\p{N}" if single_digits else "")
-    close = _replace({"Regex": end_of_word(alone)}, END)
+    standalone = MARKS + (r"\p{N}" if single_digits else "")
+    close = _replace({"Regex": end_of_word(standalone)}, END)
     words = _sequence(
         "pretokenizers",
         [{"type": "WhitespaceSplit"}, _split({"String": END}, "MergedWithPrevious")],
@@ -144,7 +153,7 @@ def bpe_model(
     merges: Sequence[tuple[str, str]],
     unknown: str | None,
 ) -> Plain:
-    """A BPE model; without merges it is the character model."""
+    """Return a BPE model; without merges it is the character model."""
     return {
         "type": "BPE",
         "dropout": None,
@@ -162,14 +171,14 @@ def bpe_model(
 def marked_bpe_model(
     specials: Sequence[str], alphabet: Sequence[str], learned: Sequence[Merge], unknown: str | None
 ) -> Plain:
-    """BPE with `</w>`: the marker's own merges come first."""
+    """Return a BPE model with `</w>`; the merges of the marker come first."""
     spelled = [a + b for a, b in SPELL_END]
     pieces = [*alphabet, *spelled, *(m.token for m in learned)]
     return bpe_model(specials, pieces, [*SPELL_END, *((m.left, m.right) for m in learned)], unknown)
 
 
 def wordpiece_model(specials: Sequence[str], pieces: Sequence[str], unknown: str) -> Plain:
-    """A WordPiece model with `##`."""
+    """Return a WordPiece model with `##`."""
     return {
         "type": "WordPiece",
         "unk_token": unknown,
@@ -180,7 +189,7 @@ def wordpiece_model(specials: Sequence[str], pieces: Sequence[str], unknown: str
 
 
 def unigram_model(specials: Sequence[str], scores: Mapping[str, float], unknown: str) -> Plain:
-    """A Unigram model; the special tokens stand first with score 0."""
+    """Return a Unigram model; the special tokens come first, with score 0."""
     rows = [[token, 0.0] for token in specials] + [[p, s] for p, s in scores.items()]
     return {
         "type": "Unigram",

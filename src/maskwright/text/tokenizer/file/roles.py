@@ -1,8 +1,7 @@
-"""Special tokens and what each is for; written and read in Hugging Face's three spellings.
+"""Roles of special tokens, and the settings of Hugging Face that assign them.
 
-Seven roles have names of their own everywhere in the house. Which string plays which is said in
-`tokenizer_config.json` or `special_tokens_map.json`; a bare `tokenizer.json` is read by the table
-of well-known strings below.
+`tokenizer_config.json` or `special_tokens_map.json` assign strings to the seven roles; for a bare
+`tokenizer.json` the table of well-known strings below does.
 """
 
 from __future__ import annotations
@@ -43,37 +42,37 @@ WELL_KNOWN = {
 Style = Literal["bert", "gpt2", "roberta", "t5"]
 SENTINEL = re.compile(r"<extra_id_(\d{1,6})>")  # stands for a gap of the text (arXiv:1910.10683)
 
-# Special tokens of a new vocabulary, in the order of their ids. Byte-level needs no unknown token.
+# Special tokens of a new vocabulary, in the order of their ids.
 STYLES: dict[Style, tuple[str, ...]] = {
     "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "gpt2": ("<|endoftext|>", "<unk>"),
     "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "t5": ("<pad>", "</s>", "<unk>"),
 }
-# And those that come after all pieces: T5's sentinels, the first of them with the last id.
+# Special tokens after all pieces: T5's sentinels, the first of them with the last id.
 STYLE_ENDS: dict[Style, tuple[str, ...]] = {
     "t5": tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
 }
 
 
 def style_tokens(style: Style, kind: str) -> tuple[str, ...]:
-    """The special tokens of a style; GPT-2's byte-level vocabulary has only its end of text."""
+    """Return the special tokens of a style; GPT-2's byte-level vocabulary has no unknown token."""
     if style == "gpt2" and kind == "byte-bpe":
         return ("<|endoftext|>",)
     return STYLES[style]
 
 
 def roles_by_table(specials: Iterable[str]) -> dict[str, str]:
-    """Role -> string for the well-known strings among `specials`; the first of a role wins."""
-    found: dict[str, str] = {}
+    """Return role -> string of the well-known strings among `specials`; the first one wins."""
+    tokens: dict[str, str] = {}
     for token in specials:
         for role in WELL_KNOWN.get(token, ()):
-            found.setdefault(role, token)
-    return found
+            tokens.setdefault(role, token)
+    return tokens
 
 
 def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str, str]:
-    """Role -> string from the settings in `tables` (the first wins), else from the known strings.
+    """Return role -> string from the settings in `tables` (the first wins), else by the table.
 
     Raises:
         TokenizerError: a named token that is not a text.
@@ -95,22 +94,22 @@ def read_roles(specials: Iterable[str], *tables: Mapping[str, Any]) -> dict[str,
 
 
 def extra_tokens(*tables: Mapping[str, Any]) -> list[str]:
-    """The further special tokens that the settings name (T5's sentinels, for example)."""
-    found: list[str] = []
+    """Return the special tokens of the settings without a role, such as T5's sentinels."""
+    tokens: list[str] = []
     for table in tables:
         for key in ("additional_special_tokens", "extra_special_tokens"):
             values = table.get(key)
             for value in values if isinstance(values, list) else []:
                 text = value.get("content") if isinstance(value, Mapping) else value
                 if isinstance(text, str) and text:
-                    found.append(text)
-    return list(dict.fromkeys(found))
+                    tokens.append(text)
+    return list(dict.fromkeys(tokens))
 
 
 def sentinels(specials: Iterable[str]) -> list[str]:
-    """`<extra_id_0>`, `<extra_id_1>`, … among `specials`, in the order of their numbers."""
-    found = [match for token in specials if (match := SENTINEL.fullmatch(token))]
-    return [match[0] for match in sorted(found, key=lambda match: int(match[1]))]
+    """Return `<extra_id_0>`, `<extra_id_1>`, … among `specials`, in the order of their numbers."""
+    matches = [match for token in specials if (match := SENTINEL.fullmatch(token))]
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[1]))]
 
 
 def settings(
@@ -120,11 +119,11 @@ def settings(
     length: int | None,
     plain: bool = False,
 ) -> dict[str, Any]:
-    """What `tokenizer_config.json` says.
+    """Return the content of `tokenizer_config.json`.
 
-    `PreTrainedTokenizerFast` is the one class under which every version of transformers takes
-    `tokenizer.json` as it stands; with a model's own class some rebuild the pipeline from the class
-    and return other ids without a word.
+    `PreTrainedTokenizerFast` is the only class with which every version of transformers uses
+    `tokenizer.json` unchanged; with the class of a model, some versions rebuild the pipeline and
+    return other ids.
     """
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     value: dict[str, Any] = {
@@ -141,7 +140,7 @@ def settings(
 
 
 def special_map(roles: Mapping[str, str], extra: Iterable[str]) -> dict[str, Any]:
-    """What `special_tokens_map.json` says."""
+    """Return the content of `special_tokens_map.json`."""
     value: dict[str, Any] = {ROLES[role]: roles[role] for role in ROLES if role in roles}
     further = list(extra)
     if further:

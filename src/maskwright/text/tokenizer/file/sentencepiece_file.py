@@ -1,6 +1,6 @@
-"""What a SentencePiece model file says, read without the library that wrote it.
+"""Reads SentencePiece model files without the library.
 
-The file is one protocol buffer message, `ModelProto`, of which four things are needed:
+The file is one protocol buffer message, `ModelProto`, of which these fields are needed:
 
     1  pieces, each          1 piece (text)   2 score (float)   3 type (whole number)
     2  trainer_spec          3 model_type     40 unk_id
@@ -25,7 +25,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 @dataclass
 class SentencePieceModel:
-    """Pieces in the order of their ids, each (text, score, type), and what else is needed."""
+    """Pieces in the order of their ids, each (text, score, type), and settings."""
 
     pieces: list[tuple[str, float, int]] = field(default_factory=list)
     model_type: int = UNIGRAM
@@ -38,27 +38,27 @@ class _BrokenError(ValueError):
 
 
 def read(data: bytes, where: object) -> SentencePieceModel:
-    """The model in the bytes of a file.
+    """Parse the content of a file.
 
     Raises:
-        TokenizerError: the bytes are no such model.
+        TokenizerError: not a SentencePiece model.
     """
-    made = SentencePieceModel()
+    model = SentencePieceModel()
     try:
         for number, value in _fields(data):
             if number == 1 and isinstance(value, bytes):
-                made.pieces.append(_piece(value))
+                model.pieces.append(_piece(value))
             elif number == 2 and isinstance(value, bytes):
                 for key, inner in _fields(value):
                     if key == 3 and isinstance(inner, int):
-                        made.model_type = inner
+                        model.model_type = inner
                     elif key == 40 and isinstance(inner, int):
-                        made.unknown = inner
+                        model.unknown = inner
             elif number == 3 and isinstance(value, bytes):
                 for key, inner in _fields(value):
                     if key == 2 and isinstance(inner, bytes):
-                        made.charsmap = inner
-        if not made.pieces:
+                        model.charsmap = inner
+        if not model.pieces:
             raise _BrokenError("no pieces")
     except (_BrokenError, UnicodeDecodeError, struct.error) as error:
         raise TokenizerError(
@@ -68,7 +68,7 @@ def read(data: bytes, where: object) -> SentencePieceModel:
             wanted="the file that sentencepiece wrote",
             do="take an intact copy of it",
         ) from None
-    return made
+    return model
 
 
 def _piece(data: bytes) -> tuple[str, float, int]:
@@ -86,36 +86,39 @@ def _piece(data: bytes) -> tuple[str, float, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """(number, value) of each field of a message."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    """Yield (number, value) of each field of a message."""
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
         number, wire = key >> 3, key & 7
         if wire == VARINT:
-            value, place = _varint(data, place)
+            value, position = _varint(data, position)
             yield number, value
             continue
         if wire == BYTES:
-            size, place = _varint(data, place)
+            size, position = _varint(data, position)
         elif wire in (FIXED32, FIXED64):
             size = 4 if wire == FIXED32 else 8
         else:
             raise _BrokenError(f"a field of the wire type {wire}")
-        part = data[place : place + size]
-        if len(part) < size:
+        payload = data[position : position + size]
+        if len(payload) < size:
             raise _BrokenError("the file ends within a field")
-        place += size
-        yield number, part if wire == BYTES else struct.unpack("<f" if size == 4 else "<d", part)[0]
+        position += size
+        yield (
+            number,
+            payload if wire == BYTES else struct.unpack("<f" if size == 4 else "<d", payload)[0],
+        )
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
-        if place >= len(data):
+        if position >= len(data):
             raise _BrokenError("the file ends within a number")
-        byte = data[place]
-        place += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, place
+            return value, position
     raise _BrokenError("a number of more than 64 bits")

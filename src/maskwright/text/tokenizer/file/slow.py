@@ -1,11 +1,11 @@
-"""Folders of slow tokenizers, which have a vocabulary and no `tokenizer.json`: they are converted.
+"""Converts folders of slow tokenizers, which have a vocabulary but no `tokenizer.json`.
 
     vocab.txt                   WordPiece: BERT, DistilBERT, ELECTRA
     vocab.json and merges.txt   byte-level BPE: GPT-2, RoBERTa, BART; BPE with `</w>`: GPT
     spiece.model                Unigram: T5, ALBERT
 
-How a text is cleaned and framed is not in such a file; it belongs to the class that
-`tokenizer_config.json` names, or to the model's family. What is built is what transformers builds.
+Cleaning and framing depend on the class that `tokenizer_config.json` names, or on the family of the
+model. The result is the same as that of transformers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from maskwright.text.tokenizer.file.classes import (
     GPT2,
     ROBERTA,
     T5,
-    Class,
+    TokenizerClass,
 )
-from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD
+from maskwright.text.tokenizer.file.pipeline import LONGEST_WORD, added_token, bert_normalizer
 from maskwright.text.tokenizer.file.roles import extra_tokens
+from maskwright.text.tokenizer.file.template import template_processing
 from maskwright.text.tokenizer.training.wordpiece import CONTINUATION
 from maskwright.text.tokenizer.words import SPACE
 
@@ -37,7 +38,7 @@ Plain = dict[str, Any]
 Read = Callable[[str], bytes]
 ReadJson = Callable[[str], Plain]
 
-# Files of each class, all of which have to be there.
+# Required files of each type of model.
 FILES: dict[str, tuple[str, ...]] = {
     "WordPiece": ("vocab.txt",),
     "BPE": ("vocab.json", "merges.txt"),
@@ -53,26 +54,26 @@ SLOW_FILES = (
     "vocab.bpe",
     "bpe.codes",
 )
-SENTINELS = 100  # of T5, where the settings say no number
+SENTINELS = 100  # of T5, by default
 
 
 def convert(
     folder: Path, name: str, tables: Sequence[Mapping[str, Any]], read: Read, read_json: ReadJson
 ) -> tuple[Plain, Plain]:
-    """A `tokenizer.json` made of the files in `folder`, and the special tokens by their keys.
+    """Return a `tokenizer.json` made of the files in `folder`, and the special tokens by key.
 
     Args:
-        name: of the tokenizer's class; empty where nothing says it.
+        name: of the class of the tokenizer; "" if unknown.
         tables: of `tokenizer_config.json` and `special_tokens_map.json`.
-        read, read_json: what gives the content of a file in the folder.
+        read, read_json: functions that return the content of a file in the folder.
     Raises:
-        TokenizerError: the class is not known or not one of those above, a file is missing or
-            damaged, or a setting asks for what the conversion cannot do.
+        TokenizerError: an unknown or unsupported class, a missing or damaged file, or an
+            unsupported setting.
     """
     member = CLASSES.get(name)
-    there = [file for file in SLOW_FILES if (folder / file).is_file()]
-    if member is None or not set(FILES[member.model]) <= set(there):
-        raise _cannot(folder, name, member, there)
+    present = [file for file in SLOW_FILES if (folder / file).is_file()]
+    if member is None or not set(FILES[member.model]) <= set(present):
+        raise _cannot(folder, name, member, present)
     settings: dict[str, Any] = {k: v for table in reversed(tables) for k, v in table.items()}
     roles = {key: _text(settings.get(key)) or token for key, token in member.roles.items()}
     wants: list[str] = [*roles.values(), *extra_tokens(*tables)]
@@ -97,8 +98,10 @@ def convert(
     return {"version": "1.0", **plain}, roles
 
 
-def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str]) -> TokenizerError:
-    known = ", ".join(sorted(CLASSES))
+def _cannot(
+    folder: Path, name: str, member: TokenizerClass | None, present: Sequence[str]
+) -> TokenizerError:
+    class_names = ", ".join(sorted(CLASSES))
     of = name or "no tokenizer_config.json that names a class"
     if member is None:
         return TokenizerError(
@@ -106,18 +109,18 @@ def _cannot(folder: Path, name: str, member: Class | None, there: Sequence[str])
             if name
             else "a tokenizer without tokenizer.json, and nothing says of which class it is",
             where=folder,
-            found=f"{', '.join(there)}; {of}",
-            wanted=f"tokenizer.json, or one of the classes {known}",
+            found=f"{', '.join(present)}; {of}",
+            wanted=f"tokenizer.json, or one of the classes {class_names}",
             do=_way()
             if name
             else "write tokenizer_config.json with the class, as "
             '{"tokenizer_class": "BertTokenizer", "do_lower_case": true}; or ' + _way(),
         )
-    missing = [file for file in FILES[member.model] if file not in there]
+    missing = [file for file in FILES[member.model] if file not in present]
     return TokenizerError(
         "a tokenizer without tokenizer.json, and a file of its vocabulary is missing",
         where=folder,
-        found=f"{', '.join(there)}; {name}",
+        found=f"{', '.join(present)}; {name}",
         wanted=", ".join(missing),
         do=f"copy {' and '.join(missing)} into the folder, or {_way()}",
     )
@@ -132,9 +135,9 @@ def _way() -> str:
 
 
 def _text(value: Any) -> str:
-    """A special token as the settings spell it: a text, or a table with its content."""
-    found = value.get("content") if isinstance(value, Mapping) else value
-    return found if isinstance(found, str) else ""
+    """Return the text of a special token, in the settings a text or a table with `content`."""
+    content = value.get("content") if isinstance(value, Mapping) else value
+    return content if isinstance(content, str) else ""
 
 
 def _flag(settings: Mapping[str, Any], name: str, default: bool) -> bool:
@@ -182,11 +185,9 @@ def _bert(
         vocabulary[token] = number
     return {
         "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
+            **bert_normalizer(lowercase=_flag(settings, "do_lower_case", True)),
             "handle_chinese_chars": _flag(settings, "tokenize_chinese_chars", True),
             "strip_accents": settings.get("strip_accents"),
-            "lowercase": _flag(settings, "do_lower_case", True),
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
@@ -205,7 +206,7 @@ def _bpe(
     merges: bytes,
     settings: Mapping[str, Any],
     roles: Mapping[str, str],
-    member: Class,
+    member: TokenizerClass,
 ) -> Plain:
     rows = [row for row in _lines(merges, "merges.txt") if row and not row.startswith("#version")]
     model: Plain = {
@@ -220,14 +221,8 @@ def _bpe(
     }
     if member is GPT:
         model |= {"unk_token": roles["unk_token"], "end_of_word_suffix": "</w>"}
-        bert = {
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": True,
-        }
         return {
-            "normalizer": {"type": "BertNormalizer", **bert},
+            "normalizer": bert_normalizer(lowercase=True),
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "decoder": {"type": "BPEDecoder", "suffix": "</w>"},
             "model": model,
@@ -252,7 +247,7 @@ def _precompiled(model: sentencepiece_file.SentencePieceModel) -> list[Plain]:
 
 
 def _spaced(blank: bool) -> tuple[Plain, Plain]:
-    """(pre_tokenizer, decoder) of SentencePiece's words."""
+    """Return (pre_tokenizer, decoder) of SentencePiece."""
     scheme = "always" if blank else "never"
     meta = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": True}
     return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, meta]}, meta
@@ -287,7 +282,7 @@ def _albert(
     settings: Mapping[str, Any],
     roles: Mapping[str, str],
 ) -> Plain:
-    # ALBERT cuts a comma off the number before it; the pieces that join them are put out of reach.
+    # ALBERT separates a comma from the number before it: pieces with both get a very low score.
     rows = [
         [piece, score - 100 if piece[-2:-1].isdigit() and piece[-1] == "," else score]
         for piece, score, _ in model.pieces
@@ -311,7 +306,7 @@ def _albert(
 
 # ------------------------------------------------------------------------------ special tokens
 def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> dict[str, int]:
-    """Added tokens with the ids that the files give them, in the order of these."""
+    """Return added tokens with their ids in the files, in the order of the ids."""
     rows: dict[str, int] = {}
     decoder = settings.get("added_tokens_decoder")
     for number, row in (decoder if isinstance(decoder, dict) else {}).items():
@@ -324,25 +319,28 @@ def _added(folder: Path, settings: Mapping[str, Any], read_json: ReadJson) -> di
 
 
 def _numbered(
-    plain: Plain, wanted: Sequence[str], ids_by_token: Mapping[str, int], member: Class
+    plain: Plain,
+    special_tokens: Sequence[str],
+    ids_by_token: Mapping[str, int],
+    member: TokenizerClass,
 ) -> list[Plain]:
-    """Rows of `added_tokens`: those of the vocabulary under their ids, the others behind it.
+    """Return the rows of `added_tokens`, with ids of the vocabulary or after it.
 
     Raises:
         TokenizerError: the files give a token another id.
     """
     vocabulary = plain["model"]["vocab"]
     names = vocabulary if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
-    known = {token: number for number, token in enumerate(names)}
+    ids = {token: number for number, token in enumerate(names)}
     if isinstance(vocabulary, dict):
-        known = dict(vocabulary)
+        ids = dict(vocabulary)
     plain_ones = set(ids_by_token) - set(member.roles.values())
     rows = []
-    tokens = [*wanted]
+    tokens = [*special_tokens]
     if member is T5:
-        tokens += [token for token in known if token.startswith("<extra_id_")]
+        tokens += [token for token in ids if token.startswith("<extra_id_")]
     for token in dict.fromkeys(tokens):
-        number = known.setdefault(token, len(known))
+        number = ids.setdefault(token, len(ids))
         if ids_by_token.get(token, number) != number:
             raise TokenizerError(
                 "an added token with another id than its place gives it",
@@ -351,20 +349,21 @@ def _numbered(
                 wanted=f"id {number}",
                 do=_way(),
             )
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        takes = member is ROBERTA and token == member.roles["mask_token"]
+        takes_space = member is ROBERTA and token == member.roles["mask_token"]
         special = token not in plain_ones or token.startswith("<extra_id_")
-        rows.append({"id": number, "content": token, **flags, "lstrip": takes, "special": special})
+        rows.append(added_token(number, token, takes_space) | {"special": special})
     return sorted(rows, key=lambda row: int(row["id"]))
 
 
-def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | None:
+def _frame(plain: Plain, roles: Mapping[str, str], member: TokenizerClass) -> Plain | None:
     ids = {row["content"]: row["id"] for row in plain["added_tokens"]}
     if member is ROBERTA:
-        pair = {key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")}
+        tokens = {
+            key: [roles[f"{key}_token"], ids[roles[f"{key}_token"]]] for key in ("sep", "cls")
+        }
         return {
             "type": "RobertaProcessing",
-            **pair,
+            **tokens,
             "trim_offsets": True,
             "add_prefix_space": False,
         }
@@ -379,29 +378,11 @@ def _frame(plain: Plain, roles: Mapping[str, str], member: Class) -> Plain | Non
         }
     if member is T5:
         end = roles["eos_token"]
-        return _template(["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False)
+        return template_processing(
+            ["A", end], ["A", end, "B", end], {end: ids[end]}, segments=False
+        )
     cls, sep = roles["cls_token"], roles["sep_token"]
     assert member in (BERT, ALBERT)
-    return _template(
+    return template_processing(
         [cls, "A", sep], [cls, "A", sep, "B", sep], {cls: ids[cls], sep: ids[sep]}, segments=True
     )
-
-
-def _template(
-    single: list[str], pair: list[str], ids: Mapping[str, int], *, segments: bool
-) -> Plain:
-    def items(parts: list[str]) -> list[Plain]:
-        found, segment = [], 0
-        for part in parts:
-            segment = 1 if part == "B" and segments else segment
-            kind = "Sequence" if part in ("A", "B") else "SpecialToken"
-            found.append({kind: {"id": part, "type_id": segment}})
-        return found
-
-    tokens = {token: {"id": token, "ids": [n], "tokens": [token]} for token, n in ids.items()}
-    return {
-        "type": "TemplateProcessing",
-        "single": items(single),
-        "pair": items(pair),
-        "special_tokens": tokens,
-    }

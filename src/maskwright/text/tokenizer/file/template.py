@@ -1,18 +1,18 @@
-"""How texts are framed by special tokens, read from and written to `post_processor`.
+"""Frames of special tokens around texts: the `post_processor` of a `tokenizer.json`.
 
-A frame is two templates, one for a single text and one for a pair:
+A frame has two templates, one for a single text and one for a pair:
 
     [CLS] A [SEP]            [CLS] A [SEP] B [SEP]             BERT; B has segment 1
     <s> A </s>               <s> A </s> </s> B </s>            RoBERTa; all segment 0
     A </s>                   A </s> B </s>                     T5; all segment 0
     A                        A B                               GPT-2
 
-An item of a template is `(ids, segment)`, where ids is None for the next text.
+An item of a template is `(ids, segment)`; ids is None for a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,30 +20,30 @@ from maskwright.base.errors import IncompatibleError, TokenizerError
 
 
 @dataclass(frozen=True)
-class Item:
-    """One place in a template: special ids, or a text when `ids` is None."""
+class TemplateItem:
+    """An item of a template: special ids, or a text if `ids` is None."""
 
     ids: tuple[int, ...] | None
     segment: int
 
 
-A, B = Item(None, 0), Item(None, 1)
+A, B = TemplateItem(None, 0), TemplateItem(None, 1)
 
 
 @dataclass(frozen=True)
-class Frame:
+class FrameTemplates:
     """Templates for one text and for two."""
 
-    single: tuple[Item, ...] = (A,)
-    pair: tuple[Item, ...] = (A, Item(None, 0))
+    single: tuple[TemplateItem, ...] = (A,)
+    pair: tuple[TemplateItem, ...] = (A, TemplateItem(None, 0))
 
     @property
     def segments(self) -> bool:
-        """Whether the second text has a segment number of its own."""
+        """Whether the second text has another segment number."""
         return any(item.segment for item in self.pair)
 
     def apply(self, texts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-        """(ids, segments) of one or two texts, given as ids.
+        """Return (ids, segments) of one or two texts, given as ids.
 
         Raises:
             IncompatibleError: neither one nor two texts.
@@ -54,13 +54,13 @@ class Frame:
         segments: list[int] = []
         rest = iter(texts)
         for item in self.single if len(texts) == 1 else self.pair:
-            part = next(rest) if item.ids is None else item.ids
-            ids.extend(part)
-            segments.extend([item.segment] * len(part))
+            piece = next(rest) if item.ids is None else item.ids
+            ids.extend(piece)
+            segments.extend([item.segment] * len(piece))
         return ids, segments
 
     def margins(self, pair: bool) -> tuple[int, ...]:
-        """How many special tokens stand before, between and after the texts."""
+        """Return the numbers of special tokens before, between and after the texts."""
         counts = [0]
         for item in self.pair if pair else self.single:
             if item.ids is None:
@@ -73,55 +73,73 @@ class Frame:
 def framing(
     classify: tuple[str, int] | None, separator: tuple[str, int], *, segments: bool
 ) -> dict[str, Any]:
-    """The `post_processor` of a new vocabulary: BERT's frame, whose second text is segment 1; or
-    without `segments` RoBERTa's, with two separators between the texts; or, if there is no token to
-    begin with, T5's, where each text has its end.
+    """Return the `post_processor` of a new vocabulary.
+
+    It is BERT's frame, whose second text is segment 1; without `segments` RoBERTa's, with two
+    separators between the texts; or without `classify` T5's, with an end after each text.
 
     Args:
         classify, separator: token and id.
     """
+    end = separator[0]
+    opening = [] if classify is None else [classify[0]]
+    between = [] if segments or classify is None else [end]
+    ids = dict([separator] if classify is None else [classify, separator])
+    single = [*opening, "A", end]
+    return template_processing(single, [*single, *between, "B", end], ids, segments=segments)
 
-    def special(token: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": token, "type_id": segment}}
 
-    def text(name: str, segment: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
+def template_processing(
+    single: Sequence[str], pair: Sequence[str], ids: Mapping[str, int], *, segments: bool
+) -> dict[str, Any]:
+    """Return a `post_processor`; in its templates A and B are texts, other names special tokens.
 
-    known = [separator] if classify is None else [classify, separator]
-    second, end = (1 if segments else 0), separator[0]
-    opening = [] if classify is None else [special(classify[0], 0)]
-    between = [] if segments or classify is None else [special(end, 0)]
-    first = [*opening, text("A", 0), special(end, 0)]
+    Args:
+        ids: of the special tokens.
+        segments: whether everything from B on is segment 1.
+    """
+
+    def template(names: Sequence[str]) -> list[dict[str, Any]]:
+        entries, segment = [], 0
+        for name in names:
+            segment = 1 if name == "B" and segments else segment
+            kind = "Sequence" if name in ("A", "B") else "SpecialToken"
+            entries.append({kind: {"id": name, "type_id": segment}})
+        return entries
+
     return {
         "type": "TemplateProcessing",
-        "single": first,
-        "pair": [*first, *between, text("B", second), special(end, second)],
+        "single": template(single),
+        "pair": template(pair),
         "special_tokens": {
-            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in known
+            token: {"id": token, "ids": [number], "tokens": [token]}
+            for token, number in ids.items()
         },
     }
 
 
-def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> Frame:
-    """The frame of a `post_processor`; its structure has been checked before (`check.py`).
+def read_frame(plain: dict[str, Any] | None, vocabulary: dict[str, int]) -> FrameTemplates:
+    """Read the frame of a checked `post_processor`.
 
     Raises:
-        TokenizerError: a template that has not each text exactly once, in order.
+        TokenizerError: a template without each text exactly once, in order.
     """
     if plain is None or plain["type"] == "ByteLevel":
-        return Frame()
+        return FrameTemplates()
     if plain["type"] == "Sequence":
         frames = [read_frame(step, vocabulary) for step in plain["processors"]]
-        framing = [frame for frame in frames if frame != Frame()]
+        framing = [frame for frame in frames if frame != FrameTemplates()]
         if len(framing) > 1:
             raise TokenizerError("two frames in one file", where="post_processor")
-        return framing[0] if framing else Frame()
+        return framing[0] if framing else FrameTemplates()
     if plain["type"] == "TemplateProcessing":
-        return Frame(_template(plain, "single", ["A"]), _template(plain, "pair", ["A", "B"]))
-    cls, sep = (Item((_number(plain, key, vocabulary),), 0) for key in ("cls", "sep"))
+        return FrameTemplates(
+            _template(plain, "single", ["A"]), _template(plain, "pair", ["A", "B"])
+        )
+    cls, sep = (TemplateItem((_number(plain, key, vocabulary),), 0) for key in ("cls", "sep"))
     if plain["type"] == "RobertaProcessing":
-        return Frame((cls, A, sep), (cls, A, sep, sep, A, sep))
-    return Frame((cls, A, sep), (cls, A, sep, B, Item(sep.ids, 1)))
+        return FrameTemplates((cls, A, sep), (cls, A, sep, sep, A, sep))
+    return FrameTemplates((cls, A, sep), (cls, A, sep, B, TemplateItem(sep.ids, 1)))
 
 
 def _number(plain: dict[str, Any], key: str, vocabulary: dict[str, int]) -> int:
@@ -136,13 +154,13 @@ def _number(plain: dict[str, Any], key: str, vocabulary: dict[str, int]) -> int:
     return int(number)
 
 
-def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[Item, ...]:
-    items, seen = [], []
-    for place in plain[name]:
-        ((kind, body),) = place.items()
+def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[TemplateItem, ...]:
+    items, text_names = [], []
+    for entry in plain[name]:
+        ((kind, body),) = entry.items()
         if kind == "Sequence":
-            seen.append(body["id"])
-            items.append(Item(None, body["type_id"]))
+            text_names.append(body["id"])
+            items.append(TemplateItem(None, body["type_id"]))
         else:
             special = plain["special_tokens"].get(body["id"])
             if special is None:
@@ -151,12 +169,12 @@ def _template(plain: dict[str, Any], name: str, texts: list[str]) -> tuple[Item,
                     where=f"post_processor.{name}",
                     found=repr(body["id"]),
                 )
-            items.append(Item(tuple(special["ids"]), body["type_id"]))
-    if seen != texts:
+            items.append(TemplateItem(tuple(special["ids"]), body["type_id"]))
+    if text_names != texts:
         raise TokenizerError(
             "a template without each text once and in order",
             where=f"post_processor.{name}",
-            found=seen,
+            found=text_names,
             wanted=texts,
         )
     return tuple(items)

@@ -36,11 +36,11 @@ class Symbols:
 
     def number(self, string: str) -> int:
         """The number of `string`, given now if it is new."""
-        found = self._numbers.get(string)
-        if found is None:
-            found = self._numbers[string] = len(self.strings)
+        index = self._numbers.get(string)
+        if index is None:
+            index = self._numbers[string] = len(self.strings)
             self.strings.append(string)
-        return found
+        return index
 
 
 class PairTable:
@@ -84,22 +84,22 @@ class PairTable:
     def _merge_word(self, index: int, pair: Pair, new: int, changed: dict[Pair, int]) -> int:
         word, count = self._words[index], self._counts[index]
         left, right = pair
-        merged = place = 0
-        while place < len(word) - 1:
-            if word[place] == left and word[place + 1] == right:
-                if place > 0:
-                    before = word[place - 1]
+        merged = position = 0
+        while position < len(word) - 1:
+            if word[position] == left and word[position + 1] == right:
+                if position > 0:
+                    before = word[position - 1]
                     changed[before, left] -= count
                     changed[before, new] += count
                     self._places[before, new].add(index)
-                if place + 2 < len(word):
-                    after = word[place + 2]
+                if position + 2 < len(word):
+                    after = word[position + 2]
                     changed[right, after] -= count
                     changed[new, after] += count
                     self._places[new, after].add(index)
-                word[place : place + 2] = [new]
+                word[position : position + 2] = [new]
                 merged += count
-            place += 1
+            position += 1
         return merged
 
 
@@ -108,14 +108,15 @@ END = "</w>"
 
 def train_bpe(
     words: Mapping[str, int],
-    parts: Mapping[str, int] | None = None,
+    inner_runs: Mapping[str, int] | None = None,
     *,
     merges: int,
     min_frequency: int = 2,
 ) -> list[Merge]:
     """Learn up to `merges` new tokens from distinct `words` and their counts.
 
-    `parts` are counted too, but not closed by the marker: runs that do not reach the end of a word.
+    `inner_runs`, which do not reach the end of a word, are counted too, but not closed by the
+    marker.
 
     Two merges may spell the same token (`a b`+`c`, `a`+`b c`); both are kept, since splitting a
     word needs them, and the token counts once.
@@ -125,7 +126,7 @@ def train_bpe(
     """
     symbols = Symbols()
     rows = [((*word, END), words[word]) for word in sorted(words)]
-    rows += [(tuple(part), parts[part]) for part in sorted(parts)] if parts else []
+    rows += [(tuple(run), inner_runs[run]) for run in sorted(inner_runs)] if inner_runs else []
     table = PairTable(
         [[symbols.number(c) for c in row] for row, _ in rows], [count for _, count in rows]
     )
@@ -139,8 +140,8 @@ def train_bpe(
         if count >= min_frequency:
             push(left, right, count)
     learned: list[Merge] = []
-    known = len(strings)
-    while heap and len(strings) - known < merges:
+    num_initial = len(strings)
+    while heap and len(strings) - num_initial < merges:
         negative, _, _, left, right = heapq.heappop(heap)
         count = table.pairs.get((left, right), 0)
         if count != -negative:

@@ -1,11 +1,9 @@
-"""A stream of text kept within a number of bytes: all of it, or a fair and repeatable sample.
+"""Samples a stream of texts within a budget of bytes, in one pass and independent of the order.
 
-Libraries that train on whatever they are given run out of memory on large corpora. Here a document
-falls into a shelf by the hash of its text and a seed; shelf k holds the documents whose hash lies
-between 2^-(k+1)/4 and 2^-k/4 of the range. When the kept text passes the budget, the lowest shelf
-is emptied, which keeps 84 % of the rest, and nothing more is laid there. The last shelf that holds
-anything is never emptied: copies of one text all lie on one shelf, so it is cut to what fits. One
-pass, no knowledge of the total, and the same documents in any order give the same sample.
+A document belongs to a shelf by the hash of its text and a seed; shelf k has the documents whose
+hash is between 2^-(k+1)/4 and 2^-k/4 of the range. When the kept text exceeds the budget, the
+lowest shelf is emptied for good, which keeps 84 % of the text. The last shelf is never emptied but
+cut to the budget, as all copies of a text are on one shelf.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ LONGEST_PIECE = 1 << 20  # characters; a longer document is sampled in pieces
 
 
 class HasText(Protocol):
-    """What a document has to offer here."""
+    """The interface of a document."""
 
     @property
     def text(self) -> str: ...
@@ -38,7 +36,7 @@ class HasText(Protocol):
 
 @dataclass(frozen=True)
 class SampleSize:
-    """How much was read and how much was used, in bytes of UTF-8 and in documents."""
+    """The size of the read text and of the sample, in bytes of UTF-8 and in documents."""
 
     bytes_used: int
     bytes_seen: int
@@ -47,11 +45,11 @@ class SampleSize:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was read was used."""
+        """Whether the sample is the whole text."""
         return self.bytes_used == self.bytes_seen
 
     def render(self) -> str:
-        """One line for people."""
+        """Return the sizes as one line."""
         if self.complete:
             return (
                 f"used all of {amount(self.bytes_seen)}, {counted(self.documents_seen, 'document')}"
@@ -60,7 +58,7 @@ class SampleSize:
 
 
 def amount(size: int) -> str:
-    """A number of bytes with its unit, such as `1.5 GB`."""
+    """Format a number of bytes, such as `1.5 GB`."""
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"
@@ -68,12 +66,12 @@ def amount(size: int) -> str:
 
 
 def text_of(document: HasText | str) -> str:
-    """The text of a document, or the text itself."""
+    """Return the text of a document, or the text itself."""
     return document if isinstance(document, str) else document.text
 
 
 class Sample:
-    """The kept part of a stream; a context manager, since large shelves are temporary files."""
+    """A sample of a stream; a context manager, since large shelves are temporary files."""
 
     def __init__(self, budget_bytes: int, seed: int = 0) -> None:
         self._budget = budget_bytes
@@ -100,29 +98,29 @@ class Sample:
         self._shelves.clear()
 
     def add_all(self, documents: Iterable[HasText | str]) -> None:
-        """Read `documents` to their end.
+        """Add all documents of a stream.
 
         Raises:
-            DataError: a text that is not valid Unicode (half of a surrogate pair).
+            DataError: a text that is not valid Unicode (a lone surrogate).
         """
         for number, document in enumerate(documents):
             text = text_of(document)
             self._documents += 1
-            first = 0
+            offset = 0
             for piece in pieces(text, self._longest):
                 try:
                     self._add(piece.encode())
                 except UnicodeEncodeError as error:
-                    raise not_unicode(error, f"document {number}", first) from error
-                first += len(piece)
+                    raise not_unicode(error, f"document {number}", offset) from error
+                offset += len(piece)
         if self._kept > self._budget:
             self._cut_last()
 
     def _add(self, piece: bytes) -> None:
         self._seen += len(piece)
-        place = self._hash(piece)
-        shelf = min(int(-4 * math.log2((place + 1) / HASHES)), SHELVES - 1)
-        if shelf < self._lowest or place > self._cut:
+        hash_value = self._hash(piece)
+        shelf = min(int(-4 * math.log2((hash_value + 1) / HASHES)), SHELVES - 1)
+        if shelf < self._lowest or hash_value > self._cut:
             return
         file = self._shelves.get(shelf)
         if file is None:
@@ -142,7 +140,7 @@ class Sample:
             self._cut_last()
 
     def _over(self) -> bool:
-        """Whether more came than the budget, though less is left where a shelf was cut."""
+        """Return whether more text was added than the budget."""
         return self._kept > self._budget or self._cut < HASHES
 
     def _hash(self, piece: bytes) -> int:
@@ -150,9 +148,9 @@ class Sample:
         return int.from_bytes(digest, "little")
 
     def _cut_last(self) -> None:
-        """Cut the only shelf that holds anything to the budget, by hash, not by order of arrival.
+        """Cut the last shelf to the budget, by hash, not by order.
 
-        It holds few distinct texts: of many, one would have come to a higher shelf.
+        It has few distinct texts: of many, one would be on a higher shelf.
         """
         file = self._shelves[self._lowest]
         counts = Counter(_read(file))
@@ -171,18 +169,18 @@ class Sample:
 
     @property
     def size(self) -> SampleSize:
-        """What has been read and kept so far."""
+        """The sizes of the read text and of the sample so far."""
         return SampleSize(self._kept, self._seen, self._documents, self._seed)
 
     def __iter__(self) -> Iterator[str]:
-        """The kept texts, shelf by shelf."""
+        """Yield the texts of the sample, shelf by shelf."""
         for shelf in sorted(self._shelves):
             for piece in _read(self._shelves[shelf]):
                 yield piece.decode()
 
 
 def _read(file: IO[bytes]) -> Iterator[bytes]:
-    """The pieces of one shelf, in the order of their arrival."""
+    """Yield the pieces of a shelf in the order in which they were added."""
     file.seek(0)
     while head := file.read(4):
         yield file.read(int.from_bytes(head, "little"))
@@ -190,7 +188,7 @@ def _read(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def pieces(text: str, longest: int) -> Iterator[str]:
-    """`text` in pieces of at most `longest` characters, cut before white space if there is any."""
+    """Split `text` into pieces of at most `longest` characters, before white space if possible."""
     start = 0
     while len(text) - start > longest:
         end = start + longest
@@ -202,12 +200,11 @@ def pieces(text: str, longest: int) -> Iterator[str]:
         yield text[start:] if start else text
 
 
-def not_unicode(error: UnicodeEncodeError, where: str, first: int = 0) -> DataError:
-    """The refusal of a text that has half of a surrogate pair in it; `first` characters of it came
-    before those of the error."""
+def not_unicode(error: UnicodeEncodeError, where: str, offset: int = 0) -> DataError:
+    """Return the error for a text with a lone surrogate; `offset` is that of the failed piece."""
     return DataError(
         "the text is not valid Unicode: half of a surrogate pair",
-        where=f"{where}, character {first + error.start}",
+        where=f"{where}, character {offset + error.start}",
         found=repr(error.object[error.start]),
         wanted="text that can be written as UTF-8",
         do="read the file with its right encoding, or drop the character",
@@ -217,8 +214,8 @@ def not_unicode(error: UnicodeEncodeError, where: str, first: int = 0) -> DataEr
 class WordCounts:
     """Counts of distinct words in bounded memory.
 
-    When more than `limit` words are known, the rarest are forgotten until half are left; the floor
-    below which they fell is `forgotten_below`, 0 while every count is exact.
+    If there are more than `limit` words, the rarest are dropped until half are left; all words that
+    occur less often than `forgotten_below`, 0 while every count is exact, may be missing.
     """
 
     def __init__(self, limit: int = 2_000_000) -> None:
@@ -238,19 +235,19 @@ class WordCounts:
 
     def _forget(self) -> None:
         by_count = Counter(self.counts.values())
-        left, floor = len(self.counts), 0
-        while left > self._limit // 2:
+        remaining, floor = len(self.counts), 0
+        while remaining > self._limit // 2:
             floor += 1
-            left -= by_count[floor]
-        # Where nearly all are met once, as the lines of a text without spaces are, nothing would be
-        # left without those at the floor; a hash says which of them fill the half.
+            remaining -= by_count[floor]
+        # If almost all words occur once, as in a text without spaces, too few would be left without
+        # those at the floor; a hash chooses among them.
         ties = sorted((w for w, n in self.counts.items() if n == floor), key=hash_of)
-        kept = {w: n for w, n in self.counts.items() if n > floor}
-        kept |= dict.fromkeys(ties[: self._limit // 2 - left], floor)
-        self.counts = Counter(kept)
+        kept_counts = {w: n for w, n in self.counts.items() if n > floor}
+        kept_counts |= dict.fromkeys(ties[: self._limit // 2 - remaining], floor)
+        self.counts = Counter(kept_counts)
         self.forgotten_below = max(self.forgotten_below, floor + 1)
 
 
 def hash_of(word: str) -> tuple[int, str]:
-    """An order without meaning, the same in every process."""
+    """Return a key for an arbitrary order that is the same in every process."""
     return crc32(word.encode()), word

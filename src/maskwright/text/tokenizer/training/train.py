@@ -54,9 +54,9 @@ def cut_runs(
     for text in texts:
         start = 0
         if any(UNBROKEN.match(text, block) for block in range(0, len(text), BLOCK)):
-            for place in _cuts(text, pre_tokenizer):
-                yield text[start:place]
-                start = place
+            for position in _cuts(text, pre_tokenizer):
+                yield text[start:position]
+                start = position
         yield text[start:]
 
 
@@ -64,8 +64,8 @@ def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> I
     """The rising places in `text` where a word is to be cut."""
     for stretch in STRETCH.finditer(text):
         for _, (begin, end) in pre_tokenizer.pre_tokenize_str(stretch[0]):
-            for place in range(begin + LONGEST_RUN, end, LONGEST_RUN):
-                yield stretch.start() + place
+            for position in range(begin + LONGEST_RUN, end, LONGEST_RUN):
+                yield stretch.start() + position
 
 
 __all__ = ["TokenizerChoice", "train"]
@@ -122,23 +122,23 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
     if choice.kind == "byte-bpe":
         return _learn_bytes(sample, choice)
     if choice.kind == "character":
-        found = _characters(sample, choice, note)
-        return pipeline.bpe_model(specials, found, [], unknown)
-    words, parts, alphabet = _spelled(_count(sample, choice), choice, note)
+        characters = _characters(sample, choice, note)
+        return pipeline.bpe_model(specials, characters, [], unknown)
+    words, inner_runs, alphabet = _spelled(_count(sample, choice), choice, note)
     if choice.kind == "unigram":
         scores = train_unigram(words, tokens=choice.room)
         return pipeline.unigram_model(specials, scores, str(unknown))
     if choice.kind == "wordpiece":
-        first = sorted({piece for forms in alphabet.values() for piece in forms})
+        alphabet_pieces = sorted({piece for forms in alphabet.values() for piece in forms})
         merges = train_wordpiece(
-            words, tokens=choice.room - len(first), min_frequency=choice.min_frequency
+            words, tokens=choice.room - len(alphabet_pieces), min_frequency=choice.min_frequency
         )
-        pieces = [*first, *(merge.token for merge in merges)]
+        pieces = [*alphabet_pieces, *(merge.token for merge in merges)]
         return pipeline.wordpiece_model(specials, pieces, str(unknown))
     letters = sorted({*alphabet, *"</w>"})
     merges = train_bpe(
         words,
-        parts,
+        inner_runs,
         merges=choice.room - len(letters) - len(pipeline.SPELL_END),
         min_frequency=choice.floor,
     )
@@ -227,14 +227,14 @@ def _spelled(
     """
     alphabet = _alphabet(counts, choice, note)
     words: Counter[str] = Counter()
-    parts: Counter[str] = Counter()
+    inner_runs: Counter[str] = Counter()
     for word, count in counts.items():
         if len(word) <= pipeline.LONGEST_WORD and alphabet.keys() >= set(word):
             words[word] += count
         elif choice.kind != "wordpiece":
             for run, ends in _runs(word, alphabet):
-                (words if ends or choice.kind == "unigram" else parts)[run] += count
-    if not words and not parts:
+                (words if ends or choice.kind == "unigram" else inner_runs)[run] += count
+    if not words and not inner_runs:
         long = sum(count for word, count in counts.items() if len(word) > pipeline.LONGEST_WORD)
         if choice.kind == "wordpiece" and 2 * long > counts.total():
             raise DataError(
@@ -251,21 +251,21 @@ def _spelled(
             do="give more text or a larger vocabulary, or set min_frequency to 1",
         )
     # WordPiece would never use a character that stands in unknown words only.
-    used = set().union(*words, *parts)
-    return words, parts, {c: forms for c, forms in alphabet.items() if c in used}
+    used = set().union(*words, *inner_runs)
+    return words, inner_runs, {c: forms for c, forms in alphabet.items() if c in used}
 
 
 def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
     """The runs of known characters in a word, long ones cut, and whether each ends the word."""
     end = 0
-    for known, group in itertools.groupby(word, alphabet.__contains__):
+    for is_known, group in itertools.groupby(word, alphabet.__contains__):
         run = "".join(group)
         end += len(run)
-        if known:
+        if is_known:
             starts = range(0, len(run), pipeline.LONGEST_WORD)
             for start in starts:
-                last = start == starts[-1] and end == len(word)
-                yield run[start : start + pipeline.LONGEST_WORD], last
+                ends_word = start == starts[-1] and end == len(word)
+                yield run[start : start + pipeline.LONGEST_WORD], ends_word
 
 
 def _alphabet(counts: Counter[str], choice: TokenizerChoice, note: Note) -> dict[str, list[str]]:

@@ -64,20 +64,20 @@ class Lattice:
         for length in range(1, self.most_length + 1):
             if length > 1:
                 keys = self._extend(before, length)
-            distinct, first, inverse = np.unique(
+            distinct, firsts, inverse = np.unique(
                 np.concatenate(keys), return_index=True, return_inverse=True
             )
             weights = np.concatenate([self.counts[: len(k)] for k in keys])
-            found = np.bincount(inverse, weights, len(distinct))
-            dead = found < 2 if length > 1 else np.zeros(len(distinct), bool)
+            totals = np.bincount(inverse, weights, len(distinct))
+            dead = totals < 2 if length > 1 else np.zeros(len(distinct), bool)
             if length > 1 and distinct[0] < 0:
                 dead[0] = True  # the key of everything that was no candidate already
             numbers = np.where(dead, -1, np.cumsum(~dead) - 1)
             if levels:
                 parents = distinct[~dead] // len(self.characters)
-                np.maximum.at(levels[-1]["longer"], parents, found[~dead])
-            kept = found[~dead]
-            level = {"counts": kept, "first": first[~dead], "longer": np.zeros(len(kept))}
+                np.maximum.at(levels[-1]["longer"], parents, totals[~dead])
+            counts = totals[~dead]
+            level = {"counts": counts, "first": firsts[~dead], "longer": np.zeros(len(counts))}
             before = np.split(numbers[inverse], np.cumsum([len(k) for k in keys])[:-1])
             levels.append({**level, "columns": before})
         self._select(levels, most_pieces)
@@ -87,9 +87,9 @@ class Lattice:
         keys = []
         for j in range(self.longest - length + 1):
             m = self.reach[j + length]
-            left = before[j][:m]
-            key = left * len(self.characters) + self._columns[j + length - 1][:m]
-            keys.append(np.where(left < 0, -1, key))
+            prefixes = before[j][:m]
+            key = prefixes * len(self.characters) + self._columns[j + length - 1][:m]
+            keys.append(np.where(prefixes < 0, -1, key))
         return keys
 
     def _select(self, levels: list[dict[str, Any]], most_pieces: int) -> None:
@@ -132,11 +132,11 @@ class Lattice:
 
     def strings(self) -> list[str]:
         """The pieces as text, by number."""
-        found = []
+        texts = []
         for piece, length in enumerate(self.lengths):
             row, column = self.place(piece)
-            found.append(self._rows[row][column : column + length])
-        return found
+            texts.append(self._rows[row][column : column + length])
+        return texts
 
     def keep(self, chosen: Array) -> None:
         """Forget all pieces but `chosen` (rising numbers); they are numbered anew."""
@@ -164,12 +164,12 @@ class Lattice:
                 piece = self.pieces[length][j - length]
                 total += alpha[j - length][: len(piece)] * chance[piece]
             alpha.append(total)
-        whole = np.concatenate(
+        word_totals = np.concatenate(
             [alpha[j][self._next(j) : self.reach[j]] for j in range(self.longest, 0, -1)]
         )
-        per_path = self.counts / whole
+        per_path = self.counts / word_totals
         beta: list[Array] = [np.zeros(0)] * (self.longest + 1)
-        found = np.zeros(self.size + 1)
+        expected_counts = np.zeros(self.size + 1)
         for j in range(self.longest, -1, -1):
             total = np.zeros(self.reach[j])
             total[self._next(j) :] = 1.0
@@ -180,9 +180,10 @@ class Lattice:
                 total[:m] += tail
                 share = alpha[j][:m] * tail * per_path[:m]
                 used = np.flatnonzero(share)
-                found += np.bincount(piece[used], share[used], self.size + 1)
+                expected_counts += np.bincount(piece[used], share[used], self.size + 1)
             beta[j] = total
-        return found[:-1], float(self.counts @ (np.log(whole) - LIFT * np.log(2) * self._sizes))
+        log_likelihood = self.counts @ (np.log(word_totals) - LIFT * np.log(2) * self._sizes)
+        return expected_counts[:-1], float(log_likelihood)
 
     def _next(self, j: int) -> int:
         return self.reach[j + 1] if j < self.longest else 0
@@ -196,20 +197,20 @@ class Lattice:
             return self.pieces[length][j][:m]
 
         back = self._back(self.reach, value, look)
-        found = np.zeros(self.size + 1)
+        piece_counts = np.zeros(self.size + 1)
         rows = len(self.counts)
         ends = np.zeros(rows, np.int64)
         for j in range(1, self.longest + 1):
             ends[: self.reach[j]] = j
         for j in range(self.longest, 0, -1):
-            here = np.flatnonzero(ends[: self.reach[j]] == j)
-            steps = back[j][here]
+            words_here = np.flatnonzero(ends[: self.reach[j]] == j)
+            steps = back[j][words_here]
             for length in np.unique(steps):
-                at = here[steps == length]
+                at = words_here[steps == length]
                 piece = self.pieces[length][j - length][at]
-                found += np.bincount(piece, self.counts[at], self.size + 1)
+                piece_counts += np.bincount(piece, self.counts[at], self.size + 1)
                 ends[at] = j - length
-        return found[:-1]
+        return piece_counts[:-1]
 
     def _back(
         self, reach: list[int], value: Array, look: Callable[[int, int, int], Array]
@@ -232,7 +233,7 @@ class Lattice:
         """The best score of each piece's own text when the piece itself may not be used."""
         value = np.append(scores, -np.inf)
         flat = [np.concatenate(level) if level else np.zeros(0) for level in self.pieces]
-        found = np.full(self.size, -np.inf)
+        best_scores = np.full(self.size, -np.inf)
         for length in range(2, self.most_length + 1):
             chosen = np.flatnonzero(self.lengths == length)
             starts = self._places[length - 1]
@@ -241,12 +242,12 @@ class Lattice:
             score = [np.zeros(len(chosen))]
             for j in range(1, length + 1):
                 top = np.full(len(chosen), -np.inf)
-                for part in range(1, j + 1 if j < length else length):
-                    place = self._places[part - 1][column + j - part] + row
-                    top = np.maximum(top, score[j - part] + value[flat[part][place]])
+                for width in range(1, j + 1 if j < length else length):
+                    flat_index = self._places[width - 1][column + j - width] + row
+                    top = np.maximum(top, score[j - width] + value[flat[width][flat_index]])
                 score.append(top)
-            found[chosen] = score[length]
-        return found
+            best_scores[chosen] = score[length]
+        return best_scores
 
 
 ROUND = 0.75  # share of the pieces that a round keeps
@@ -289,7 +290,7 @@ def _short(words: Mapping[str, int]) -> Counter[str]:
     """
     ordered = sorted(words, key=lambda word: (-words[word], hash_of(word)))
     short: Counter[str] = Counter()
-    others: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     size = 0
     for number, word in enumerate(ordered):
         size += len(word)
@@ -298,9 +299,9 @@ def _short(words: Mapping[str, int]) -> Counter[str]:
                 short[word[start : start + LONGEST_WORD]] += words[word]
         else:
             for character in word:
-                others[character] += words[word]
-    known = set().union(*short)
-    short.update({c: count for c, count in others.items() if c not in known})
+                left_out[character] += words[word]
+    spelled = set().union(*short)
+    short.update({c: count for c, count in left_out.items() if c not in spelled})
     return short
 
 
@@ -315,9 +316,9 @@ def fit(lattice: Lattice, scores: Array) -> Array:
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
         expected, _ = lattice.expected(scores)
-    kept = np.flatnonzero((expected >= RARE) | (lattice.lengths == 1))
-    lattice.keep(kept)
-    counts = np.maximum(expected[kept], 0.1)
+    remaining = np.flatnonzero((expected >= RARE) | (lattice.lengths == 1))
+    lattice.keep(remaining)
+    counts = np.maximum(expected[remaining], 0.1)
     fitted = digamma(counts) - digamma(np.array([counts.sum()]))
     if not np.isfinite(fitted).all():
         raise TokenizerError(
@@ -333,9 +334,9 @@ def prune(lattice: Lattice, scores: Array, size: int) -> Array:
     """Keep the `size` pieces whose loss would cost the best splits most; returns their scores."""
     # A character has no other way to be written, so its loss is infinite, used or not.
     loss = (lattice.best(scores) + 1e-9) * (scores - lattice.without(scores))
-    kept = _top(lattice, loss, size)
-    lattice.keep(kept)
-    return scores[kept]
+    remaining = _top(lattice, loss, size)
+    lattice.keep(remaining)
+    return scores[remaining]
 
 
 def _top(lattice: Lattice, value: Array, size: int) -> Array:
@@ -348,11 +349,11 @@ def _top(lattice: Lattice, value: Array, size: int) -> Array:
 def digamma(x: Array) -> Array:
     """The derivative of log-gamma for x > 0, to about 1e-10: recurrence, then Stirling's series."""
     x = x.astype(np.float64)
-    found = np.zeros_like(x)
+    total = np.zeros_like(x)
     for _ in range(8):
         small = x < 8
-        found -= np.where(small, 1 / x, 0.0)
+        total -= np.where(small, 1 / x, 0.0)
         x = np.where(small, x + 1, x)
     inverse = 1 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
-    return found + np.log(x) - 0.5 / x - series
+    return total + np.log(x) - 0.5 / x - series

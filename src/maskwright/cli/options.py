@@ -1,5 +1,4 @@
-"""Options of a verb from the fields of a dataclass: one for each field, with its line of the
-docstring as help."""
+"""What verbs share: options, also one for each field of a dataclass, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -19,6 +18,10 @@ from maskwright.base.errors import UsageError, near_path
 from maskwright.base.findings import Finding
 from maskwright.base.terminal import harmless_lines
 
+# What makes pretraining need less memory.
+MICROBATCHES = "a divisor of the batch as --set training.microbatches=N"
+SHORTER_ROWS = f"shorter rows (--set rows.length=N), {MICROBATCHES}, or a smaller model"
+
 
 def add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -29,10 +32,6 @@ def add_text(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="files or folders: txt, md, jsonl, csv, tsv (also .gz and .zst), parquet",
     )
-
-
-def add_task(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--task", default=None, help="task type (default: inferred from the data)")
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -69,19 +68,9 @@ def add_read(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_pairs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="minimal pairs such as BLiMP's: a folder with a .jsonl file for each paradigm",
-    )
-
-
 def add_settings(
     parser: argparse.ArgumentParser,
-    what: str = "change one setting of the recipe, as training.batch=32; may be repeated",
+    help_text: str = "change one setting of the recipe, as training.batch=32; may be repeated",
 ) -> None:
     parser.add_argument(
         "--set",
@@ -89,7 +78,7 @@ def add_settings(
         action="append",
         default=[],
         metavar="PATH=VALUE",
-        help=what,
+        help=help_text,
     )
 
 
@@ -107,8 +96,8 @@ class AsSetting(argparse.Action):
 
 
 def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
-    """Options for the settings of a recipe that the field has names for, in place of `--set`."""
-    for option, path, what in (
+    """Add options for the usual settings of a recipe, in place of `--set`."""
+    for option, path, help_text in (
         ("--rate", "training.optimizer.learning_rate", "learning rate at its peak"),
         ("--batch", "training.batch", "rows per step"),
         ("--length", "rows.length", "tokens per row"),
@@ -127,41 +116,41 @@ def add_short_settings(parser: argparse.ArgumentParser, *, without: Sequence[str
                 dest=f"short {path}",
                 default=argparse.SUPPRESS,
                 metavar="VALUE",
-                help=f"{what}: --set {path}=VALUE",
+                help=f"{help_text}: --set {path}=VALUE",
             )
 
 
 def add_out(
     parser: argparse.ArgumentParser,
-    what: str = "where to write",
-    usual: str = "the next free folder under runs/",
+    help_text: str = "where to write",
+    default_text: str = "the next free folder under runs/",
 ) -> None:
     parser.add_argument(
         "--out",
         type=Path,
         default=None,
         metavar="DIR",
-        help=f"{what} (default: {usual})",
+        help=f"{help_text} (default: {default_text})",
     )
 
 
-def note(found: Finding) -> None:
-    """A finding as a line of standard error, where answers go to standard output."""
-    print(harmless_lines(found.line()), file=sys.stderr)
+def note(finding: Finding) -> None:
+    """Print a finding to standard error; standard output is for answers."""
+    print(harmless_lines(finding.line()), file=sys.stderr)
 
 
 def note_busy(threads: int | None) -> None:
-    """Note where fewer threads are likely faster."""
+    """Print a note if fewer threads are likely faster."""
     from maskwright.model.device import machine
 
-    if found := machine.busy(threads):
-        note(found)
+    if finding := machine.busy(threads):
+        note(finding)
 
 
 @contextlib.contextmanager
-def going_on(again: str) -> Iterator[None]:
-    """A block whose work goes on when its command is given again; where it is stopped, `again`
-    says so."""
+def resumable(again: str) -> Iterator[None]:
+    """Context of work that continues when its command is repeated; prints that where it is
+    interrupted. `again` names the command."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -169,72 +158,78 @@ def going_on(again: str) -> Iterator[None]:
         raise
 
 
-def say_model(checkpoint: Path, run: Path) -> None:
-    """The last lines of a training: where its model is, and what can be done with it."""
+def print_model(checkpoint: Path, run: Path) -> None:
+    """Print where a trained model is and which commands use it."""
     from maskwright.base.report.page import next_commands
 
     print(harmless_lines(f"model: {checkpoint}"))
-    print(harmless_lines("\n".join(["next:", *(f"  {each}" for each in next_commands(run))])))
+    print(harmless_lines("\n".join(["next:", *(f"  {command}" for command in next_commands(run))])))
 
 
-def existing_texts(paths: Sequence[str]) -> None:
-    """Refuse texts that do not exist, before anything heavy is loaded."""
+def require_texts(paths: Sequence[str]) -> None:
+    """Refuse paths of texts that do not exist, before anything heavy is loaded."""
     for path in paths:
         if not path:
             raise UsageError("empty path", where="--text", found="''", wanted="a file or a folder")
-        existing(Path(path), "text")
+        require_existing(Path(path), "text")
 
 
-def named_columns(a: argparse.Namespace) -> dict[str, list[str]]:
+def parse_columns(a: argparse.Namespace) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
-    for given in a.column:
-        role, equals, name = given.partition("=")
+    for assignment in a.column:
+        role, equals, name = assignment.partition("=")
         if not (role and equals and name):
             raise UsageError(
                 "not a column",
                 where="--column",
-                found=repr(given),
+                found=repr(assignment),
                 wanted="ROLE=NAME, as text=review",
             )
         columns.setdefault(role, []).append(name)
     return columns
 
 
-def next_run(name: str) -> Path:
-    """`runs/name-1`, or the first free number."""
+def next_run_folder(name: str) -> Path:
+    """Return `runs/name-1`, or the same with the first number that is free."""
     number = 1
     while (path := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return path
 
 
-def existing(path: Path | None, what: str, command: str = "") -> None:
-    """Refuse a path that does not exist, and a file in place of a model; `command` works.
+def require_existing(path: Path | None, kind: str, command: str = "") -> None:
+    """Refuse a path that does not exist, and a file in place of a model folder.
+
+    Args:
+        command: an example that works, shown with the error.
 
     Raises:
-        UsageError: the message has the near names.
+        UsageError: with similar names.
     """
-    model = what == "model"
+    model = kind == "model"
     file = model and path is not None and path.is_file()
     if path is None or (path.exists() and not file):
         return
     do = "name a folder on this machine; nothing is downloaded" if model and not file else command
     if model and str(path) in catalogue.names("recipes"):
         do = f"train this recipe first: maskwright pretrain {path} --text FILE --out runs/{path}"
-    wanted = "the folder of a model or a run" if file else near_path(path)
-    raise UsageError(f"no such {what}", where=path, wanted=wanted, do=do or None)
+    expected = "the folder of a model or a run" if file else near_path(path)
+    raise UsageError(f"no such {kind}", where=path, wanted=expected, do=do or None)
 
 
 def add_fields(
     parser: argparse.ArgumentParser, config: type, *, without: Collection[str] = ()
 ) -> None:
-    """Add an option for each field of `config` that is a number, a text or a flag. Its default is
-    None, so that options that were given can be distinguished from those that were not."""
+    """Add an option for each field of `config`, a number, a text or a flag, with its line of the
+    docstring as help. The default is None, which tells options that were not given."""
     help_lines = lines_of(config)
     for field in dataclasses.fields(config):
         if field.name in without:
             continue
-        option, hint = f"--{field.name.replace('_', '-')}", _lone(hints_of(config)[field.name])
+        option, hint = (
+            f"--{field.name.replace('_', '-')}",
+            _unwrap_optional(hints_of(config)[field.name]),
+        )
         text = help_lines.get(field.name, "").rstrip(".")
         usual = field.default
         if usual is not dataclasses.MISSING and not (
@@ -254,17 +249,17 @@ def add_fields(
         )
 
 
-def given(
+def given_options(
     arguments: argparse.Namespace, config: type, *, without: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields of `config` that an option was given for, by name."""
+    """Return the values of the fields of `config` whose options were given, by name."""
     names = (field.name for field in dataclasses.fields(config) if field.name not in without)
     values = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _lone(hint: Any) -> Any:
-    """`T` of `T | None`."""
+def _unwrap_optional(hint: Any) -> Any:
+    """Return `T` of `T | None`."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (arm for arm in typing.get_args(hint) if arm is not NONE)
     return hint
