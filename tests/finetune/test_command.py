@@ -46,7 +46,7 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.run import require_unfinished
 from maskwright.learn.finetune.tune import Settings, Tuned
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes import gpt2_mini
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.opening import folders
@@ -389,7 +389,7 @@ def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
 
 def test_the_reference_library_reads_rows_together_where_no_token_pads(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    small, plain = gpt2_mini.recipe(), recipe(text_file(tmp_path), steps=2)
+    small, plain = find("gpt2-mini"), recipe(text_file(tmp_path), steps=2)
     assert isinstance(small.model, FamilyModel)
     sizes = {"n_embd": 32, "n_layer": 1, "n_positions": 64}
     made = replace(

@@ -42,8 +42,7 @@ from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import Prepared, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
-from maskwright.learn.recipes import quickstart as member
-from maskwright.learn.recipes.base.find import read
+from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
@@ -319,7 +318,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 
-    run.pretrain(member.recipe(), out, adjust=adjust)
+    run.pretrain(find("quickstart"), out, adjust=adjust)
     results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
     _write(out, results)
     say(f"report: {write_report(out)}")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base import catalogue, config, dotted
-from maskwright.base.budget import Budget
+from maskwright.base.budget import UNITS, Budget
 from maskwright.base.errors import ConfigError, UsageError, near, shorten
 from maskwright.base.terminal import shell_word
-from maskwright.base.toml import read_toml
+from maskwright.base.toml import from_table, read_table
 from maskwright.learn.recipes.base.recipe import (
     FamilyModel,
     Folder,
@@ -24,6 +24,15 @@ from maskwright.text.corpus.files import Paths, listed
 
 BUDGET = "training.budget."
 OPTIMIZER = "training.optimizer"
+BUILT_IN = Path(__file__).parents[1]
+# Table -> the settings of which another value than the inherited one makes the table begin anew.
+CHOICES = {
+    "tokenizer": ("type", "kind"),
+    "model": ("type", "family", "config"),
+    "objective": ("name",),
+    "budget": UNITS,
+    "optimizer": ("kind",),
+}
 FOLDERS = ("model.folder", "tokenizer.folder")
 
 
@@ -133,6 +142,9 @@ def find(name: str) -> Recipe:
             wanted=near(name, known),
             do="maskwright list recipes",
         )
+    built_in = BUILT_IN / f"{name}.toml"
+    if built_in.is_file():
+        return read(built_in)
     recipe = catalogue.load("recipes", name).recipe()
     assert isinstance(recipe, Recipe)
     return recipe
@@ -148,9 +160,43 @@ def run_of(name: str) -> Path | None:
 
 
 def read(path: Path) -> Recipe:
-    """A recipe from a TOML file.
+    """A recipe from a TOML file; what the file leaves out is that of the recipe that it `extends`.
 
     Raises:
-        UsageError: no such file.  ConfigError: not TOML, or not a recipe.
+        UsageError: no such file, or no recipe that it could extend.
+        ConfigError: not TOML, not a recipe, or one that extends itself.
     """
-    return read_toml(Recipe, path)
+    return _read(path, ())
+
+
+def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
+    """`read`, for a recipe that `extensions` extend."""
+    plain = read_table(path)
+    if "extends" not in plain:
+        return from_table(Recipe, plain, path)
+    name = plain.pop("extends")
+    where = f"{path}, extends"
+    if not isinstance(name, str):
+        raise ConfigError("not the name of a recipe", where=where, found=repr(name))
+    extensions = (*extensions, path.resolve())
+    inherited = path.parent / name
+    if inherited.suffix == ".toml":
+        if inherited.resolve() in extensions:
+            raise ConfigError("a recipe extends itself", where=where, found=repr(name))
+        recipe = _read(inherited, extensions)
+    else:
+        recipe = find(str(inherited) if is_run(inherited) else name)
+    return from_table(Recipe, _extended(config.to_plain(recipe), plain), path)
+
+
+def _extended(inherited: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The tables of `inherited` with those of `changes` merged into them."""
+    merged = dict(inherited)
+    for name, change in changes.items():
+        before = inherited.get(name)
+        if isinstance(before, dict) and isinstance(change, dict):
+            choices = [key for key in CHOICES.get(name, ()) if key in change]
+            if all(change[key] == before.get(key) for key in choices):
+                change = _extended(before, change)
+        merged[name] = change
+    return merged

@@ -1,8 +1,8 @@
 """Recipe: every choice of a run as one frozen value, saved with its results.
 
-A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml` in
-a run folder is the resolved one and can be run again (`find`). `--set a.b=c` replaces one field
-(`override`). Unknown keys are errors with the near name.
+Built-in recipes and those of users are TOML files; a plug-in's is a function that returns a Recipe;
+the `recipe.toml` in a run folder is the resolved one and can be run again (`find`). `--set a.b=c`
+replaces one field (`override`). Unknown keys are errors with the near name.
 """
 
 from __future__ import annotations
