@@ -22,9 +22,8 @@ from maskwright.ask.predict.predictor import Predictor, load
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.learner import Learner, learning_rate_factors
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.trained_weights import learning_rate_factors
 from maskwright.learn.tasks import embeddings, question_answering
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of

@@ -13,7 +13,7 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.adamw import AdamWState
+from maskwright.learn.train.optimizers.adam import AdamWState
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule

@@ -47,6 +47,7 @@ from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.start import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.transfer import transfer
@@ -381,7 +382,7 @@ def _seconds_per_step(recipe: Recipe, prepared: Prepared) -> float:
     architecture = build.transformer_config(recipe, prepared.tokenizer)
     network = build.model(recipe, architecture).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
+    optimizer = start_optimizer(training.optimizer, Parameters(objective, chosen.compute))
     plan = loop.Plan(
         seed=0,
         microbatches=1,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from maskwright.base.counted import decimals
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, torch_seed
-from maskwright.learn.finetune import trained_weights
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
-from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.tune import Settings, Tuned, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import Long, require_long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
+from maskwright.learn.train.parameter_rates import RateFactors
+from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
@@ -36,6 +38,11 @@ from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.split_files import TRAIN, VALIDATION
+
+# The share of the run from which on everything trains.
+UNFROZEN_AT = 0.5
+# What of a head gives its scores.
+PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
 @dataclass(frozen=True)
@@ -192,11 +199,11 @@ class Learner:
                 self.loaded.network,
                 model,
                 not self.head_is_new,
-                trained_weights.reinitialised(method, model),
+                reinitialised(method, model),
             )
             loaded = made.render()
             method = replace(method, head_rate=self.head_factor(method))
-        adapter, share = trained_weights.attach(method, model, generator)
+        adapter, share = attach(method, model, generator)
         initial = _body(model)
         if first:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
@@ -266,7 +273,7 @@ class Learner:
             collation,
             settings,
             figure=figure,
-            rate_factors=functools.partial(trained_weights.learning_rate_factors, method),
+            rate_factors=functools.partial(learning_rate_factors, method),
             machine=machine,
             hooks=[hook],
         )
@@ -300,3 +307,55 @@ def reader(
     """What gives the scores, or the texts, of a finished model."""
     objective = objective_of(model, task_type, frame)
     return lambda encoded: task_type.outputs(objective, encoded, collation)
+
+
+def attach(
+    method: Method, model: Transformer, generator: torch.Generator
+) -> tuple[Adapter | None, str]:
+    """Add to `model` what the method adds, and freeze what it freezes.
+
+    Returns:
+        The adapter, if the method is one, and how much of the model trains, as a line of text.
+
+    Raises:
+        ConfigError: the model has not so many layers, or no such place for an adapter.
+    """
+    if method.trains_all:
+        return None, freeze.share(model)
+    if last := LAST.fullmatch(method.name):
+        return None, _train_only(model, freeze.last_layers(model, int(last[1])))
+    assert method.adapter is not None
+    tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+    adapter = method.adapter.attach(model, generator, heads=tops)
+    return adapter, adapter.share()
+
+
+def reinitialised(method: Method, model: Transformer) -> list[str]:
+    """The parameters below the heads that do not begin as they were pretrained.
+
+    Raises:
+        ConfigError: the model has not so many layers of its own.
+    """
+    found = REINIT.fullmatch(method.name)
+    return freeze.top_blocks(model, int(found[1])) if found else []
+
+
+def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
+    """How fast the parameters of `model` learn in a run of so many steps; None: all alike."""
+    factors = freeze.learning_rate_factors(model, method.layer_decay)
+    for name in factors:
+        if PROJECTION.fullmatch(name):
+            factors[name] *= method.head_factor
+    if method.name != GRADUAL:
+        return None if set(factors.values()) == {1.0} else lambda step: factors
+
+    def gradually(step: int) -> dict[str, float]:
+        free = set(freeze.gradual(model, min(1.0, step / steps), until=UNFROZEN_AT))
+        return {name: factor if name in free else 0.0 for name, factor in factors.items()}
+
+    return gradually
+
+
+def _train_only(model: Transformer, parameters: Iterable[str]) -> str:
+    freeze.train_only(model, parameters)
+    return freeze.share(model)

@@ -13,7 +13,7 @@
 `layer_decay` below 1 lets lower layers learn more slowly, with any method. Where the scores of a
 head begin at weights that were drawn, these learn `head_rate` times as fast as what was pretrained.
 
-No torch: a wrong name or setting is refused before it is loaded. `trained_weights.py` does to a
+No torch: a wrong name or setting is refused before it is loaded. `learner.py` does to a
 model what is said here.
 """
 

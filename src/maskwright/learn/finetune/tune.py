@@ -26,6 +26,7 @@ from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
+from maskwright.learn.train.optimizers.start import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
@@ -151,7 +152,7 @@ def tune(
     stop = loop.StopFlag()
     per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
-    optimizer = settings.optimizer.start(parameters)
+    optimizer = start_optimizer(settings.optimizer, parameters)
     if rate_factors is not None and (wanted := rate_factors(model, steps)) is not None:
         optimizer = ParameterRates(optimizer, _of_objective(wanted))
     state = loop.train(

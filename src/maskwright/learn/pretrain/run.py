@@ -18,7 +18,8 @@ run says so and continues.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -27,8 +28,10 @@ from maskwright.base import dotted, memory
 from maskwright.base.errors import (
     ConfigError,
     IncompatibleError,
+    MaskwrightError,
     OutputError,
     ResourceError,
+    StoppedError,
     UsageError,
 )
 from maskwright.base.findings import Finding
@@ -37,15 +40,31 @@ from maskwright.base.report.page import write_report
 from maskwright.base.report.panel import Panel
 from maskwright.base.report.say import printer, quiet
 from maskwright.base.storage import commit
+from maskwright.base.storage.files import DOOMED, TEMPORARY
 from maskwright.base.terminal import shell_word
 from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, by_value, crash, journal, refused, repeat
+from maskwright.learn.pretrain import build, by_value, crash, journal
 from maskwright.learn.pretrain.hooks import Evaluate, Log, Save
-from maskwright.learn.pretrain.prepare import Prepared, prepare, text_changed
+from maskwright.learn.pretrain.prepare import (
+    HELD_OUT,
+    Prepared,
+    is_prepared,
+    prepare,
+    take_tokens,
+    text_changed,
+    text_is_there,
+)
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession, start_session
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe, frozen_part
+from maskwright.learn.recipes.base.objective_rows import needs_sentences
+from maskwright.learn.recipes.base.recipe import (
+    FREE,
+    INEXACT,
+    Recipe,
+    TokenizerFolder,
+    frozen_part,
+)
 from maskwright.learn.train import distribute, loop
 from maskwright.learn.train.diverged import DivergedError
 from maskwright.learn.train.signals import listening
@@ -59,7 +78,11 @@ from maskwright.model.opening.folders import has_checkpoint
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.store.loader import Loader
 
+RECIPE, LOCK = "recipe.toml", "run.lock"
+REFUSED, REJECTS = "refused.toml", "rejects.jsonl"
+PASSING = (LOCK, TEMPORARY, DOOMED, REJECTS)
 TRIAL_ROWS = 64
+AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
 
 
 def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
@@ -86,12 +109,51 @@ def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
     return replace(recipe, training=replace(recipe.training, budget=budget))
 
 
-RECIPE, LOCK = refused.RECIPE, refused.LOCK
-AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
-
-
 class Stopped(SystemExit):
     """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
+
+
+class FolderBefore:
+    """The content of the folder `out` before a command started.
+
+    A refused command leaves nothing in a new folder that would stop the corrected command. A text
+    that was prepared completely stays, as that may have taken hours, beside the recipe in
+    `refused.toml`: the next command there uses it, or removes it if it reads another text.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.missing = [path for path in (out, *out.parents) if not path.exists()]
+        again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+        self.fresh = again or not out.exists() or (out.is_dir() and not _content(out))
+
+    @contextlib.contextmanager
+    def leaving_nothing(self) -> Iterator[None]:
+        """A block that removes what it made in a new folder if it is refused before the first step.
+        Enter it under the folder's lock."""
+        try:
+            yield
+        except StoppedError:  # the same command goes on
+            raise
+        except MaskwrightError:
+            if self.fresh and not _trained(self.out):
+                with contextlib.suppress(OSError, MaskwrightError):
+                    self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if (self.out / "data" / HELD_OUT).is_dir():
+            (self.out / RECIPE).rename(self.out / REFUSED)
+            return
+        _clear(self.out)
+        if (self.out / REJECTS).is_file():
+            if (self.out / REJECTS).stat().st_size:
+                return  # the refusal names it
+            (self.out / REJECTS).unlink()
+        for path in self.missing:
+            for lock in path.glob(f"{LOCK}*") if path == self.out else ():
+                lock.unlink()
+            path.rmdir()  # refused where something else lies there by now
 
 
 def pretrain(
@@ -113,15 +175,15 @@ def pretrain(
         OutputError: `out` holds something that this recipe did not make, or cannot be written.
         MaskwrightError: the recipe's text, sizes or machine make the run impossible.
     """
-    recipe, out = build.resolved(repeat.with_its_tokenizer(recipe, origin)), Path(out)
+    recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
-    before = refused.Before(out)
+    before = FolderBefore(out)
     with contextlib.ExitStack() as held:
         if processes.first:
             _claim(recipe, out, held)
             held.enter_context(before.leaving_nothing())
-            repeat.take(recipe, origin, out, printer(stream))
+            _repeat(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
                     recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
@@ -172,10 +234,10 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     held.enter_context(commit.Lock(out / LOCK))
-    again = (out / refused.REFUSED).is_file() and not (out / RECIPE).exists()
-    if again and not _same_start(recipe, out, refused.REFUSED):
-        refused.clear(out)
-    if refused.inside(out) and not again and not _same_start(recipe, out):
+    again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+    if again and not _same_start(recipe, out, REFUSED):
+        _clear(out)
+    if _content(out) and not again and not _same_start(recipe, out):
         other = ""
         if (out / RECIPE).is_file():
             other = f", or go on with it: maskwright resume {_quoted(out)}"
@@ -188,7 +250,77 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
             do=f"choose another --out{other}",
         )
     document.write(out / RECIPE, to_toml(recipe))
-    (out / refused.REFUSED).unlink(missing_ok=True)
+    (out / REFUSED).unlink(missing_ok=True)
+
+
+def _content(out: Path) -> list[Path]:
+    """The content of `out` except locks, remains of a stopped process and a list of
+    rejected rows."""
+    return [path for path in out.iterdir() if not path.name.startswith(PASSING)]
+
+
+def _clear(out: Path) -> None:
+    """Remove the content of the folder `out`."""
+    for path in _content(out):
+        if path.is_dir() and not path.is_symlink():
+            commit.remove_folder(path)
+        else:
+            os.unlink(path)
+
+
+def _trained(out: Path) -> bool:
+    steps = out / journal.METRICS
+    return (
+        has_checkpoint(out)
+        or (out / crash.FOLDER).exists()
+        or (steps.is_file() and steps.stat().st_size > 0)
+    )
+
+
+def _same_tokens(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes make the same tokens from one text."""
+
+    def tokenizer(recipe: Recipe) -> object:
+        chosen = recipe.tokenizer
+        known = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
+        return chosen.fingerprint if known else chosen  # type: ignore[union-attr]
+
+    choices = (lambda r: r.corpus, tokenizer, needs_sentences)
+    return all(choice(one) == choice(other) for choice in choices)
+
+
+def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
+    """`recipe` with the tokenizer in the run `origin`, if the tokenizer folder it names does not
+    exist."""
+    named = recipe.tokenizer
+    if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
+        return recipe
+    saved = origin / "tokenizer"
+    return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
+
+
+def _repeat(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+    """Copy the tokens of the run `origin` into the run `out` if the text they were made of does not
+    exist. If the text has changed it is read as it is now, with a note.
+
+    Raises:
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    corpus = recipe.corpus
+    if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
+        return
+    if not _same_tokens(read(origin / RECIPE), recipe):
+        return
+    if not (changed := text_changed(corpus, origin)):
+        return
+    change = changed[0] + ", …" * (len(changed) > 1)
+    if text_is_there(corpus):
+        what = f"the text is not what {origin} learned from"
+        say(Finding("other-text", what, change, "this run reads it as it is now").line())
+        return
+    what = f"this run takes the tokens that {origin} made of its text"
+    say(Finding("tokens-of-another-run", what, change).line())
+    take_tokens(origin, out)
 
 
 def _other_run(recipe: Recipe, out: Path) -> str | None:
@@ -215,7 +347,7 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
         existing = read(out / name)
     except ConfigError:
         return False
-    return repeat.same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
+    return _same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:

@@ -38,6 +38,7 @@ from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.loop import StopFlag
 from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.optimizers.start import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
@@ -100,7 +101,7 @@ def start_session(
     saved = has_checkpoint(out)
     objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
-    optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
+    optimizer = start_optimizer(recipe.training.optimizer, parameters)
     stages = HeadFirst.of(
         recipe.model, recipe.training.budget, parameters, out if processes.first else None
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.train.optimizers.adamw import adam_step
+from maskwright.learn.train.optimizers.adam import adam_step
 from maskwright.learn.train.optimizers.optimizer import OptimizerState
 from maskwright.learn.train.optimizers.settings import Muon
 from maskwright.learn.train.parameters import Parameters
