@@ -20,7 +20,7 @@ from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.pretrain.mixing import samples_by_progress, values_of, weights_of
-from maskwright.learn.pretrain.prepare import Prepared, prepare, training_stores
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare, training_stores
 from maskwright.learn.pretrain.rows import training_rows
 from maskwright.learn.recipes.base.find import find, override, read
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder
@@ -60,7 +60,7 @@ def mixing(path: Path, **corpus: Any) -> Recipe:
     return replace(recipe(path), corpus=Corpus(text=(str(path),), **chosen))
 
 
-def shares(chosen: Recipe, prepared: Prepared) -> dict[str, float]:
+def shares(chosen: Recipe, prepared: PreparedCorpus) -> dict[str, float]:
     """How much of an epoch's tokens are of each value's words."""
     source = training_rows(chosen, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
@@ -203,14 +203,14 @@ def test_a_killed_run_with_a_schedule_goes_on_to_the_bit(tmp_path: Path) -> None
     def killed() -> None:
         from maskwright.learn.pretrain import hooks
 
-        usual = hooks.Save.after_step
+        usual = hooks.SaveHook.after_step
 
         def die(self: Any, state: Any, record: Any) -> None:
             usual(self, state, record)
             if state.step == 14:
                 signal.raise_signal(signal.SIGKILL)
 
-        hooks.Save.after_step = die  # type: ignore[method-assign]
+        hooks.SaveHook.after_step = die  # type: ignore[method-assign]
         run.pretrain(chosen, tmp_path / "killed")
 
     assert wait(forked(killed, tmp_path / "log")) == -signal.SIGKILL

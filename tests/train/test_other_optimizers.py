@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
-from maskwright.learn.train.optimizers.start import start_optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.model.nn.transformer import Transformer
 from toys import bert, gpt2

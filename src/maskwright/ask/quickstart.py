@@ -40,14 +40,14 @@ from maskwright.learn import quickstart_task as labelled
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.mixing import weights_of
-from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.optimizers.settings import AdamW
-from maskwright.learn.train.optimizers.start import start_optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.transfer import transfer
@@ -91,7 +91,7 @@ def compare(out: Path, say: Say) -> list[Table]:
     return tables
 
 
-def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = held_out_rows(recipe, prepared.held_out)
@@ -123,7 +123,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     }
 
 
-def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _filled(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     found = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
@@ -136,7 +136,7 @@ def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     }
 
 
-def _labelled_task(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _labelled_task(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     chosen = load_task(prepared.tokenizer, recipe.rows.length)
     scores = compare_on_task(chosen, model, prepared.tokenizer)
     return {
@@ -314,7 +314,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say = printer(None)
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
-    def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
+    def adjust(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
         document.write(out / MARKER, json.dumps({"minutes": minutes}) + "\n")
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
@@ -375,7 +375,7 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
     return steps
 
 
-def _seconds_per_step(recipe: Recipe, prepared: Prepared) -> float:
+def _seconds_per_step(recipe: Recipe, prepared: PreparedCorpus) -> float:
     """The seconds of a step of `recipe`, from a short trial run."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
@@ -383,7 +383,7 @@ def _seconds_per_step(recipe: Recipe, prepared: Prepared) -> float:
     network = build.model(recipe, architecture).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     optimizer = start_optimizer(training.optimizer, Parameters(objective, chosen.compute))
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=0,
         microbatches=1,
         budget=Budget(steps=100),

@@ -86,11 +86,11 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
             if label not in LEFT_OUT and label not in text:
                 by_key[_key(text)].append(Labelled(text, label, file.name))
     unique = []
-    for same in by_key.values():
+    for duplicates in by_key.values():
         # One message under several types: the type most authors chose, then the first of them.
-        counts = Counter(example.label for example in same)
+        counts = Counter(example.label for example in duplicates)
         label = min(counts, key=lambda name: (-counts[name], name))
-        unique.append(next(example for example in same if example.label == label))
+        unique.append(next(example for example in duplicates if example.label == label))
     frequent = Counter(example.label for example in unique)
     classes = sorted(frequent, key=lambda name: (-frequent[name], name))[:CLASSES]
     if len(classes) < 2:
@@ -114,17 +114,17 @@ def split(
         validation: share of the groups for validation.
         test: share of the groups for testing.
     """
-    parts = Split()
+    division = Split()
     for example in examples:
         digest = hashlib.sha256(f"split:{seed}:{example.group}".encode()).digest()
-        place = int.from_bytes(digest[:7], "big") / (1 << 56)
-        if place < test:
-            parts.test.append(example)
-        elif place < test + validation:
-            parts.validation.append(example)
+        position = int.from_bytes(digest[:7], "big") / (1 << 56)
+        if position < test:
+            division.test.append(example)
+        elif position < test + validation:
+            division.validation.append(example)
         else:
-            parts.train.append(example)
-    return parts
+            division.train.append(example)
+    return division
 
 
 # ------------------------------------------------------------------------------ out of the source
@@ -153,10 +153,10 @@ def _raised(source: str) -> Iterator[tuple[str, str]]:
             yield match[1], text
 
 
-def _closing(source: str, place: int) -> int | None:
-    """The end of the bracketed expression that opens at `place`."""
+def _closing(source: str, opening: int) -> int | None:
+    """The end of the bracketed expression that opens at `opening`."""
     depth = 0
-    for token in TOKEN.finditer(source, place, place + LONGEST_STATEMENT):
+    for token in TOKEN.finditer(source, opening, opening + LONGEST_STATEMENT):
         depth += bool(token[1]) - bool(token[2])
         if depth == 0:
             return token.end()

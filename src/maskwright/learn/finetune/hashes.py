@@ -13,19 +13,19 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.text.tables import examples as labelled
 
 
-def hashes(path: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
+def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
     """The SHA-256 of the file, or of each file in the folder, by name; what is half written there
     (`.tmp-…`) does not count.
 
     Args:
-        known: those of files of the folder that were read just now, by name.
+        known_hashes: those of files of the folder that were read just now, by name.
     """
-    known = known or {}
+    known_hashes = known_hashes or {}
     files = [path]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
-    names = {each: each.name if each == path else str(each.relative_to(path)) for each in files}
-    return {name: known.get(name) or hash_file(each) for each, name in names.items()}
+    names = {file: file.name if file == path else str(file.relative_to(path)) for file in files}
+    return {name: known_hashes.get(name) or hash_file(file) for file, name in names.items()}
 
 
 def require_as_read(data: labelled.Examples) -> None:
@@ -50,9 +50,9 @@ def require_as_read(data: labelled.Examples) -> None:
 def hash_rows(data: labelled.Examples) -> str:
     """SHA-256 of all rows with their labels, in hex."""
     names = () if data.labels is None else data.labels.names
-    found = hashlib.sha256(json.dumps(names).encode())
-    for part, rows in sorted(data.parts.items()):
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for part_name, rows in sorted(data.parts.items()):
         for row in rows:
-            values = [getattr(row, each.name) for each in fields(row) if each.name != "where"]
-            found.update(json.dumps([part, type(row).__name__, *values]).encode())
-    return found.hexdigest()
+            values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
+            digest.update(json.dumps([part_name, type(row).__name__, *values]).encode())
+    return digest.hexdigest()

@@ -17,7 +17,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, torch_seed
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
-from maskwright.learn.finetune.tune import Settings, Tuned, Watch, steps_of, tune, unseen
+from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import Long, require_long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
@@ -46,7 +46,7 @@ PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
 @dataclass(frozen=True)
-class Seed:
+class SeedResult:
     """What one seed came to.
 
     Attributes:
@@ -57,7 +57,7 @@ class Seed:
     """
 
     seed: int
-    tuned: Tuned
+    tuned: TrainingResult
     adapter: Adapter | None
     task_type: TaskType
     outputs: Outputs
@@ -65,7 +65,7 @@ class Seed:
     moved: float = math.nan
     one_sided: Finding | None = None
 
-    def without_model(self) -> Seed:
+    def without_model(self) -> SeedResult:
         """The same, its model given up."""
         return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
 
@@ -149,8 +149,8 @@ class Learner:
             for config in (self.config, self.loaded.config)
         )
         below = [
-            (each.pooler, [(head.transform, head.norm) for head in each.heads])
-            for each in (self.config, self.loaded.config)
+            (model.pooler, [(head.transform, head.norm) for head in model.heads])
+            for model in (self.config, self.loaded.config)
         ]
         if (
             ours != theirs
@@ -167,58 +167,58 @@ class Learner:
 
     def learn(
         self,
-        parts: Mapping[str, Encoded],
+        encoded_parts: Mapping[str, Encoded],
         method: Method,
         settings: Settings,
-        last: str,
+        eval_part: str,
         say: Callable[[str], None],
         watch: Watch = unseen,
         *,
         scratch: bool = False,
         name: str = "",
-        kept: FinishedSeeds | None = None,
+        finished_seeds: FinishedSeeds | None = None,
         machine: Machine | None = None,
-        first: bool = False,
-    ) -> Seed:
-        """Learn the training part by one seed, choose on the validation part, answer the `last`.
+        announce: bool = False,
+    ) -> SeedResult:
+        """Train one seed on the training part, choose on validation data, predict `eval_part`.
 
         Args:
             watch: shows how it goes.
             scratch: begin with weights that are drawn, as if there had been no pretraining.
             name: what is shown of it; else its seed.
-            kept: takes what the seed comes to; or has it, and nothing is trained.
+            finished_seeds: takes what the seed comes to; or has it, and nothing is trained.
             machine: where and how precisely to train; None: the best this machine has.
-            first: whether it is told what trains.
+            announce: whether it is told what trains.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             model = initialise.build(self.config, generator)
-            made = load_matching(
+            transfer = load_matching(
                 self.loaded.network,
                 model,
                 not self.head_is_new,
                 reinitialised(method, model),
             )
-            loaded = made.render()
+            loaded = transfer.render()
             method = replace(method, head_rate=self.head_factor(method))
         adapter, share = attach(method, model, generator)
         initial = _body(model)
-        if first:
+        if announce:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
-        tuned = kept.restore(settings.seed, model) if kept else None
+        tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
-            steps = steps_of(settings, len(parts[TRAIN].examples.training_indices))
+            steps = steps_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, parts, settings, say, hook, machine)
-            self.task_type.after_training(tuned.network, parts[TRAIN])
-            if kept:
-                kept.keep(settings.seed, tuned)
+                tuned = self._tuned(model, method, encoded_parts, settings, say, hook, machine)
+            self.task_type.after_training(tuned.network, encoded_parts[TRAIN])
+            if finished_seeds:
+                finished_seeds.keep(settings.seed, tuned)
         read = reader(tuned.network, self.task_type, self.frame, self.collation)
-        chosen_by = parts[VALIDATION]
+        chosen_by = encoded_parts[VALIDATION]
         scored = functools.cache(lambda: read(chosen_by))
         calibrated = self.task_type.calibrate(chosen_by, scored)
         calibrated = calibrated.decoded(
@@ -228,30 +228,34 @@ class Learner:
             ),
         )
         last_read = reader(tuned.network, calibrated, self.frame, self.collation)
-        outputs = last_read(parts[last])
-        answers = calibrated.answers(parts[last], outputs)
+        outputs = last_read(encoded_parts[eval_part])
+        answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body(tuned.network))
         one_sided = None
         if not calibrated.writes:  # written answers are many tokens, and seldom the same
             one_sided = calibrated.one_sided(
                 chosen_by.rows, calibrated.answers(chosen_by, scored())
             )
-        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided)
+        return SeedResult(
+            settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
+        )
 
     def _tuned(
         self,
         model: Transformer,
         method: Method,
-        parts: Mapping[str, Encoded],
+        encoded_parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
         hook: Hook,
         machine: Machine | None,
-    ) -> Tuned:
+    ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
-        objective = task_type.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
-        encoded, measure, number = parts[VALIDATION], task_type.measure, 0
+        objective = task_type.training_objective(
+            model, vocabulary, self.frame.long, encoded_parts[TRAIN]
+        )
+        encoded, measure, number = encoded_parts[VALIDATION], task_type.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
@@ -269,7 +273,7 @@ class Learner:
 
         return tune(
             objective,
-            parts[TRAIN].examples,
+            encoded_parts[TRAIN].examples,
             collation,
             settings,
             figure=figure,
@@ -322,8 +326,8 @@ def attach(
     """
     if method.trains_all:
         return None, freeze.share(model)
-    if last := LAST.fullmatch(method.name):
-        return None, _train_only(model, freeze.last_layers(model, int(last[1])))
+    if last_layers := LAST.fullmatch(method.name):
+        return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
     assert method.adapter is not None
     tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
     adapter = method.adapter.attach(model, generator, heads=tops)
@@ -336,8 +340,8 @@ def reinitialised(method: Method, model: Transformer) -> list[str]:
     Raises:
         ConfigError: the model has not so many layers of its own.
     """
-    found = REINIT.fullmatch(method.name)
-    return freeze.top_blocks(model, int(found[1])) if found else []
+    match = REINIT.fullmatch(method.name)
+    return freeze.top_blocks(model, int(match[1])) if match else []
 
 
 def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:

@@ -26,7 +26,7 @@ from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
-from maskwright.learn.train.optimizers.start import start_optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
@@ -79,7 +79,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TrainingResult:
     """What came of it.
 
     Attributes:
@@ -113,7 +113,7 @@ def tune(
     rate_factors: Callable[[Transformer, int], RateFactors | None] | None = None,
     machine: Machine | None = None,
     hooks: Sequence[loop.Hook] = (),
-) -> Tuned:
+) -> TrainingResult:
     """Train those parameters of `objective` that want a gradient; its model is the result's.
 
     Args:
@@ -129,20 +129,20 @@ def tune(
     if not len(indices):
         raise DataError("there is no example to learn from", where="train")
     machine, model = machine or choose(), objective.product
-    kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
+    frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
     per_pass = -(-len(indices) // settings.batch)
     steps = steps_of(settings, len(indices))
     portions = _portions(train, settings)
 
     def batches(step: int, number: int) -> Batch | None:
-        turn, place = divmod(step, per_pass)
-        begin = place * settings.batch
+        turn, offset = divmod(step, per_pass)
+        begin = offset * settings.batch
         numbers = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
         chosen = indices[permute(key("shuffle", settings.seed, turn), len(indices), numbers)]
         return train.batch(chosen, collation)[0] if len(chosen) else None
 
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=settings.seed,
         microbatches=portions,
         budget=Budget(steps=steps),
@@ -153,13 +153,13 @@ def tune(
     per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = start_optimizer(settings.optimizer, parameters)
-    if rate_factors is not None and (wanted := rate_factors(model, steps)) is not None:
-        optimizer = ParameterRates(optimizer, _of_objective(wanted))
+    if rate_factors is not None and (factors := rate_factors(model, steps)) is not None:
+        optimizer = ParameterRates(optimizer, _of_objective(factors))
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
     )
-    finished = _widened(model, epochs.best, kept)
-    return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+    finished = _widened(model, epochs.best, frozen)
+    return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
 
 
 def steps_of(settings: Settings, count: int) -> int:
@@ -223,8 +223,8 @@ class _Epochs:
         # A correlation with answers that are all alike is no number: no epoch is worse. As long as
         # there is none, nothing can be chosen by it, and the last epoch is kept.
         self.figures.append(value if math.isfinite(value) else -math.inf)
-        none = max(self.figures) == -math.inf
-        if none or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
+        none_defined = max(self.figures) == -math.inf
+        if none_defined or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
             self._keep(epoch)
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True
@@ -238,13 +238,13 @@ class _Epochs:
 
 
 def _widened(
-    model: Transformer, trained: dict[str, Tensor], kept: dict[str, Tensor]
+    model: Transformer, trained: dict[str, Tensor], frozen: dict[str, Tensor]
 ) -> Transformer:
     """`model` in float32: what was trained from its masters, the rest as it was."""
-    own = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
+    masters = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.data = {**kept, **own}[name].float().to(parameter.device)
+            parameter.data = {**frozen, **masters}[name].float().to(parameter.device)
     return model.float().eval()
 
 
@@ -253,7 +253,7 @@ def _widened(
 Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 
-class _Shown:
+class _PanelHook:
     """Every step to the panel, if there is one; the loop's hook."""
 
     def __init__(self, panel: Panel | None = None) -> None:
@@ -276,7 +276,7 @@ def watching(stream: TextIO | None = None) -> Watch:
         panel = Panel({"recipe": name, "steps": steps}, stream)
         panel.start()
         try:
-            yield _Shown(panel)
+            yield _PanelHook(panel)
         finally:
             panel.close()
 
@@ -286,4 +286,4 @@ def watching(stream: TextIO | None = None) -> Watch:
 @contextmanager
 def unseen(name: str, steps: int) -> Iterator[Hook]:
     """Shows nothing."""
-    yield _Shown()
+    yield _PanelHook()

@@ -22,14 +22,14 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 HERE = "."  # the folder of the card
 
 
-def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known: About) -> About:
-    """`known` with the model's conventions and its card."""
+def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model: About) -> About:
+    """`model` with the model's conventions and its card."""
     conventions = conventions_of(recipe, len(config.stacks))
-    known = replace(known, conventions=conventions)
-    written = layout.documents(layout.of_config(config, known.family), tokenizer, known, {})
+    model = replace(model, conventions=conventions)
+    written = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
     text = written["config.json"]
     assert isinstance(text, bytes)
-    return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
+    return replace(model, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
 def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
@@ -69,7 +69,7 @@ def _card(
 
 
 @dataclass(frozen=True)
-class Ask:
+class Usage:
     """How a user asks a model.
 
     Attributes:
@@ -92,7 +92,7 @@ class Ask:
 
 def ask_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
-) -> Ask | None:
+) -> Usage | None:
     """How a user asks the model; None where it scores no tokens, or was not trained to write."""
     if config.vocabulary_head is None:
         return None
@@ -101,14 +101,14 @@ def ask_of(
     spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
     if config.encoder is not None and tokenizer.mask is not None and not spans:
         sign = tokenizer.tokens([tokenizer.mask])[0]
-        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
     if not writes:
         return None
     if spans:
         sign = tokenizer.vocabulary[tokenizer.sentinels[0]]
-        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
     tag = "text-generation" if config.encoder is None else "text2text-generation"
-    return Ask(tag, "generate", text)
+    return Usage(tag, "generate", text)
 
 
 def _known(tokenizer: Tokenizer) -> str:

@@ -46,7 +46,7 @@ OWN = "product."
 
 
 @dataclass(frozen=True)
-class Resumed:
+class RestoredState:
     """What a checkpoint restored, and why newer ones were skipped."""
 
     path: Path
@@ -55,7 +55,7 @@ class Resumed:
     skipped: list[CheckpointError | StorageError]
 
 
-class Checkpoints:
+class CheckpointStore:
     """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
 
     Args:
@@ -95,14 +95,14 @@ class Checkpoints:
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
         content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
-        others = {n: t for n, t in weights.items() if not n.startswith(OWN)}
+        other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
             staging.write_bytes(MOMENTS, files.chunks(moments))
-            if others:
-                staging.write_bytes(OTHERS, files.chunks(others))
+            if other_weights:
+                staging.write_bytes(OTHERS, files.chunks(other_weights))
             if average is not None:
                 staging.write_bytes(MASTERS, files.chunks(masters))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
@@ -129,7 +129,7 @@ class Checkpoints:
         for folder in old:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Resumed:
+    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> RestoredState:
         """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
         `average`.
 
@@ -147,7 +147,7 @@ class Checkpoints:
         optimizer.parameters.load(weights)
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
-        return Resumed(path, state, manifest.about, skipped)
+        return RestoredState(path, state, manifest.about, skipped)
 
 
 @torch.no_grad()
@@ -158,13 +158,13 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
         return []
     require_as_saved(checkpoint / OTHERS)
     parameters = dict(objective.named_parameters())
-    others = files.open_file(checkpoint / OTHERS)
-    found = {name: others.read(name) for name in others.entries}
-    if any(n not in parameters or parameters[n].shape != t.shape for n, t in found.items()):
+    file = files.open_file(checkpoint / OTHERS)
+    weights = {name: file.read(name) for name in file.entries}
+    if any(n not in parameters or parameters[n].shape != t.shape for n, t in weights.items()):
         return []
-    for name, tensor in found.items():
+    for name, tensor in weights.items():
         parameters[name].copy_(tensor)
-    return list(found)
+    return list(weights)
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:

@@ -18,6 +18,7 @@ run says so and continues.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -43,11 +44,11 @@ from maskwright.base.storage import commit
 from maskwright.base.storage.files import DOOMED, TEMPORARY
 from maskwright.base.terminal import shell_word
 from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, by_value, crash, journal
-from maskwright.learn.pretrain.hooks import Evaluate, Log, Save
+from maskwright.learn.pretrain import build, by_value, journal
+from maskwright.learn.pretrain.hooks import EvaluateHook, LogHook, SaveHook
 from maskwright.learn.pretrain.prepare import (
     HELD_OUT,
-    Prepared,
+    PreparedCorpus,
     is_prepared,
     prepare,
     take_tokens,
@@ -82,10 +83,11 @@ RECIPE, LOCK = "recipe.toml", "run.lock"
 REFUSED, REJECTS = "refused.toml", "rejects.jsonl"
 PASSING = (LOCK, TEMPORARY, DOOMED, REJECTS)
 TRIAL_ROWS = 64
-AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
+CRASHES, CRASH_ROWS, CRASH_TOKENS = "crash", 8, 64
+AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 
 
-def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
+def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
     """Operations of matrix products, forward and backward, per token of a row: the mean over the
     phases of the run, on rows of its held-out text."""
     flops, start = 0.0, 0.0
@@ -98,7 +100,7 @@ def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) ->
     return flops
 
 
-def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
+def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
     """`recipe` with its budget in tokens where it is in floating-point operations."""
     if recipe.training.budget.flops is None:
         return recipe
@@ -113,7 +115,7 @@ class Stopped(SystemExit):
     """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
 
 
-class FolderBefore:
+class InitialFolder:
     """The content of the folder `out` before a command started.
 
     A refused command leaves nothing in a new folder that would stop the corrected command. A text
@@ -178,7 +180,7 @@ def pretrain(
     recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
-    before = FolderBefore(out)
+    before = InitialFolder(out)
     with contextlib.ExitStack() as held:
         if processes.first:
             _claim(recipe, out, held)
@@ -188,7 +190,7 @@ def pretrain(
                 try:
                     recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
                 except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
-                    again = f"the same command with --out {_quoted(out)} goes on"
+                    again = f"the same command with --out {shell_word(out)} goes on"
                     printer(stream)(f"stopped before the first step; {again}")
                     raise
                 document.write(out / RECIPE, to_toml(recipe))
@@ -238,16 +240,16 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     if again and not _same_start(recipe, out, REFUSED):
         _clear(out)
     if _content(out) and not again and not _same_start(recipe, out):
-        other = ""
+        alternative = ""
         if (out / RECIPE).is_file():
-            other = f", or go on with it: maskwright resume {_quoted(out)}"
+            alternative = f", or go on with it: maskwright resume {shell_word(out)}"
             if not has_checkpoint(out):
-                other = ", or remove it: it has no checkpoint"
+                alternative = ", or remove it: it has no checkpoint"
         raise OutputError(
             "the output folder is not empty",
             where=out,
             found=_other_run(recipe, out),
-            do=f"choose another --out{other}",
+            do=f"choose another --out{alternative}",
         )
     document.write(out / RECIPE, to_toml(recipe))
     (out / REFUSED).unlink(missing_ok=True)
@@ -272,21 +274,21 @@ def _trained(out: Path) -> bool:
     steps = out / journal.METRICS
     return (
         has_checkpoint(out)
-        or (out / crash.FOLDER).exists()
+        or (out / CRASHES).exists()
         or (steps.is_file() and steps.stat().st_size > 0)
     )
 
 
-def _same_tokens(one: Recipe, other: Recipe) -> bool:
+def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
     """Whether two recipes make the same tokens from one text."""
 
     def tokenizer(recipe: Recipe) -> object:
         chosen = recipe.tokenizer
-        known = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
-        return chosen.fingerprint if known else chosen  # type: ignore[union-attr]
+        is_pinned = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
+        return chosen.fingerprint if is_pinned else chosen  # type: ignore[union-attr]
 
     choices = (lambda r: r.corpus, tokenizer, needs_sentences)
-    return all(choice(one) == choice(other) for choice in choices)
+    return all(choice(first_recipe) == choice(second_recipe) for choice in choices)
 
 
 def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
@@ -315,11 +317,11 @@ def _repeat(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str],
         return
     change = changed[0] + ", …" * (len(changed) > 1)
     if text_is_there(corpus):
-        what = f"the text is not what {origin} learned from"
-        say(Finding("other-text", what, change, "this run reads it as it is now").line())
+        message = f"the text is not what {origin} learned from"
+        say(Finding("other-text", message, change, "this run reads it as it is now").line())
         return
-    what = f"this run takes the tokens that {origin} made of its text"
-    say(Finding("tokens-of-another-run", what, change).line())
+    message = f"this run takes the tokens that {origin} made of its text"
+    say(Finding("tokens-of-another-run", message, change).line())
     take_tokens(origin, out)
 
 
@@ -390,7 +392,8 @@ def _run(
             try:
                 prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
-                say(f"stopped before the first step; go on with: maskwright resume {_quoted(out)}")
+                resume_command = f"maskwright resume {shell_word(out)}"
+                say(f"stopped before the first step; go on with: {resume_command}")
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
@@ -405,7 +408,7 @@ def _run(
         if loop.finished(recipe.training.budget, session.state):
             say(
                 "the run is complete; train it further with: maskwright adapt "
-                f"{_quoted(out)} --text FILE"
+                f"{shell_word(out)} --text FILE"
             )
         _train(session)
         if flag.raised:
@@ -413,15 +416,15 @@ def _run(
                 say(f"report: {write_report(out)}")
             say(
                 f"stopped at step {session.state.step}; go on with: maskwright resume "
-                f"{_quoted(out)}"
+                f"{shell_word(out)}"
             )
             raise Stopped(flag.exit_code)
         processes.wait()
         if processes.first:
             if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                what = f"{lost:,} of {session.state.step:,} steps were skipped"
-                why = "their loss or gradient was no finite number"
-                say(Finding("steps-skipped", what, why).line())
+                message = f"{lost:,} of {session.state.step:,} steps were skipped"
+                reason = "their loss or gradient was no finite number"
+                say(Finding("steps-skipped", message, reason).line())
             if (
                 table := by_value.table(recipe, out, session.objective, session.average)
             ) is not None:
@@ -434,13 +437,10 @@ def _run(
 
 def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
     """Print a note if another library would read the model wrongly."""
-    if (checkpoint / CONFIG).is_file() and (found := opened.misread(read_json(checkpoint, CONFIG))):
-        say(found.line())
-
-
-def _quoted(folder: Path) -> str:
-    """The folder as it is typed in a shell."""
-    return shell_word(folder)
+    if (checkpoint / CONFIG).is_file() and (
+        finding := opened.misread(read_json(checkpoint, CONFIG))
+    ):
+        say(finding.line())
 
 
 def _train(session: TrainingSession) -> None:
@@ -449,11 +449,15 @@ def _train(session: TrainingSession) -> None:
     log = journal.Journal(session.out) if session.processes.first else None
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
-        hooks = [Log(session, log, panel), Evaluate(session, log, panel), Save(session, log, panel)]
+        hooks = [
+            LogHook(session, log, panel),
+            EvaluateHook(session, log, panel),
+            SaveHook(session, log, panel),
+        ]
     if session.stages is not None:  # before a checkpoint after the change, what was there at it
         hooks.insert(0, session.stages)
     process_memory.forget_peak(session.machine.device)
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=training.seed,
         microbatches=training.microbatches,
         budget=training.budget,
@@ -491,7 +495,7 @@ def _train(session: TrainingSession) -> None:
             if log is None:
                 raise
             log.flush()
-            report_path = crash.write(session, batches, error)
+            report_path = _write_crash_report(session, batches, error)
             saved = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
             again = "resume" if saved else "begin again"
             raise error.advising(
@@ -499,6 +503,43 @@ def _train(session: TrainingSession) -> None:
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
                 f"{again} with --set training.on_nonfinite=skip"
             ) from None
+
+
+def _write_crash_report(
+    session: TrainingSession, batches: Microbatches, error: DivergedError
+) -> Path:
+    """Write and return `crash/step-N.json`, the report on a step whose loss was not finite.
+
+    step, loss, parts, gradient_norm, microbatches     as the loop computed them
+    gradients_not_finite, weights_not_finite           names of parameters
+    rows                                               by microbatch: row numbers in the store
+    texts                                              by microbatch with such a loss: first tokens
+    before                                             the steps before, as in metrics.jsonl
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    rows_of = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
+    faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
+    decode = session.prepared.tokenizer.decode
+    texts = {
+        number: [
+            decode(row[~special][:CRASH_TOKENS].tolist())
+            for row, special in zip(rows.tokens[:CRASH_ROWS], rows.special, strict=False)
+        ]
+        for number, (rows, _) in rows_of.items()
+        if number in faulty
+    }
+    trained = [line for line in journal.read(session.out) if line["kind"] != "sample"]
+    report = {
+        **error.report,
+        "rows": {number: rows.ids.tolist() for number, (rows, _) in rows_of.items()},
+        "texts": texts,
+        "before": [line for line in trained if line["step"] < error.report["step"]][-20:],
+    }
+    path = session.out / CRASHES / f"step-{error.report['step']}.json"
+    path.parent.mkdir(exist_ok=True)
+    return document.write(path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:

@@ -30,7 +30,7 @@ class DivergedError(MaskwrightError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """The result of a step before its update: the loss, its parts by name, the length of the
     gradient, and the loss of each microbatch of this process by number."""
 
@@ -44,7 +44,9 @@ class Outcome:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
-def diverged(step: int, outcome: Outcome, parameters: Parameters, skipped: int) -> DivergedError:
+def diverged(
+    step: int, outcome: StepOutcome, parameters: Parameters, skipped: int
+) -> DivergedError:
     """The error for step number `step` (from 0), after `skipped` others in a row."""
     error = DivergedError(
         "the loss or its gradient is no longer a finite number",

@@ -1,12 +1,12 @@
 """The optimizer settings of a recipe: frozen, and checked before torch is loaded.
 
-    adamw      two fused kernel calls, whatever the number of parameters    (`adam.py`)
-    lamb       Adam's step, scaled to the length of the tensor              (`adam.py`)
-    adafactor  second moments of matrices by row and column                 (`adafactor.py`)
-    muon       orthogonal steps for matrices of layers, AdamW for the rest  (`muon.py`)
+    adamw      two fused kernel calls, whatever the number of parameters
+    lamb       Adam's step, scaled to the length of the tensor
+    adafactor  second moments of matrices by row and column
+    muon       orthogonal steps for matrices of layers, AdamW for the rest
 
-`start.py` makes the state from the settings. Matrices decay, biases and norms do not
-(google-research/bert, optimization.py).
+`states.py` has their computation. Matrices decay, biases and norms do not (google-research/bert,
+optimization.py).
 """
 
 from __future__ import annotations
