@@ -170,7 +170,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> Task:
     scored = [e for e in parts.test if e.label in names]
     truncated = 0
 
-    def encode(known: Sequence[labelled.Labelled]) -> Examples:
+    def encode(known: Sequence[labelled.LabelledText]) -> Examples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]

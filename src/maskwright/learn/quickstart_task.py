@@ -45,7 +45,7 @@ WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledText:
     """A text with its class.
 
     Attributes:
@@ -63,12 +63,12 @@ class Labelled:
 class Split:
     """Three parts without a common group."""
 
-    train: list[Labelled] = field(default_factory=list)
-    validation: list[Labelled] = field(default_factory=list)
-    test: list[Labelled] = field(default_factory=list)
+    train: list[LabelledText] = field(default_factory=list)
+    validation: list[LabelledText] = field(default_factory=list)
+    test: list[LabelledText] = field(default_factory=list)
 
 
-def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
+def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]:
     """Messages and the exceptions they belong to, in the order of files; near-duplicates removed.
 
     Args:
@@ -79,12 +79,12 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
         UsageError: a package asked for is not installed.
         DataError: the packages hold too few messages for a task.
     """
-    by_key: dict[str, list[Labelled]] = defaultdict(list)
+    by_key: dict[str, list[LabelledText]] = defaultdict(list)
     for file in installed.files(installed.present(packages)):
         source = file.text()
         for label, text in _raised(source) if source and "raise " in source else ():
             if label not in LEFT_OUT and label not in text:
-                by_key[_key(text)].append(Labelled(text, label, file.name))
+                by_key[_key(text)].append(LabelledText(text, label, file.name))
     unique = []
     for duplicates in by_key.values():
         # One message under several types: the type most authors chose, then the first of them.
@@ -104,7 +104,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
 
 
 def split(
-    examples: Sequence[Labelled], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
+    examples: Sequence[LabelledText], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
 ) -> Split:
     """Divide by group: all texts of a file fall into one part.
 

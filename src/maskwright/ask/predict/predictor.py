@@ -425,7 +425,7 @@ def predictor(loaded: Model) -> Predictor:
         task_type = _task_type_of_record(record, loaded, loaded.home / TASK)
         task |= {name: value for name, value in vars(record).items() if value is not None}
     elif made is not None:
-        task_type = sentence_transformers_folder.as_made(
+        task_type = sentence_transformers_folder.task_of_folder(
             made, loaded.tokenizer, loaded.config.width
         )
         task["length"] = made.length or task["length"]

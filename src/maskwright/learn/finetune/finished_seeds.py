@@ -118,8 +118,8 @@ class FinishedSeeds:
                 raise UsageError(
                     "an unfinished fine-tuning with other settings is there",
                     where=folder,
-                    found="; ".join(folder.there for folder in apart[:8]),
-                    wanted="; ".join(folder.here for folder in apart[:8])
+                    found="; ".join(change.saved for change in apart[:8]),
+                    wanted="; ".join(change.requested for change in apart[:8])
                     + ", as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",

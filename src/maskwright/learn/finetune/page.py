@@ -116,7 +116,7 @@ def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Ta
         [
             m.where.rsplit("/", 1)[-1],
             shorten(m.text.replace(BETWEEN, " | "), 300),
-            shorten(m.wanted),
+            shorten(m.label),
             shorten(m.predicted),
             figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
         ]

@@ -147,9 +147,9 @@ def step(
         loss = terms.scaled(counts)
         loss.backward()
         losses[number] = loss.detach()
-        for name, part in terms.parts.items():
-            sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
-            weights[name] = part.weight
+        for name, loss_part in terms.parts.items():
+            sums[name] = sums[name] + loss_part.total.detach().double()  # as processes add them up
+            weights[name] = loss_part.weight
     parameters.zero_untouched()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
@@ -205,9 +205,9 @@ def _counts(
     for batch in mine:
         for name, count in objective.counts(batch).items():
             totals[name] = totals.get(name, 0) + count
-    other = None if mine else next((b for b in any_batch if b is not None), None)
-    if other is not None:
-        totals = dict.fromkeys(objective.counts(other), 0)
+    batch_of_another = None if mine else next((b for b in any_batch if b is not None), None)
+    if batch_of_another is not None:
+        totals = dict.fromkeys(objective.counts(batch_of_another), 0)
     names = sorted(totals)
     sums = processes.totals([float(totals[n]) for n in names])
     counts = {n: int(s) for n, s in zip(names, sums, strict=True)}

@@ -60,10 +60,10 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     recipe would make; of a family's model the architecture stays.
     """
     values: dict[str, Any] = {}
-    given = dotted.assignments(settings, "for example --set training.batch=32")
-    for path, text in given.items():
+    assignments = dotted.assignments(settings, "for example --set training.batch=32")
+    for path, text in assignments.items():
         _require_under_options(recipe.objective, path, text)
-    for path, text in sorted(given.items(), key=lambda setting: setting[0] not in FOLDERS):
+    for path, text in sorted(assignments.items(), key=lambda setting: setting[0] not in FOLDERS):
         if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
             rate = recipe.training.optimizer.learning_rate
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
@@ -120,8 +120,8 @@ def find(name: str) -> Recipe:
         return read(path / "recipe.toml")
     if path.suffix == ".toml":
         return read(path)
-    known = catalogue.names("recipes")
-    if name not in known:
+    names = catalogue.names("recipes")
+    if name not in names:
         if any((path / inside / "config.json").is_file() for inside in ("", "model")):
             raise UsageError(
                 "a model, not a recipe",
@@ -139,7 +139,7 @@ def find(name: str) -> Recipe:
         raise UsageError(
             "no recipe of that name",
             found=repr(name),
-            wanted=near(name, known),
+            wanted=near(name, names),
             do="maskwright list recipes",
         )
     built_in = BUILT_IN / f"{name}.toml"

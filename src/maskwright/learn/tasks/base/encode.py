@@ -19,7 +19,7 @@ from maskwright.learn.tasks.windows.windows import (
     HEAD,
     Cuts,
     Keep,
-    Row,
+    WindowRow,
     fit,
     fit_pair,
     fit_pair_windows,
@@ -68,9 +68,9 @@ def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long:
     return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
 
 
-def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
-    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
-    return wanted if config.longest is None else min(wanted, config.longest - taken)
+def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
+    """`length` tokens, or as many as the model has positions for besides `reserved` ones."""
+    return length if config.longest is None else min(length, config.longest - reserved)
 
 
 def collation_of(
@@ -106,45 +106,51 @@ def encode(
         keep: what stays of a single text that is too long; of its head a quarter at most stays
             with "head-and-tail", as the published 128 of 510 places.
     """
-    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    encoded_texts = iter(
+        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
+    )
     rows, cuts = [], Cuts()
     for text in texts:
-        first, *second = [next(parts).tolist() for _ in text]
-        if second:
-            row = fit_pair(tokenizer, first, second[0], length)
+        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
+        if second_ids:
+            row = fit_pair(tokenizer, first_ids, second_ids[0], length)
         else:
-            row = fit(tokenizer, first, length, keep, min(HEAD, length // 4))
-        whole = len(first) + sum(map(len, second))
-        cuts += Cuts.of(whole, whole - row.cut)
+            row = fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4))
+        full_length = len(first_ids) + sum(map(len, second_ids))
+        cuts += Cuts.of(full_length, full_length - row.cut)
         rows.append(row)
     cut = np.array([row.cut for row in rows], np.int64)
     return examples_of(rows, labels, tokenizer, segments), cuts, cut
 
 
-def in_windows(
+def encode_windows(
     texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
-) -> tuple[list[Row], NDArray[np.int64]]:
+) -> tuple[list[WindowRow], NDArray[np.int64]]:
     """Texts, one or two to an example, as rows of at most `length` ids, several where they are too
     long, and the number of the example that each is of. Of two texts the longer one is in windows.
 
     Args:
         overlap: windows of one text overlap by half; else each token is in one window.
     """
-    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
-    found = []
+    encoded_texts = iter(
+        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
+    )
+    windows_by_text = []
     for text in texts:
-        first, *second = [next(parts).tolist() for _ in text]
-        if second:
-            found.append(fit_pair_windows(tokenizer, first, second[0], length))
+        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
+        if second_ids:
+            windows_by_text.append(fit_pair_windows(tokenizer, first_ids, second_ids[0], length))
             continue
         stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
-        found.append(fit_windows(tokenizer, first, length, stride)[0])
-    counts = [len(rows) for rows in found]
-    return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
+        windows_by_text.append(fit_windows(tokenizer, first_ids, length, stride)[0])
+    counts = [len(rows) for rows in windows_by_text]
+    return [row for rows in windows_by_text for row in rows], np.repeat(
+        np.arange(len(windows_by_text)), counts
+    )
 
 
 def examples_of(
-    rows: Sequence[Row],
+    rows: Sequence[WindowRow],
     labels: NDArray[np.int64] | NDArray[np.float32],
     tokenizer: Tokenizer,
     segments: bool,

@@ -44,14 +44,14 @@ def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
         "head": ["", "precision", "recall", "F1", "rows"],
         "rows": [
             [
-                each.name,
+                scores.name,
                 *(
                     figure(v) if np.isfinite(v) else "–"
-                    for v in (each.precision, each.recall, each.f1)
+                    for v in (scores.precision, scores.recall, scores.f1)
                 ),
-                f"{each.rows:,}",
+                f"{scores.rows:,}",
             ]
-            for each in figures
+            for scores in figures
         ],
         "note": note,
     }
@@ -116,8 +116,8 @@ class Extent:
     @classmethod
     def whole(cls, examples: Examples, count: int) -> Extent:
         """Of so many rows, each of which is read at once and whole."""
-        each = -(-int(examples.texts.lengths.sum()) // max(1, count))
-        return cls(np.full(count, each), np.ones(count, np.int64), np.zeros(count, np.int64))
+        mean_length = -(-int(examples.texts.lengths.sum()) // max(1, count))
+        return cls(np.full(count, mean_length), np.ones(count, np.int64), np.zeros(count, np.int64))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Mistake:
 
     where: str
     text: str
-    wanted: str
+    label: str
     predicted: str
     weight: float
 
@@ -244,8 +244,8 @@ class TaskType(ABC):
         """What is trained; `long` as in a `Frame`."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
-        how: ChunkPooling = "max" if long == "vectors-max" else "mean"
-        return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
+        pooling: ChunkPooling = "max" if long == "vectors-max" else "mean"
+        return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
 
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
@@ -358,13 +358,13 @@ class TaskType(ABC):
             value = tuple(value[role] for role in self.roles)
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
         if len(values) != len(self.roles):
-            found = counted(len(values), "value") if values else "nothing"
+            description = counted(len(values), "value") if values else "nothing"
             if isinstance(value, Mapping):
-                found = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+                description = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
             raise DataError(
                 "not what the model was trained to read",
                 where=where,
-                found=found,
+                found=description,
                 wanted=f"{len(self.roles)}: {', '.join(self.roles)}",
             )
         return self.example(values, where)
@@ -439,11 +439,11 @@ class TaskType(ABC):
         Raises:
             UsageError: there is only one answer in such a task.
         """
-        what = f"{self.task}, text to text" if self.writes else self.task
+        description = f"{self.task}, text to text" if self.writes else self.task
         raise UsageError(
             "such a model has one answer for each row",
             where="--top",
-            found=what,
+            found=description,
             do="ask without it",
         )
 
@@ -457,8 +457,8 @@ class TaskType(ABC):
         makes of validation data if it is asked so."""
         return self
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
-        """(name, answers) of what needs no pretraining, for the `part`."""
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+        """(name, answers) of what needs no pretraining, for the `eval_part`."""
         return []
 
     def with_options(self, values: Mapping[str, Any]) -> Self:
@@ -467,21 +467,25 @@ class TaskType(ABC):
 
 
 def alike(
-    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
+    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], unit: str = "row"
 ) -> Finding | None:
     """What `TaskType.one_sided` says of answers that can be compared with the `truth`, row by row.
 
     Args:
         truth, answers: (N,) or (N, L).
         name: of an answer, as it is shown.
-        one: what an answer is given to.
+        unit: what an answer is given to.
     """
-    given = np.asarray(answers)
-    if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
+    predicted = np.asarray(answers)
+    if (
+        len(predicted) < 2
+        or bool((predicted != predicted[0]).any())
+        or np.array_equal(predicted, truth)
+    ):
         return None
     return Finding(
         ONE_SIDED,
-        f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
+        f"all {counted(len(predicted), unit)} get the same answer, {name(predicted[0])}: the model "
         "tells nothing apart, whatever its figures are",
         severity="warning",
     )
@@ -526,8 +530,8 @@ def task_for(
             wanted="one of " + ", ".join(module.__name__ for module in fitting),
             do="uninstall the package that brings the other",
         )
-    made: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
-    return made
+    task_type: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
+    return task_type
 
 
 def task_for_head(
@@ -542,9 +546,9 @@ def task_for_head(
         module = catalogue.load(ROOM, name)
         if module.TYPE.head == head:
             for task in _served(module):
-                made: TaskType = module.TYPE(task, tuple(labels), options)
-                if made.problem == problem:
-                    return made
+                task_type: TaskType = module.TYPE(task, tuple(labels), options)
+                if task_type.problem == problem:
+                    return task_type
     raise UsageError("no task type has this head", found=f"{head}, {problem}")
 
 
@@ -562,8 +566,8 @@ def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> Ta
     modules = (catalogue.load(ROOM, name) for name in catalogue.names(ROOM))
     if (module := next(filter(fits, modules), None)) is None:
         raise UsageError("no task type is of this kind", where=f"maskwright.{ROOM}")
-    made: TaskType = module.TYPE(_served(module)[0], (), options)
-    return made
+    task_type: TaskType = module.TYPE(_served(module)[0], (), options)
+    return task_type
 
 
 def _served(module: ModuleType) -> tuple[str, ...]:

@@ -34,18 +34,18 @@ class Optimizer:
         for name, high in (("learning_rate", 1e3), ("decay", 1e3), ("clip", 1e9)):
             self.require(name, 0.0 <= getattr(self, name) <= high, f"0 to {high}")
 
-    def require(self, name: str, fits: bool, wanted: str) -> None:
+    def require(self, name: str, fits: bool, expected: str) -> None:
         """Refuse the setting `name` unless it `fits`.
 
         Raises:
-            ConfigError: naming the setting, its value and what is `wanted`.
+            ConfigError: naming the setting, its value and what is `expected`.
         """
         if not fits:
             raise ConfigError(
                 "a setting of the optimizer is out of range",
                 where=f"training.optimizer.{name}",
                 found=getattr(self, name),
-                wanted=wanted,
+                wanted=expected,
             )
 
 

@@ -17,8 +17,8 @@ def _adam_step(
     settings: Adam,
     weights: list[Tensor],
     gradients: list[Tensor],
-    first: list[Tensor],
-    second: list[Tensor],
+    first_moments: list[Tensor],
+    second_moments: list[Tensor],
     *,
     steps: int,
     learning_rate: float,
@@ -31,14 +31,14 @@ def _adam_step(
     """
     if not any(w.numel() for w in weights):
         return
-    late = float(steps) if settings.bias_correction else _LATE_STEP
+    step_number = float(steps) if settings.bias_correction else _LATE_STEP
     torch._fused_adamw_(
         weights,
         gradients,
-        first,
-        second,
+        first_moments,
+        second_moments,
         [],
-        [torch.tensor(late, device=w.device) for w in weights],
+        [torch.tensor(step_number, device=w.device) for w in weights],
         lr=learning_rate,
         beta1=settings.beta1,
         beta2=settings.beta2,
@@ -216,8 +216,8 @@ class MuonState(OptimizerState):
         for name, matrix in zip(layers, matrices, strict=True):
             matrix.grad = view(p.gradient, name)
             self._muon.state[matrix]["momentum_buffer"] = view(self.first, name)
-        others = [n for n in p.named if n not in set(layers)]
-        self.second = {n: torch.zeros_like(view(p.masters, n)) for n in others}
+        other_names = [n for n in p.named if n not in set(layers)]
+        self.second = {n: torch.zeros_like(view(p.masters, n)) for n in other_names}
 
     def _update(self, learning_rate: float) -> None:
         p, settings = self.parameters, self.settings
@@ -251,4 +251,4 @@ def start_optimizer(settings: Optimizer, parameters: Parameters) -> OptimizerSta
     Raises:
         IncompatibleError: Muon, for a model without matrices in layers.
     """
-    return STATES[settings.kind](parameters, settings)  # type: ignore[arg-type]
+    return STATES[settings.kind](parameters, settings)
