@@ -86,7 +86,7 @@ def of_finetuning(folder: Path, text: str) -> str:
         answers=np.array([0, 0, 1, 1]),
         mistakes=[Mistake(text, text, text, text, 0.5)],
         facts={text: {text: [text, [text]]}},
-        what=text,
+        kind=text,
     )
 
 

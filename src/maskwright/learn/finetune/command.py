@@ -1,5 +1,4 @@
-"""From a labelled file to a fine-tuned model: what was understood is said before anything is
-trained."""
+"""From a labelled file to a fine-tuned model; prints how the file was read before training."""
 
 from __future__ import annotations
 
@@ -51,12 +50,11 @@ def finetune_file(
     stream: TextIO | None = None,
     **settings: Any,
 ) -> Path:
-    """Fine-tune `model` on the labelled rows of `data`, and write what comes of it to the new
-    folder `out`; the model folder is returned. How the data is understood is said before anything
-    is trained.
+    """Fine-tune `model` on the labelled rows of `data`, write the result to the new folder `out`
+    and return the model folder. Prints how the data was read before training.
 
     Args:
-        stream: takes what is said; None: standard output.
+        stream: receives the messages; None: standard output.
         settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
 
     Raises:
@@ -79,7 +77,7 @@ def finetune_file(
 
 
 def _with_keywords(function: Callable[..., Path]) -> None:
-    """Give `function` the signature and the documentation of all that a recipe can say."""
+    """Give `function` the signature and the documentation of all fields of a recipe."""
     signature = inspect.signature(function)
     fields = [
         f
@@ -114,10 +112,10 @@ _with_keywords(finetune_file)
 def finetune_recipe(
     recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
 ) -> Path:
-    """The same of a recipe; with a `curve` no model is made, and `out` is returned.
+    """Fine-tune by a recipe; with a `curve` no model is saved, and `out` is returned.
 
     Args:
-        dry: only say what was understood and what it would cost; nothing is written.
+        dry: only print how the data was read and what the training would cost; write nothing.
     """
     machine.use_threads(recipe.threads)
     computer = machine.choose(recipe.precision, recipe.device)
@@ -235,8 +233,8 @@ def finetune_recipe(
 def _made_with(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
-    """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
-    not what is learned, that they cannot be made here is no reason to refuse."""
+    """How a sentence-transformers folder computes its vectors; None for another folder. A folder
+    whose vectors cannot be computed here is refused only if the task trains vectors."""
     try:
         return sentence_transformers_folder.read(path)
     except MaskwrightError as error:
@@ -258,7 +256,7 @@ def _made_further(
     recipe: FinetuneRecipe,
     say: Say,
 ) -> dict[str, Any]:
-    """The options of a task type that the folder fixes, whose vectors are learned further.
+    """The options that the folder fixes for a task type that continues training its vectors.
 
     Raises:
         IncompatibleError: it has a module that is not trained here.
@@ -308,10 +306,10 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
 
 
 def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
-    """Refuse settings that mean nothing for such a task.
+    """Refuse settings that have no effect for the task.
 
     Raises:
-        UsageError: there are some.
+        UsageError: naming the first.
     """
     if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
@@ -338,7 +336,7 @@ def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
 
 
 def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
-    """Of one method, for a model so wide."""
+    """The training settings of one method for a model of that width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
     return Settings(
@@ -355,7 +353,7 @@ def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
 def _options(
     task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
-    """What of `task_type` is chosen beforehand.
+    """The options of `task_type` that the recipe sets.
 
     Raises:
         UsageError: a choice that such a task does not have.

@@ -1,11 +1,11 @@
-"""Finished seeds of a fine-tuning that is not finished, so that a stop costs one seed at most.
+"""Saved results of the finished seeds of an unfinished fine-tuning: a stop costs one seed at most.
 
     out/unfinished/seed-N/
-      tuned.json           what training came to: figures, losses, the epoch chosen, seconds
-      weights.safetensors  what was trained, float32
-      MANIFEST.json        last; names the model, the data and the settings it was made from
+      tuned.json           figures, losses, chosen epoch, seconds
+      weights.safetensors  the trained weights, float32
+      MANIFEST.json        written last; names the model, the data and the settings
 
-The same command takes them up again and ends with the same files; when it has ended they go.
+The same command continues from them and produces the same files; then it removes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HASH = 64  # digits of a SHA-256
 REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
 
 
-# What the settings are called on the command line.
+# Setting -> its option on the command line.
 OPTIONS = {
     "training.epochs": "--epochs",
     "training.batch": "--batch",
@@ -89,7 +89,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FinishedSeeds:
-    """The finished seeds of a fine-tuning into `out`; `about` says of which one, in plain JSON."""
+    """The finished seeds of a fine-tuning into `out`; `about` identifies it, in plain JSON."""
 
     out: Path
     about: Mapping[str, Any]
@@ -126,7 +126,7 @@ class FinishedSeeds:
                 )
 
     def keep(self, seed: int, tuned: TrainingResult) -> None:
-        """Save what `seed` came to.
+        """Save the result of `seed`.
 
         Raises:
             OutputError, StoppedError, StorageError: as of `commit`.
@@ -152,7 +152,7 @@ class FinishedSeeds:
         )
 
     def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
-        """`model`, as it was built for this seed, with what the seed came to; None: not finished.
+        """Load the result of `seed` into `model`, which was built for it; None: not finished.
 
         Raises:
             CheckpointError: the files are damaged.
@@ -174,15 +174,15 @@ class FinishedSeeds:
         )
 
     def count(self) -> int:
-        """How many seeds are kept."""
+        """Returns the number of saved seeds."""
         return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
 
     def has(self, seed: int) -> bool:
-        """Whether `seed` is kept."""
+        """Whether `seed` is saved."""
         return self._of(seed).is_dir()
 
     def finish(self) -> None:
-        """Remove them all: the whole is finished."""
+        """Remove all saved seeds."""
         if self.folder.is_dir():
             commit.remove_folder(self.folder)
 

@@ -1,4 +1,4 @@
-"""What a model, a file of data or labelled rows were, by their bytes."""
+"""SHA-256 hashes of models, data files and labelled rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from maskwright.text.tables import examples as labelled
 
 
 def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The SHA-256 of the file, or of each file in the folder, by name; what is half written there
-    (`.tmp-…`) does not count.
+    """Returns the SHA-256 of the file, or of each file in the folder, by name; temporary files
+    (`.tmp-…`) are left out.
 
     Args:
-        known_hashes: those of files of the folder that were read just now, by name.
+        known_hashes: hashes of files of the folder that were just computed, by name.
     """
     known_hashes = known_hashes or {}
     files = [path]
@@ -29,8 +29,8 @@ def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[st
 
 
 def require_as_read(data: labelled.Examples) -> None:
-    """Refuse rows of files that have changed since they were read: the hashes that are kept would
-    be of other rows.
+    """Refuse rows of files that have changed since they were read: the recorded hashes would be
+    those of other rows.
 
     Raises:
         DataError: naming the file.

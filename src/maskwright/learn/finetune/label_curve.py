@@ -1,16 +1,15 @@
-"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
-pretraining.
+"""Label-efficiency curve: methods × numbers of labels × seeds, with baselines that need no model.
 
     out/
-      curve.jsonl    a line for each training, written when it is done; what is there is not redone
-      curve.json     all figures by way, number of labels and seed
-      report.html    the curve, the table, and which way to take at which number of labels
+      curve.jsonl    a line for each finished training, which is not repeated
+      curve.json     all figures by method, number of labels and seed
+      report.html    the curve, the table, and the best method for each number of labels
 
-Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
-of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
-because who has few labels has few to choose by. How far the weights moved from where they began,
-and how much better the model is on what it learned from, is told for each training: bounds on what
-is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
+Each seed draws its own labels, so the spread includes that of the draw. Smaller samples are
+prefixes of larger ones. Epochs are chosen on as many validation rows as there are labels, and on
+fifty at least, as few labels mean few validation rows. For each training the distance of weights
+from their initial values and the gap between training and new texts are reported: generalisation
+bounds grow with that distance (McAllester 1999; Dziugaite & Roy 2017).
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ NOT_KNOWN = "not known"
 
 @dataclass
 class LabelCurve:
-    """Figures by way, number of labels, and seed.
+    """Figures by method, number of labels, and seed.
 
     Attributes:
-        baselines: ways that need no training of a model.
-        moved, learned: as `figures`, of what is trained: how far the weights moved, and the figure
-            on (some of) what was learned from.
+        baselines: methods without pretraining.
+        moved, learned: as `figures`, for trained models: distance of the weights from their initial
+            values, and the figure on (some) training rows.
     """
 
     measure: str
@@ -82,7 +81,7 @@ class LabelCurve:
     def put_trained(
         self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
     ) -> None:
-        """What one training came to (`measure_curve.py`)."""
+        """Add the result of one training."""
         self.put(approach, count, seed, evaluation["value"])
         for name, table in (("moved", self.moved), ("learned", self.learned)):
             table.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
@@ -91,20 +90,20 @@ class LabelCurve:
         return intervals.over_seeds(list(self.figures[approach][count].values())).mean
 
     def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
-        """The way with the best mean; of equals the first."""
+        """The method with the best mean; of equals the first."""
         return max(
             approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
         )
 
     def apart(self, approach: str, rival: str, count: int) -> bool | None:
-        """Whether the seeds tell the two apart; None where that cannot be known."""
+        """Whether the difference of the two is significant over the seeds; None: undefined."""
         gap = intervals.difference(self.figures[approach][count], self.figures[rival][count])
         return None if gap is None else gap.welch < LEVEL
 
 
 # ------------------------------------------------------------------------------ what is told
 def table(curve: LabelCurve) -> Table:
-    """Mean and deviation of each way at each number of labels."""
+    """Mean and deviation of each method at each number of labels."""
     rows = []
     for approach, by_count in curve.figures.items():
         cells = []
@@ -124,7 +123,7 @@ def table(curve: LabelCurve) -> Table:
 
 
 def strategy(curve: LabelCurve) -> Table:
-    """Which way to take: the best by its mean, and what the seeds do not tell apart from it."""
+    """The best method by its mean, and the methods that do not differ significantly from it."""
     rows = []
     for count in curve.counts:
         best = curve.best(count)
@@ -148,7 +147,7 @@ def strategy(curve: LabelCurve) -> Table:
 
 
 def journeys(curve: LabelCurve) -> Table:
-    """How far the weights moved, and what is lost from known texts to new ones."""
+    """Distance of the weights from their initial values; gap between training and new texts."""
     rows = []
     for approach, by_count in curve.moved.items():
         for count in curve.counts:
@@ -174,7 +173,7 @@ def journeys(curve: LabelCurve) -> Table:
 
 
 def verdicts(curve: LabelCurve) -> list[str]:
-    """What pretraining is worth at each number of labels, in a sentence."""
+    """The gain from pretraining at each number of labels, in a sentence each."""
     without = [*curve.baselines, SCRATCH]
     ours = [approach for approach in curve.figures if approach not in without]
     sentences = []
@@ -275,7 +274,7 @@ def measure_curve(
     Args:
         counts: of training rows; 0 is all of them.
         settings: of each method.
-        options: what of the task type is chosen beforehand.
+        options: options of the task type.
 
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
@@ -371,7 +370,7 @@ def _put_baselines(
     count: int,
     seed: int,
 ) -> None:
-    """What needs no pretraining, with the same labels."""
+    """Add the baselines without pretraining, with the same labels."""
     for name, answers in task_type.baselines(sampled, eval_part):
         approach = name + UNTRAINED
         value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
@@ -380,7 +379,7 @@ def _put_baselines(
 
 
 def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
-    """Write the figures and the page, and say what they come to."""
+    """Write the figures and the page, and print the tables."""
     plain = {
         "measure": curve.measure,
         "figures": curve.figures,
@@ -395,11 +394,11 @@ def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None
 
 
 def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
-    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
-    what.
+    """The figures of earlier calls by method, labels, seed and settings; the first line of the file
+    identifies the study.
 
     Raises:
-        UsageError: of something else.
+        UsageError: the file is of another study.
     """
     with path.open("a+b") as file:
         file.seek(0)
@@ -446,7 +445,7 @@ def _remembered(
     row: dict[str, Any],
     train: Callable[[], dict[str, float]],
 ) -> dict[str, float]:
-    """What the training of this `row` came to: what is `measured`, or done now and written down."""
+    """The figures of the training of this `row`: those `measured` earlier, or new ones."""
     key = tuple(row.values())
     if key not in measured:
         measured[key] = train()
@@ -458,7 +457,7 @@ def _remembered(
 
 
 def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
-    """The same with `count` training rows, and a validation part of that size."""
+    """`data` with `count` training rows, and a validation part of that size."""
     sampled = splits.with_few(data, count, seed)
     choosing = data.parts[VALIDATION]
     size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
@@ -518,7 +517,7 @@ def _trained(
 def _say_cut(
     reported: set[tuple[str, int]], say: Say, encoded_parts: Mapping[str, Encoded]
 ) -> None:
-    """What of each part did not fit, once for each number of rows; all trainings read alike."""
+    """Print what of each part was truncated, once for each number of rows."""
     for part_name, encoded in encoded_parts.items():
         key = (part_name, len(encoded.rows))
         for finding in () if key in reported else encoded.findings:
@@ -527,5 +526,5 @@ def _say_cut(
 
 
 def _defined(value: float) -> float:
-    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    """The figure, or 0 where it is undefined, as the correlation of constant predictions is."""
     return value if math.isfinite(value) else 0.0

@@ -47,13 +47,13 @@ PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What one seed came to.
+    """The result of one seed.
 
     Attributes:
-        outputs, answers: of the part that is asked at the end.
-        one_sided: that the answers to the validation part are all the same; or None.
-        moved: how far the weights below the head are from where they began, beside their length
-            there.
+        outputs, answers: of the part that is evaluated at the end.
+        one_sided: the finding that all answers to the validation part are the same, or None.
+        moved: distance of the weights below the head from their initial values, relative to the
+            norm of those.
     """
 
     seed: int
@@ -66,7 +66,7 @@ class SeedResult:
     one_sided: Finding | None = None
 
     def without_model(self) -> SeedResult:
-        """The same, its model given up."""
+        """The result without its model, to free memory."""
         return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
 
     @property
@@ -76,8 +76,8 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class Learner:
-    """The model in `path`, and how it is asked; `config` has the head of `kind`, and `family` the
-    name of the family that knows such a model."""
+    """The model in `path` and how texts are encoded for it; `config` has the head of `task_type`,
+    `family` is the name of the family that such a model belongs to."""
 
     path: Path
     loaded: Model
@@ -96,11 +96,12 @@ class Learner:
         length: int | None = None,
         long: Long = "head",
     ) -> Learner:
-        """`model`, opened or its folder, or that of a run.
+        """The learner of `model`: an opened model, its folder, or the folder of a run.
 
         Args:
-            length: the most ids of an example; None: what the model has positions for, at most 512.
-            long: what becomes of a whole text that is longer.
+            length: maximum number of ids of an example; None: the positions of the model, at most
+                512.
+            long: how longer texts are read.
 
         Raises:
             UsageError: no such folder, or a way with long texts that is none of this task.
@@ -143,7 +144,7 @@ class Learner:
 
     @property
     def head_is_new(self) -> bool:
-        """Whether the head is drawn, because there is none in the folder for these labels."""
+        """Whether the head is newly initialised, as the folder has none for these labels."""
         ours, theirs = (
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
@@ -162,7 +163,7 @@ class Learner:
         return folders.learned_beside(self.path)
 
     def head_factor(self, method: Method) -> float:
-        """How many times as fast as the rest the scores of the head learn."""
+        """Factor on the learning rate of the last layer of the head."""
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
 
     def learn(
@@ -183,12 +184,12 @@ class Learner:
         """Train one seed on the training part, choose on validation data, predict `eval_part`.
 
         Args:
-            watch: shows how it goes.
-            scratch: begin with weights that are drawn, as if there had been no pretraining.
-            name: what is shown of it; else its seed.
-            finished_seeds: takes what the seed comes to; or has it, and nothing is trained.
-            machine: where and how precisely to train; None: the best this machine has.
-            announce: whether it is told what trains.
+            watch: shows the progress.
+            scratch: begin with new weights, as if there had been no pretraining.
+            name: the name that is shown; else the seed.
+            finished_seeds: saves the result; if it has one for the seed, nothing is trained.
+            machine: device and precision; None: the best of this machine.
+            announce: print which weights are trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
@@ -284,7 +285,7 @@ class Learner:
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:
-    """A copy of all weights but those of heads and pooler; an adapter's are among them."""
+    """A copy of all weights but those of heads and pooler, including those of an adapter."""
     return {
         n: p.detach().float().clone()
         for n, p in model.named_parameters()
@@ -298,7 +299,7 @@ def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Ten
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
-    """What a finished model is asked through."""
+    """The objective that evaluates a trained model."""
     vocabulary = special_tokens.vocabulary(frame.tokenizer)
     objective = task_type.objective(model, vocabulary, frame.long)
     objective.eval()
@@ -308,7 +309,7 @@ def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objec
 def reader(
     model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
-    """What gives the scores, or the texts, of a finished model."""
+    """A function that computes the scores, or the texts, of a trained model."""
     objective = objective_of(model, task_type, frame)
     return lambda encoded: task_type.outputs(objective, encoded, collation)
 
@@ -319,7 +320,7 @@ def attach(
     """Add to `model` what the method adds, and freeze what it freezes.
 
     Returns:
-        The adapter, if the method is one, and how much of the model trains, as a line of text.
+        The adapter, if the method is one, and a line on the share of trained weights.
 
     Raises:
         ConfigError: the model has not so many layers, or no such place for an adapter.
@@ -335,7 +336,7 @@ def attach(
 
 
 def reinitialised(method: Method, model: Transformer) -> list[str]:
-    """The parameters below the heads that do not begin as they were pretrained.
+    """The names of the parameters below the heads that are newly initialised.
 
     Raises:
         ConfigError: the model has not so many layers of its own.
@@ -345,7 +346,7 @@ def reinitialised(method: Method, model: Transformer) -> list[str]:
 
 
 def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
-    """How fast the parameters of `model` learn in a run of so many steps; None: all alike."""
+    """Factors on the learning rates of the parameters by step; None: all are 1."""
     factors = freeze.learning_rate_factors(model, method.layer_decay)
     for name in factors:
         if PROJECTION.fullmatch(name):

@@ -1,4 +1,4 @@
-"""What a fine-tuning leaves in its folder: the best seed's model, and what all of them came to.
+"""The files of a finished fine-tuning: the best seed's model, and the results of all seeds.
 
 out/
   model/         the best seed by validation, a Hugging Face folder with the names of the labels;
@@ -160,7 +160,7 @@ class FinetuneResult:
         return best_of(self.seeds)
 
     def write(self, say: Say) -> None:
-        """Say what the seeds came to, and write the best of them with all that belongs to it."""
+        """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
         say("\n" + tables.for_terminal(table))
         for finding in self._warnings():
@@ -238,7 +238,7 @@ class FinetuneResult:
         }
 
     def _warnings(self) -> list[Finding]:
-        """What a good figure may hide: answers that are all the same."""
+        """The finding that all answers are the same, which a good metric may hide."""
         best, truth = self.best, self.data.parts[self.eval_part]
         by_part = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
         by_part = {VALIDATION: best.one_sided} | by_part
@@ -290,7 +290,7 @@ class FinetuneResult:
         )
 
     def _task(self, attached: bool) -> TaskRecord:
-        """What is read of a file, and how, to predict."""
+        """The record of how a file is read for prediction."""
         task_type, frame, roles = (
             self.learner.task_type,
             self.learner.frame,
@@ -365,7 +365,7 @@ class FinetuneResult:
 
 
 def _writing(task_type: TaskType) -> dict[str, int]:
-    """How transformers is to write answers as they are written here."""
+    """Generation settings with which transformers generates the same answers."""
     decoding = {"num_beams": int(task_type.options.get("beams", 1))}
     longest = task_type.options.get("longest")
     return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
@@ -421,7 +421,7 @@ def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> lis
 
 
 def _row_of(task_type: TaskType) -> str:
-    """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
+    """An example row for `predict`: a text, or a tuple of the roles."""
     is_tuple = len(task_type.roles) > 1
     values = [
         "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
@@ -431,14 +431,13 @@ def _row_of(task_type: TaskType) -> str:
 
 
 def _leave_beside(adapter: Adapter | None) -> None:
-    """Make the model an ordinary one again, with what was learned in its weights where these can
-    say it, and else without."""
+    """Merge the adapter into the weights of the model if it can be merged, else detach it."""
     if adapter is not None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
 def _numbers(vocabulary: Vocabulary | None) -> list[int] | None:
-    """What stands for the classes in the data, where these are numbers."""
+    """The numbers of the classes in the data, if they are numbers."""
     if vocabulary is None or not vocabulary.has_numbers:
         return None
     return [value for value in vocabulary.values if isinstance(value, int)]

@@ -55,7 +55,7 @@ TRIAL_STEPS = 3
 
 
 class _Clock:
-    """The loop's hook: when each step ended."""
+    """Hook of the loop that records when each step ended."""
 
     def __init__(self) -> None:
         self.marks: list[float] = []
@@ -68,8 +68,8 @@ class _Clock:
 
 
 def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
-    """Bytes that the output folder takes at the least: the model's float32 weights, and, until it
-    is written, those that each of `seeds` trains."""
+    """Least number of bytes of the output folder: the model's float32 weights and, until these are
+    written, the trained weights of each of `seeds`."""
     kept_seeds = seeds if method.trains_all else 0
     return 4 * shapes.num_parameters(learner.config) * (1 + kept_seeds)
 
@@ -111,7 +111,7 @@ def tell(
 def _seconds_per_step(
     learner: Learner, data: Examples, method: Method, settings: Settings, machine: Machine | None
 ) -> float:
-    """Of a short trial that is thrown away."""
+    """Seconds of a step in a short trial that is discarded."""
     clock = _Clock()
     rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
     encoded_training = learner.task_type.encode(rows, learner.frame)
@@ -158,16 +158,16 @@ def finetune(
     """Fine-tune `model`, opened or its folder (also a run), on the training part of `data`.
 
     Args:
-        method: what of the model trains, and how fast beside the rate in `settings`.
+        method: which weights are trained, and factors on the rate in `settings`.
         settings: None: the published ones, with a rate that fits method and width.
-        seeds: how many, from 0 on, or which ones.
-        length: the most ids of an example; None: what the model has positions for, at most 512.
-        long: what becomes of a whole text that is longer.
-        options: of the task type, chosen beforehand, such as the "prompt" of written answers.
+        seeds: the number of seeds from 0 on, or the seeds.
+        length: maximum number of ids of an example; None: the positions of the model, at most 512.
+        long: how longer texts are read.
+        options: options of the task type, such as the "prompt" of generated answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
         extra_files: further texts for the folder, by file name; without them it is not finished.
-        machine: where and how precisely to train; None: the best this machine has.
-        dry: only say what it would cost.
+        machine: device and precision; None: the best of this machine.
+        dry: only print what it would cost.
 
     Returns:
         The model folder; of a head that was trained alone, the folder of that.
@@ -266,7 +266,7 @@ def finetune(
 def _seeds(
     learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int], out: Path, say: Say
 ) -> list[SeedResult]:
-    """What each seed came to; only the best still has its model."""
+    """The results of all seeds; only the best still has its model."""
     results: list[SeedResult] = []
     try:
         for seed in seeds:

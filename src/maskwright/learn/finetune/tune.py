@@ -114,13 +114,14 @@ def tune(
     machine: Machine | None = None,
     hooks: Sequence[loop.Hook] = (),
 ) -> TrainingResult:
-    """Train those parameters of `objective` that want a gradient; its model is the result's.
+    """Train the parameters of `objective` that require a gradient.
 
     Args:
-        figure: after each epoch, higher is better; None: the last epoch is kept.
-        rate_factors: of the model and the number of steps, how fast each parameter learns.
-        machine: where and how precisely to compute; None: the best this machine has.
-        hooks: what else wants to know of every step, before `figure` does.
+        figure: the validation metric after each epoch, higher is better; None: the last epoch is
+            saved.
+        rate_factors: from the model and the number of steps to factors on the learning rates.
+        machine: device and precision; None: the best of this machine.
+        hooks: further hooks, called before `figure`.
 
     Raises:
         DataError: there is no example.  DivergedError: a loss is no number.
@@ -163,19 +164,19 @@ def tune(
 
 
 def steps_of(settings: Settings, count: int) -> int:
-    """How many steps training on `count` examples is."""
+    """Returns the number of steps of training on `count` examples."""
     return settings.epochs * passes_of(settings, count) * -(-count // settings.batch)
 
 
 def passes_of(settings: Settings, count: int) -> int:
-    """How many passes over `count` examples an epoch is."""
+    """Returns the number of passes over `count` examples in an epoch."""
     per_pass = -(-count // settings.batch)
     return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
 
 
 def _portions(train: Examples, settings: Settings) -> int:
-    """Into how many parts a step is cut: so many that texts in pieces need no more memory than
-    whole ones."""
+    """Returns the number of microbatches of a step: enough that texts in pieces need no more memory
+    than whole ones."""
     if train.pieces is None:
         return settings.accumulate
     needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
@@ -188,7 +189,7 @@ def _of_objective(rate_factors: RateFactors) -> RateFactors:
 
 
 class _Epochs:
-    """Follows the loop: a figure after each epoch, the best weights, the stop."""
+    """Hook of the loop: the metric after each epoch, the best weights, early stopping."""
 
     def __init__(
         self,
@@ -240,7 +241,7 @@ class _Epochs:
 def _widened(
     model: Transformer, trained: dict[str, Tensor], frozen: dict[str, Tensor]
 ) -> Transformer:
-    """`model` in float32: what was trained from its masters, the rest as it was."""
+    """`model` in float32: trained weights from their masters, the others unchanged."""
     masters = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -254,7 +255,7 @@ Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 
 class _PanelHook:
-    """Every step to the panel, if there is one; the loop's hook."""
+    """Hook of the loop that shows every step on the panel, if there is one."""
 
     def __init__(self, panel: Panel | None = None) -> None:
         self.panel = panel

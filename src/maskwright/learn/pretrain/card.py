@@ -70,12 +70,12 @@ def _card(
 
 @dataclass(frozen=True)
 class Usage:
-    """How a user asks a model.
+    """An example of use of a model.
 
     Attributes:
         tag: the name that hubs have for it.
         verb: the command, `fill-mask` or `generate`.
-        prompt: a text that the model can be given, in words that its tokenizer knows.
+        prompt: an input in words that the tokenizer knows.
     """
 
     tag: str
@@ -93,7 +93,7 @@ class Usage:
 def ask_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
 ) -> Usage | None:
-    """How a user asks the model; None where it scores no tokens, or was not trained to write."""
+    """An example of use; None if the model scores no tokens or was not trained to generate."""
     if config.vocabulary_head is None:
         return None
     text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained

@@ -3,9 +3,9 @@
     checkpoints/step-00001200/
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
         training/optimizer.safetensors                          moments, by parameter name
-        training/objective.safetensors                          what else is trained, if anything
+        training/objective.safetensors                          weights of the objective, if any
         training/masters.safetensors                            weights, where an average is saved
-        training/state.json                                     a few numbers
+        training/state.json                                     counters of the training loop
         MANIFEST.json                                           sizes and hashes, written last
 
 The saved weights are the float32 masters, or their average where there is one: then the masters
@@ -47,7 +47,7 @@ OWN = "product."
 
 @dataclass(frozen=True)
 class RestoredState:
-    """What a checkpoint restored, and why newer ones were skipped."""
+    """The state restored from a checkpoint, and why newer checkpoints were skipped."""
 
     path: Path
     state: TrainState
@@ -60,7 +60,7 @@ class CheckpointStore:
 
     Args:
         about: facts for every manifest (recipe, tokenizer, data and machine).
-        model: what is written into each saved model's folder.
+        model: the further content of each saved model folder.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Continued pretraining of a model on other text (Gururangan et al. 2020, arXiv:2004.10964).
 
 A run continues with its own objective and rows. For any other folder these follow from the model:
-an encoder fills masks, a decoder predicts the next token, and an encoder-decoder writes what was
-cut out of its text.
+an encoder predicts masked tokens, a decoder the next token, and an encoder-decoder the spans
+removed from its text.
 """
 
 from __future__ import annotations

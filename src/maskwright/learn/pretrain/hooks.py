@@ -1,4 +1,4 @@
-"""What happens between steps: log, evaluate, save. The loop knows none of it."""
+"""Hooks of the training loop: log, evaluate, save."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
 
 
-# How often a full disk is waited out before the run stops.
+# Number of checkpoints that may fail on a full disk before the run stops.
 PATIENCE = 3
 
 

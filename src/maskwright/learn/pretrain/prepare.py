@@ -73,11 +73,11 @@ def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
 def differences(
     corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
 ) -> list[str]:
-    """How the text differs from what was `read` (SHA-256 by file), a few words for each file.
+    """The differences of the text from what was `read` (SHA-256 by file), in words, by file.
 
     Args:
         paths: the files and folders of the text.
-        quickly: do not hash more than a little.
+        quickly: hash the first 256 MiB only.
     """
     changes = []
     sizes = 0
@@ -197,7 +197,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
 def _stores_by_value(
     folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
 ) -> tuple[TokenStore, ...]:
-    """A store for each value of the column that is mixed by; without `texts` they are there."""
+    """A store for each value of the column that is mixed by; without `texts` they exist."""
     values = values_of(folder)
     if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
         (text,) = texts
@@ -220,13 +220,13 @@ def _is_store(folder: Path, name: str) -> bool:
 
 
 def training_stores(folder: Path) -> list[TokenStore]:
-    """What the run in `folder` learned from; empty where no text is kept."""
+    """The training stores of the run in `folder`; empty if it has none."""
     folders = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
     return [TokenStore.open(path) for path in sorted(folders, key=_number)]
 
 
 def _number(path: Path) -> int:
-    """Of a store: 12 of `train-12`."""
+    """The number in the name of a store: 12 of `train-12`."""
     return int(path.name.partition("-")[2] or 0)
 
 
@@ -241,11 +241,11 @@ def _store(
     documents: Iterable[Document] | None = None,
     lines: bool = True,
 ) -> TokenStore:
-    """The store of a part of the texts, made if it is not there; then they are needed.
+    """The store `name`, which is made of `texts` if it does not exist.
 
     Args:
-        documents: those of the store; None: all of the part.
-        lines: say what the reading of the texts met.
+        documents: the documents of the store; None: all of its part.
+        lines: print the findings of reading the texts.
     """
     path, held_out = folder / "data" / name, name == HELD_OUT
     if not (path / MANIFEST).is_file():
@@ -301,14 +301,14 @@ def _folds(tokenizer: Tokenizer, text: str) -> bool:
 
 
 def _origin_file(folder: Path, name: str) -> Path:
-    """Where it is kept what a store was made of. Not in the store, which is the same for the same
-    text wherever that lies."""
+    """The path of the record of the files that a store was made of. It is outside of the store,
+    which is the same for the same text at any path."""
     return folder / "data" / f"{name}-origin.json"
 
 
 def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
-    """Write down the files of the last readings with their hashes, what was met in them, and what
-    of them is unknown to the tokenizer."""
+    """Record the files of the last readings with their hashes, the findings on them, and the
+    characters unknown to the tokenizer."""
     counts_of_texts = [text.counts for text in texts if text.counts is not None]
     if counts_of_texts or unknown:
         origin = {
@@ -325,17 +325,17 @@ def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Find
 
 
 def _origin(folder: Path, name: str) -> dict[str, Any]:
-    """The files that a store was made of, with their hashes, and what was met in them."""
+    """The files that a store was made of, with their hashes and findings."""
     path = _origin_file(folder, name)
     return _read(path) if path.is_file() else {}
 
 
 def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
-    """What of the text is no longer what the tokens in `folder` were made of, a few words each: a
-    file that is gone, was added, or has changed.
+    """The changes of the text since the tokens in `folder` were made, in words: files that were
+    removed, added, or changed.
 
     Args:
-        quickly: hash only a little.
+        quickly: hash the first 256 MiB only.
     """
     read: dict[str, str] = {}
     for record in sorted((folder / "data").glob("*-origin.json")):

@@ -234,7 +234,7 @@ def _described(
 
 
 def _ask(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> dict[str, Any] | None:
-    """How the page shows that the model is asked; None if it cannot be asked."""
+    """The example of use on the page; None if the model can neither fill masks nor generate."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
     ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)

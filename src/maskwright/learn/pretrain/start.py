@@ -1,7 +1,7 @@
-"""What a run starts from besides its text: a model folder, or a tokenizer.
+"""The model folder or tokenizer that a run starts from.
 
-    recipe --pinned--> the same, with full paths and the hashes of what lies there
-    model.folder --init_from_folder--> its weights in a new model, and a line on what is new
+    recipe --pinned--> the recipe with full paths and hashes of the folders
+    model.folder --init_from_folder--> its weights in a new model, and a line on new weights
 
 The tokenizer of a model folder is the run's tokenizer; none is trained. A resumed run does not need
 the folder: it continues from its own checkpoint.
@@ -111,7 +111,7 @@ class HeadFirst:
         pass
 
     def _let(self, learn: bool) -> None:
-        """Train the body, or freeze it: a step without its gradients is much cheaper."""
+        """Train or freeze the body: a step without its gradients is much cheaper."""
         self._held = not learn
         for name, parameter in self.parameters.named.items():
             if self._is_body(name):

@@ -56,8 +56,8 @@ def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
 
 
 class CorpusText:
-    """A corpus in parts. Its raw files are read once: what is held out, or asked for again, is kept
-    in spools until this object goes.
+    """A corpus in parts. Its raw files are read once: documents that are held out, or needed again,
+    stay in spools for the lifetime of this object.
 
     Args:
         folder: where skipped rows are listed, in files whose names begin with `prefix`, and on
@@ -117,7 +117,7 @@ class CorpusText:
         return self._part(held_out=True)
 
     def provenance(self) -> dict[str, Any]:
-        """Where the text came from, for the report."""
+        """The origin of the text, for the report."""
         if not self.paths:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
         paths = [*self.paths, *self.held_out_paths]

@@ -1,4 +1,4 @@
-"""Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
+"""Text embeddings: similarity of two texts (`embedding`), or retrieval of a match (`matching`).
 
     {"score": 0.83}            how alike the two vectors are, by their cosine
     {"vector": [0.12, …]}      of a text by itself, of length 1
@@ -88,7 +88,7 @@ MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLING
 
 
 class EmbeddingTask(TaskType):
-    """Vectors of two texts, taught by how alike they are or by what belongs together."""
+    """Vectors of texts, trained on similarities of pairs or on matching pairs."""
 
     head = None
     alone = "text"
@@ -118,7 +118,7 @@ class EmbeddingTask(TaskType):
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        """What a vector consists of, side by side."""
+        """The poolings whose vectors are concatenated."""
         return tuple(str(self.options.get("pooling", "mean")).split("+"))
 
     @property
@@ -138,7 +138,7 @@ class EmbeddingTask(TaskType):
 
     @property
     def prompt(self) -> str:
-        """What is put before each text."""
+        """The prefix of each text."""
         name = self.options.get(NAME)
         return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
 
@@ -163,7 +163,7 @@ class EmbeddingTask(TaskType):
             )
         return self if low >= -1 and high <= 1 else self.with_options({"scale": [low, high]})
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if len({isinstance(row, Single) for row in rows}) > 1:
             raise DataError(
@@ -234,7 +234,7 @@ class EmbeddingTask(TaskType):
         texts = _texts(example)
         return texts[0] if isinstance(example, Single) else list(texts[:2])
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
         tokens each has, at length 1 where all are; of a text in one window it is as it is."""

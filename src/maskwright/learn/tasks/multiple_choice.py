@@ -56,7 +56,7 @@ class MultipleChoice(TaskType):
     def beside(self) -> tuple[str, ...]:
         return ("context",)
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
@@ -108,7 +108,7 @@ class MultipleChoice(TaskType):
     def value_of(self, example: Any) -> Any:
         return [example.question, list(example.choices)]
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(N, choices): of a choice in windows the mean of their scores; -inf where a row has fewer
         choices."""

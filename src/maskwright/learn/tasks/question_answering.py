@@ -127,7 +127,7 @@ class QuestionAnswering(TaskType):
             "longest_question": LONGEST_QUESTION,
         }
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
             Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
@@ -189,7 +189,7 @@ class QuestionAnswering(TaskType):
     def value_of(self, example: Any) -> Any:
         return [example.question, example.context]
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
         return [prediction.answer(self.threshold) for prediction in self._found(encoded, outputs)]
 

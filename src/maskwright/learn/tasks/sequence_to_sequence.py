@@ -53,7 +53,7 @@ class SequenceToSequenceTask(TextGeneration):
             key = "translation_text"
         return self.with_options({"key": key})
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     @property
     def template(self) -> Template:
         return Template(str(self.options.get("prompt", WHOLE)))
@@ -70,7 +70,7 @@ class SequenceToSequenceTask(TextGeneration):
     def value_of(self, example: Any) -> Any:
         return example.source
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
         return [str(output) for output in outputs]
 

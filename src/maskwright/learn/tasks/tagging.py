@@ -98,7 +98,7 @@ class Tagging(TaskType):
     def measures(self) -> tuple[str, ...]:
         return self.shape.metrics[0 if self.marks_entities else 1 :]
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
         windows = TagWindows(
@@ -173,7 +173,7 @@ class Tagging(TaskType):
         tags_ = tuple(None if n == UNKNOWN else self.labels[n] for n in row.tags)
         return Sentence(row.tokens, tags_, row.text, row.where)
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
         windows, words = encoded.way_back
         missing = str(self.options.get("missing", OUTSIDE))

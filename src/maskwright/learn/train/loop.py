@@ -33,7 +33,7 @@ Record = dict[str, Any]
 # (step, microbatch number) -> its batch; a pure function of these and of the run's state. None:
 # nothing is left for that microbatch, as in the last step of an epoch.
 Batches = Callable[[int, int], Batch | None]
-# So many steps in a row without a finite loss are no accident.
+# Maximum number of skipped steps in a row.
 SKIPS = 20
 
 

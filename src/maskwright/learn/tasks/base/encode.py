@@ -33,11 +33,16 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Frame:
-    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
-    from a second, what becomes of a whole text that is too `long`, whether a model of one stack
-    `continues` what it has read when it writes, what becomes of long texts where the model was
-    trained with no way of its own (`too_long`), and the id that is not read at the end of a whole
-    text: transformers takes it for padding (`unread`)."""
+    """How texts become ids.
+
+    Attributes:
+        length: maximum number of ids.
+        segments: whether the model distinguishes a first text from a second.
+        long: how longer texts were read in training.
+        continues: whether the model has one stack, which generates behind its input.
+        too_long: how longer texts are read in prediction, if training cut them to their head.
+        unread: an id that is dropped at the end of a text, as transformers takes it for padding.
+    """
 
     tokenizer: Tokenizer
     length: int
@@ -49,7 +54,7 @@ class Frame:
 
     @property
     def in_windows(self) -> bool:
-        """Whether what is too long is read in windows, though the model was not trained so."""
+        """Whether longer texts are read in windows, though the model was not trained so."""
         return self.too_long == "windows" and self.long == "head"
 
     @property
@@ -59,12 +64,12 @@ class Frame:
 
 
 def asking(frame: Frame, long: LongText) -> Frame:
-    """The same frame, asked so of texts that are too long."""
+    """The frame with another `too_long`."""
     return replace(frame, too_long=long)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
-    """How texts become ids of the model."""
+    """The frame of a model of this config."""
     return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
 
 
@@ -76,7 +81,7 @@ def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
 def collation_of(
     config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
 ) -> Collation:
-    """How the model reads texts; `extra` are keys of its config.json."""
+    """The collation of a model of this config; `extra` are keys of its config.json."""
     start = None
     if len(config.stacks) == 2:
         start = (extra or {}).get("decoder_start_token_id")

@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says of how its vectors are made.
+"""How a sentence-transformers folder computes its vectors.
 
     modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
                                         Normalize in any number and order
@@ -89,7 +89,7 @@ OTHER_LIBRARY = "ask it with sentence-transformers"
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """How the vectors of a folder are made.
+    """The settings of a folder that computes vectors.
 
     Attributes:
         poolings: the parts of a vector in their order, by the names of that library.
@@ -186,7 +186,7 @@ class SentenceFolder:
             )
 
     def beside_the_model(self) -> list[str]:
-        """What is done besides running the model and its first pooling of cls, mean or max."""
+        """The steps besides running the model and one pooling of cls, mean or max."""
         steps = [f"the prompt {self.prompt!r}"] if self.prompt else []
         steps += ["lower case"] if self.lower else []
         if self.poolings not in (("cls",), ("mean",), ("max",)):
@@ -196,7 +196,7 @@ class SentenceFolder:
         ]
 
     def findings(self) -> list[Finding]:
-        """What is done with every text, and what is not."""
+        """The findings on prompts that are applied, or not applied, to every text."""
         if self.prompt:
             left_out = "" if self.include_prompt else ", and left out of the pooling"
             return [
@@ -497,8 +497,7 @@ _BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Norma
 # ------------------------------------------------------------------------------- its answers
 @dataclass(frozen=True)
 class FolderEmbeddingTask(EmbeddingTask):
-    """Vectors as the folder makes them: with its own modules behind the pooling, of whatever
-    length."""
+    """Vectors of a folder with its own modules after the pooling, of any norm."""
 
     top: nn.Module = field(default_factory=Unit)
 
@@ -519,7 +518,7 @@ class FolderEmbeddingTask(EmbeddingTask):
 def task_of_folder(
     described: SentenceFolder, tokenizer: Tokenizer, width: int
 ) -> FolderEmbeddingTask:
-    """What answers with the vectors of the folder, for a model of this width.
+    """The task type that computes the vectors of the folder, for a model of this width.
 
     Raises:
         CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.

@@ -1,5 +1,5 @@
-"""What task types whose answers are written share: a prompt around what is read, a text that is
-wanted, and a model that writes, token by token.
+"""Base of task types with generated answers: a prompt around the input, a target text, and a model
+that generates token by token.
 
 A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
 continues:
@@ -7,7 +7,7 @@ continues:
     encoder   S S S </s>                       S S S <end> T T T T <end>
     decoder   start T T T T  -> T T T T </s>               wanted: T T T T <end>
 
-How long answers may be is learned from the validation part.
+The maximum length of answers is chosen on the validation part.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ ROOM = 1.5
 
 @dataclass(frozen=True)
 class WritingPlan:
-    """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
-    on from, the end token, the longest answer that is known of, the most there is room for."""
+    """How to generate answers: input ids of the encoder, if there is one, prefix of the decoder,
+    end token, length of the longest known answer, maximum length that fits, frame of the texts."""
 
     sources: list[list[int]] | None
     prompts: list[list[int]] | None
@@ -69,9 +69,8 @@ class WritingPlan:
 
 
 class TextGeneration(TaskType):
-    """A task type whose answers are written. Of `options`, "prompt" is a template over the
-    `roles`, such as "summarize: {source}"; "beams" and "longest" are what answers are written
-    with."""
+    """A task type with generated answers. Of `options`, "prompt" is a template over the `roles`,
+    such as "summarize: {source}"; "beams" and "longest" are decoding settings."""
 
     head = None
     writes = True
@@ -79,15 +78,15 @@ class TextGeneration(TaskType):
     @property
     @abstractmethod
     def template(self) -> Template:
-        """What is read, with holes for the fields of a row."""
+        """The input template over the fields of a row."""
 
     @abstractmethod
     def fields(self, row: Any) -> dict[str, str]:
-        """What fills the holes."""
+        """The values of the fields of the template."""
 
     @abstractmethod
     def wanted(self, row: Any) -> str:
-        """What is to be written; of a row that is only asked, anything."""
+        """The target text; any text for a row without a label."""
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
@@ -245,11 +244,11 @@ UNREAD = "unread"
 
 
 class TaskAsText(TextGeneration):
-    """One of such tasks, without a figure for what cannot be read."""
+    """A task that also has a head type, learned as text to text."""
 
     @cached_property
     def head_type(self) -> TaskType:
-        """The same task of a head."""
+        """The task type that solves the task with a head."""
         return task_for(self.task, self.labels)
 
     @property
@@ -305,15 +304,15 @@ class TaskAsText(TextGeneration):
 
     @abstractmethod
     def right(self, row: Any) -> str:
-        """What would have been right, to be shown."""
+        """The correct answer, for display."""
 
     @abstractmethod
     def wrong(self, row: Any, answer: Any) -> float:
-        """How wrong an answer is; 0 if it is right."""
+        """The error of an answer; 0 if it is correct."""
 
 
 class ValueAsText(TaskAsText):
-    """Answers that are read as values; `missing` tells which could not be."""
+    """Answers that are parsed as values; `missing` tells which could not be parsed."""
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -321,10 +320,10 @@ class ValueAsText(TaskAsText):
 
     @abstractmethod
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
-        """(N,) which answers could not be read."""
+        """(N,) which answers could not be parsed."""
 
     def filled(self, answers: Answers) -> Answers:
-        """The answers with what stands for those in their place."""
+        """The answers with substitutes for missing ones."""
         return answers
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
