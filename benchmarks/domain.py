@@ -28,8 +28,7 @@ from maskwright.learn.finetune.method import FULL, Method
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.pretrain import continued_pretraining as further
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes import bert_mini
-from maskwright.learn.recipes.base.find import with_text
+from maskwright.learn.recipes.base.find import find, with_text
 from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.train.optimizers.settings import AdamW
@@ -121,7 +120,7 @@ def measured(model: Path, out: Path, rows: Examples, draws: int) -> dict[str, fl
 def models(out: Path, seed: int, tokens: float, more: float) -> Iterator[tuple[str, Path]]:
     """The three models of a seed."""
     general, news = out / "general-train.jsonl", out / "news-train.jsonl"
-    before = trained(bert_mini.recipe(), [general], tokens, seed, out / f"before-{seed}")
+    before = trained(find("bert-mini"), [general], tokens, seed, out / f"before-{seed}")
     yield "before", before
     for name, text in (("on news", news), ("on the old text", general)):
         folder = out / f"{name.replace(' ', '-')}-{seed}"

@@ -31,7 +31,7 @@ from maskwright.learn.pretrain import build, journal, run
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.text import resolve
-from maskwright.learn.recipes import shakespeare_bert
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.model.inference import held_out_loss as likelihood
 
@@ -39,7 +39,7 @@ SIDES = ("ours", "ours-bf16", "trainer")
 
 
 def recipe_for(seed: int, steps: int, precision: str) -> Recipe:
-    made = shakespeare_bert.recipe()
+    made = find("shakespeare-bert")
     training = replace(
         made.training,
         seed=seed,

@@ -30,7 +30,7 @@ import numpy as np
 from benchmarks.turns import Side, Turn
 from maskwright.base.budget import Budget
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes import shakespeare_gpt
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.train import loop
 from maskwright.ship.explore.server import serving
 from maskwright.ship.explore.site import Site
@@ -42,7 +42,7 @@ JOURNAL = "data/runs/0/metrics.jsonl"
 def worker(out: Path, steps: int) -> None:
     """Trains without end, `steps` steps to a turn."""
     turn, done = Turn(), 0
-    recipe = shakespeare_gpt.recipe()
+    recipe = find("shakespeare-gpt")
     recipe = replace(
         recipe,
         training=replace(recipe.training, budget=Budget(steps=FOREVER)),

@@ -78,9 +78,8 @@ def our_learner(a: argparse.Namespace) -> Any:
     """(model with head and what the method adds, examples by part, collation, vocabulary)."""
     import torch
 
-    from maskwright.learn.finetune.learner import Learner
+    from maskwright.learn.finetune.learner import Learner, attach
     from maskwright.learn.finetune.method import Method
-    from maskwright.learn.finetune.trained_weights import attach
     from maskwright.learn.tasks.base.task_type import task_for
     from maskwright.model.checkpoint.transfer import transfer
     from maskwright.model.inference.encoded import Examples, framed

@@ -23,14 +23,15 @@ def ours(
     from maskwright.base.budget import Budget
     from maskwright.learn.train import loop
     from maskwright.learn.train.optimizers.settings import AdamW
+    from maskwright.learn.train.optimizers.states import start_optimizer
     from maskwright.learn.train.parameters import Parameters
     from maskwright.learn.train.schedule import Schedule
     from maskwright.learn.train.state import TrainState
     from maskwright.model.device import process_memory
 
-    optimizer = AdamW(learning_rate=1e-4).start(Parameters(objective, chosen.compute))
+    optimizer = start_optimizer(AdamW(learning_rate=1e-4), Parameters(objective, chosen.compute))
     process_memory.keep_memory()
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=0,
         microbatches=1,
         budget=Budget(steps=a.steps),

@@ -27,13 +27,13 @@ from benchmarks.turns import WARM_UP, Side, Turn, alternate
 from maskwright.base.budget import Budget
 from maskwright.learn.pretrain import journal, run
 from maskwright.learn.pretrain.text import resolve
-from maskwright.learn.recipes import shakespeare_bert, shakespeare_gpt
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 
 STEPS, FOREVER = 10, 1_000_000
 SIDES = ("ours", "textbook")
-TWINS = {"shakespeare-gpt": shakespeare_gpt.recipe, "shakespeare-bert": shakespeare_bert.recipe}
+PARAMETERS = {"shakespeare-gpt": 186_368, "shakespeare-bert": 186_430}
 
 
 def ours(recipe: Recipe, folder: Path) -> tuple[dict[str, Any], float]:
@@ -45,14 +45,13 @@ def ours(recipe: Recipe, folder: Path) -> tuple[dict[str, Any], float]:
 
 
 def quality(seeds: int) -> None:
-    for name, make in TWINS.items():
+    for name, parameters in PARAMETERS.items():
         found = []
         for seed in range(seeds):
-            recipe = make()
+            recipe = find(name)
             recipe = replace(recipe, training=replace(recipe.training, seed=seed))
             with tempfile.TemporaryDirectory() as scratch:
                 found.append(ours(recipe, Path(scratch) / "run")[0])
-        parameters = {"shakespeare-gpt": 186_368, "shakespeare-bert": 186_430}[name]
         print(f"{name}, {parameters:,} parameters, {seeds} seeds")
         for key in ("loss", "perplexity", "bits_per_byte", "top1", "top5"):
             values = [f[key] for f in found if f[key] is not None]
@@ -65,7 +64,7 @@ def quality(seeds: int) -> None:
 
 
 def wall_time(turns: int) -> None:
-    for name in TWINS:
+    for name in PARAMETERS:
         sides = [Side(side, "benchmarks.shakespeare", {"twin": name}) for side in SIDES]
         result = alternate(sides, turns + WARM_UP)
         ours, theirs = (result["sides"][side]["seconds"] / STEPS * 1e3 for side in SIDES)
@@ -95,7 +94,7 @@ def worker(side: str, twin: str) -> None:
         turn.begin()
         textbook.train(learned, causal=twin.endswith("gpt"), steps=FOREVER, seed=0, after=after)
         return
-    recipe = TWINS[twin]()
+    recipe = find(twin)
     recipe = replace(
         recipe,
         training=replace(recipe.training, budget=Budget(steps=FOREVER)),
@@ -122,7 +121,7 @@ def main() -> None:
     read.add_argument("--seeds", type=int, default=3)
     read.add_argument("--turns", type=int, default=60)
     read.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    read.add_argument("--twin", choices=TWINS, help=argparse.SUPPRESS)
+    read.add_argument("--twin", choices=PARAMETERS, help=argparse.SUPPRESS)
     a = read.parse_args()
     if a.side:
         worker(a.side, a.twin)

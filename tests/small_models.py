@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes import bart_mini, gpt2_mini, t5_mini
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe
 from tinyrun import recipe, text_file
 
@@ -26,9 +26,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
-    "t5": (t5_mini.recipe(), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
+    "t5": (find("t5-mini"), {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1}),
     "bart": (
-        bart_mini.recipe(),
+        find("bart-mini"),
         {
             "d_model": 32,
             "encoder_ffn_dim": 64,
@@ -38,7 +38,7 @@ SMALL: dict[str, tuple[Recipe, dict[str, Any]]] = {
             "max_position_embeddings": 64,
         },
     ),
-    "gpt2": (gpt2_mini.recipe(), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
+    "gpt2": (find("gpt2-mini"), {"n_embd": 32, "n_layer": 1, "n_positions": 64}),
 }
 
 

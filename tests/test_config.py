@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from maskwright.base import config, dotted
-from maskwright.base.errors import ConfigError
+from maskwright.base.budget import Budget
+from maskwright.base.errors import ConfigError, MaskwrightError
 from maskwright.base.toml import to_toml
-from maskwright.learn.recipes import shakespeare_gpt, tiny
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
     CharacterRanges,
     FamilyModel,
+    ObjectiveChoice,
     Recipe,
     TokenizerFolder,
 )
+from maskwright.learn.train.optimizers.settings import Lamb
 from maskwright.model.nn.config import Learned, Sinusoidal
 
 
@@ -70,7 +73,7 @@ def test_odd_names_and_signs_survive() -> None:
     assert tomllib.loads(to_toml(odd)) == odd
 
 
-@pytest.mark.parametrize("recipe", [tiny.recipe(), shakespeare_gpt.recipe()])
+@pytest.mark.parametrize("recipe", [find("tiny"), find("shakespeare-gpt")])
 def test_a_recipe_survives_its_toml_file(recipe: Recipe) -> None:
     again = config.from_plain(Recipe, tomllib.loads(to_toml(recipe)))
     assert again == recipe and again.fingerprint == recipe.fingerprint
@@ -143,7 +146,7 @@ def test_free_tables_grow_by_dotted_paths() -> None:
 
 def test_overrides_reach_any_depth_and_name_near_fields() -> None:
     recipe = override(
-        tiny.recipe(),
+        find("tiny"),
         [
             "training.batch=16",
             "training.optimizer.learning_rate=1e-3",
@@ -165,16 +168,16 @@ def test_overrides_reach_any_depth_and_name_near_fields() -> None:
 
 def test_settings_that_only_fit_together_can_be_changed_together() -> None:
     settings = ["training.batch=6", "training.microbatches=3", "objective.options.rate=0.4"]
-    recipe = override(tiny.recipe(), settings)
+    recipe = override(find("tiny"), settings)
     assert (recipe.training.batch, recipe.training.microbatches) == (6, 3)
     assert recipe.objective.options == {"rate": 0.4}
     with pytest.raises(ConfigError, match="equal microbatches"):
-        override(tiny.recipe(), ["training.microbatches=3"])
+        override(find("tiny"), ["training.microbatches=3"])
 
 
 @pytest.mark.parametrize("kind", ["lamb", "adafactor", "muon"])
 def test_another_optimizer_brings_its_own_settings(kind: str) -> None:
-    base = tiny.recipe()
+    base = find("tiny")
     other = override(base, ["training.optimizer.decay=0.5", f"training.optimizer.kind={kind}"])
     chosen = other.training.optimizer
     assert (chosen.kind, chosen.decay) == (kind, 0.5)
@@ -187,19 +190,19 @@ def test_another_optimizer_brings_its_own_settings(kind: str) -> None:
 
 
 def test_a_recipe_from_before_there_were_kinds_is_read() -> None:
-    plain = config.to_plain(tiny.recipe())
+    plain = config.to_plain(find("tiny"))
     del plain["training"]["optimizer"]["kind"]
-    assert config.from_plain(Recipe, plain) == tiny.recipe()
+    assert config.from_plain(Recipe, plain) == find("tiny")
 
 
 def test_the_settings_of_a_table_tell_which_one_is_meant() -> None:
     """As written by hand: without `type`, and without tables in which nothing is set."""
-    plain = config.to_plain(tiny.recipe())
+    plain = config.to_plain(find("tiny"))
     plain["objective"] = {"name": "masked"}
     plain["model"] = {"family": "bert", "architecture": "BertForMaskedLM", "size": "base"}
     del plain["tokenizer"]["type"]
     read = config.from_plain(Recipe, plain)
-    assert read.tokenizer == tiny.recipe().tokenizer and read.objective == tiny.recipe().objective
+    assert read.tokenizer == find("tiny").tokenizer and read.objective == find("tiny").objective
     assert isinstance(read.model, FamilyModel) and read.model.settings == {}
     plain["tokenizer"] = {"path": "somewhere"}
     assert isinstance(config.from_plain(Recipe, plain).tokenizer, TokenizerFolder)
@@ -211,22 +214,49 @@ def test_the_settings_of_a_table_tell_which_one_is_meant() -> None:
 
 def test_an_unknown_optimizer_and_a_setting_of_another_are_named() -> None:
     with pytest.raises(ConfigError, match=r"training\.optimizer\.kind(.|\n)*'muon'"):
-        override(tiny.recipe(), ["training.optimizer.kind=mion"])
+        override(find("tiny"), ["training.optimizer.kind=mion"])
     settings = ["training.optimizer.kind=adafactor", "training.optimizer.beta1=0.5"]
     with pytest.raises(ConfigError, match=r"training\.optimizer\.beta1"):
-        override(tiny.recipe(), settings)
+        override(find("tiny"), settings)
+
+
+def test_a_recipe_that_extends_another_changes_some_of_its_settings(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    mine, theirs = tmp_path / "mine.toml", tmp_path / "runs" / "theirs.toml"
+    changes = """
+        name = "mine"
+        model.settings.hidden_size = 32
+        objective.options.rate = 0.3
+        training = { budget.minutes = 2, optimizer = { kind = "lamb", learning_rate = 1e-3 } }
+    """
+    mine.write_text(f'extends = "tiny"\n{changes}')
+    base, recipe = find("tiny"), find(str(mine))
+    assert isinstance(base.model, FamilyModel) and isinstance(recipe.model, FamilyModel)
+    assert recipe.model.settings == {**base.model.settings, "hidden_size": 32}
+    assert recipe.training.budget == Budget(minutes=2.0)
+    assert recipe.training.optimizer == Lamb(learning_rate=1e-3)
+    changed = {"name", "model", "objective", "training"}
+    assert {path.split(".")[0] for path, *_ in dotted.differences(base, recipe)} == changed
+    # A file's path is relative to the file; another objective has none of the options.
+    theirs.write_text('extends = "../mine.toml"\nobjective.name = "causal"')
+    assert find(str(theirs)) == replace(recipe, objective=ObjectiveChoice(name="causal"))
+    for odd, where in (("runs/theirs.toml", theirs), ("mine.toml", mine), ("mime.toml", None)):
+        mine.write_text(f'extends = "{odd}"')
+        with pytest.raises(MaskwrightError) as caught:
+            find(str(mine))
+        assert caught.value.where == (f"{where}, extends" if where else str(tmp_path / odd))
 
 
 def test_entries_of_lists_have_numbers() -> None:
     path = "model.config.decoder.embeddings.dropout"
-    recipe = override(shakespeare_gpt.recipe(), [f"{path}=0.2", "rows.length=24"])
+    recipe = override(find("shakespeare-gpt"), [f"{path}=0.2", "rows.length=24"])
     assert config.to_plain(recipe)["model"]["config"]["decoder"]["embeddings"]["dropout"] == 0.2
     with pytest.raises(ConfigError, match="0 to 1"):
         override(recipe, ["model.config.decoder.blocks.7.dropout=0"])
 
 
 def test_free_settings_do_not_change_the_identity_and_others_do() -> None:
-    recipe = tiny.recipe()
+    recipe = find("tiny")
     quiet = replace(recipe, training=replace(recipe.training, log_seconds=1.0, threads=2))
     assert quiet.fingerprint == recipe.fingerprint
     other = replace(recipe, training=replace(recipe.training, seed=1))

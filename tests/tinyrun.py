@@ -15,7 +15,7 @@ import numpy as np
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import MaskwrightError
-from maskwright.learn.recipes import tiny
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import (
     Checkpoints,
     Corpus,
@@ -46,7 +46,7 @@ def text_file(folder: Path, documents: int = 120) -> Path:
 
 def recipe(text: Path, *, steps: int = 24, dropout: float = 0.1, microbatches: int = 2) -> Recipe:
     """Two layers of width 16, dropout, dynamic masks and accumulation on."""
-    base = tiny.recipe()
+    base = find("tiny")
     assert isinstance(base.model, FamilyModel)
     return replace(
         base,

@@ -37,7 +37,7 @@ from maskwright.learn.finetune.recipe import read as read_finetuning
 from maskwright.learn.pretrain import continued_pretraining, run
 from maskwright.learn.pretrain.continued_pretraining import adapt
 from maskwright.learn.pretrain.tokenizer_run import train_and_report
-from maskwright.learn.recipes import quickstart as quickstart_recipe
+from maskwright.learn import quickstart_task
 from maskwright.learn.recipes.base.find import find, override, run_of, with_text
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText
@@ -165,7 +165,7 @@ def resume(
     newest, out = run.resume(out, stream=stream, settings=changed), Path(out)
     # What the command that began the run reports at its end, unless it is there already.
     continued_pretraining.close(out, stream=stream, again=False)
-    if (out / quickstart_recipe.MARKER).is_file():
+    if (out / quickstart_task.MARKER).is_file():
         from maskwright.ask import quickstart as first_run  # scikit-learn: a second to import
 
         first_run.close(out, stream=stream)

@@ -16,8 +16,8 @@ from checkpoint.small import model_of, small
 from conformance import method_table
 from conformance.test_adapters import BARE, FAMILIES
 from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.learn.finetune.learner import attach, learning_rate_factors, reinitialised
 from maskwright.learn.finetune.method import Method, names
-from maskwright.learn.finetune.trained_weights import attach, learning_rate_factors, reinitialised
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.checkpoint.transfer import load_matching

@@ -11,7 +11,7 @@ import pytest
 
 from corpus.files_at_hand import write
 from maskwright.base.errors import DataError, UsageError
-from maskwright.learn.quickstart_task import Labelled, exception_messages, split
+from maskwright.learn.quickstart_task import LabelledText, exception_messages, split
 from maskwright.text.corpus import embedded, installed
 
 SENTENCE = "This is the sentence number {} of the package, and it is there for the test. "
@@ -130,12 +130,12 @@ def test_messages_and_their_exceptions(tmp_path: Path, monkeypatch: pytest.Monke
     group = "raising/__init__.py"
     assert exception_messages(["raising"]) == [
         # Three authors' messages that differ in case and numbers only: the commonest type wins.
-        Labelled("plain message with words", "ValueError", group),
-        Labelled("the something of something something is wrong", "ValueError", group),
-        Labelled("expected something but got something here, 100%", "TypeError", group),
-        Labelled("a something in braces something for all", "TypeError", group),
-        Labelled("in several pieces and something joined", "KeyError", group),
-        Labelled("a translated message for you", "RuntimeError", group),
+        LabelledText("plain message with words", "ValueError", group),
+        LabelledText("the something of something something is wrong", "ValueError", group),
+        LabelledText("expected something but got something here, 100%", "TypeError", group),
+        LabelledText("a something in braces something for all", "TypeError", group),
+        LabelledText("in several pieces and something joined", "KeyError", group),
+        LabelledText("a translated message for you", "RuntimeError", group),
     ]
 
 
@@ -158,7 +158,7 @@ def test_the_task_of_the_standard_library_is_a_task() -> None:
 
 
 def test_split_keeps_files_together() -> None:
-    examples = [Labelled(f"{n}", "A" if n % 3 else "B", f"file {n // 5}") for n in range(5000)]
+    examples = [LabelledText(f"{n}", "A" if n % 3 else "B", f"file {n // 5}") for n in range(5000)]
     parts = split(examples, seed=1)
     groups = [{e.group for e in part} for part in (parts.train, parts.validation, parts.test)]
     assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])

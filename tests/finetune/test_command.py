@@ -41,12 +41,12 @@ from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
 from maskwright.learn.finetune.command import DIVISION, finetune_file
 from maskwright.learn.finetune.hashes import hashes
-from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, Curve, strategy, verdicts
+from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, LabelCurve, strategy, verdicts
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.run import require_unfinished
-from maskwright.learn.finetune.tune import Settings, Tuned
+from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes import gpt2_mini
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.opening import folders
@@ -174,10 +174,10 @@ def test_epochs_that_are_named_are_passes(
     assert "ask({'text': 'first …', 'text_pair': 'second …'}" in card
     assert recipe_of.read(out / "finetune.toml").threads == 1
     # What an earlier release wrote is made again as it was; naming epochs makes them passes.
-    old = recipe_of.Recipe(model=str(model), data=data, epochs=3, least_steps=100)
+    old = recipe_of.FinetuneRecipe(model=str(model), data=data, epochs=3, least_steps=100)
     assert old.passes == (3, 100)
-    assert recipe_of.Recipe(model="m", data="d").passes == (3, 100)
-    assert recipe_of.Recipe(model="m", data="d", epochs=5).passes == (5, 0)
+    assert recipe_of.FinetuneRecipe(model="m", data="d").passes == (3, 100)
+    assert recipe_of.FinetuneRecipe(model="m", data="d", epochs=5).passes == (5, 0)
     (tmp_path / "old.toml").write_text(recipe_of.render(old))
     assert main(["finetune", str(tmp_path / "old.toml"), "--dry-run", "--epochs", "1"]) == 0
     assert ": 1 × 1 pass over" in capsys.readouterr().out
@@ -389,7 +389,7 @@ def test_the_reference_library_says_the_same(tuned: tuple[Path, str]) -> None:
 
 def test_the_reference_library_reads_rows_together_where_no_token_pads(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    small, plain = gpt2_mini.recipe(), recipe(text_file(tmp_path), steps=2)
+    small, plain = find("gpt2-mini"), recipe(text_file(tmp_path), steps=2)
     assert isinstance(small.model, FamilyModel)
     sizes = {"n_embd": 32, "n_layer": 1, "n_positions": 64}
     made = replace(
@@ -885,7 +885,9 @@ def test_weight_decay_and_warm_up_are_those_asked_for(
     seen = []
     tune = learner.tune
 
-    def noted(objective: Any, train: Any, how: Any, settings: Settings, **more: Any) -> Tuned:
+    def noted(
+        objective: Any, train: Any, how: Any, settings: Settings, **more: Any
+    ) -> TrainingResult:
         seen.append(settings)
         return tune(objective, train, how, settings, **more)
 
@@ -974,7 +976,7 @@ def test_where_no_seed_changes_anything_there_is_no_verdict() -> None:
         ({0: 0.85, 1: 0.86}, "by more than the spread"),  # the control
         ({0: 0.875}, "with one seed"),
     ):
-        known = Curve("accuracy", [20])
+        known = LabelCurve("accuracy", [20])
         for seed, value in ours.items():
             known.put("full", 20, seed, value)
             known.put("words", 20, seed, 1.0)
@@ -986,14 +988,14 @@ def test_where_no_seed_changes_anything_there_is_no_verdict() -> None:
 
 
 def test_the_strategy_names_what_nobody_can_tell_apart() -> None:
-    known = Curve("accuracy", [20])
+    known = LabelCurve("accuracy", [20])
     for way, values in (("full", [0.8, 0.82]), ("probe", [0.5, 0.5]), ("lora", [0.79, 0.83])):
         for seed, value in enumerate(values):
             known.put(way, 20, seed, value)
     assert strategy(known)["rows"][0][3] == "lora"
     known.put("words", 20, 0, 0.4)  # one seed: not known, which is not the same
     assert strategy(known)["rows"][0][3] == "lora; not known: words"
-    alone = Curve("accuracy", [20])
+    alone = LabelCurve("accuracy", [20])
     alone.put("full", 20, 0, 0.8)
     alone.put("probe", 20, 0, 0.5)
     assert strategy(alone)["rows"][0][3] == NOT_KNOWN

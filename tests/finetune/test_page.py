@@ -45,7 +45,7 @@ def test_classes_by_hand() -> None:
 def test_mistakes_the_surest_first() -> None:
     kind = task_for("classification", LABELS)
     found = kind.mistakes(asked([*ROWS]), TOLD)
-    assert [(m.text, m.wanted, m.predicted) for m in found] == [
+    assert [(m.text, m.label, m.predicted) for m in found] == [
         ("growls", "dog", "cat"),
         ("<b>purrs</b>", "cat", "dog"),
     ]
@@ -88,7 +88,7 @@ def test_mistakes_of_other_kinds(
     kind: TaskType, rows: list[object], told: np.ndarray, mistakes: list[tuple[object, ...]]
 ) -> None:
     found = kind.mistakes(asked(rows), told)
-    assert [(m.text, m.wanted, m.predicted, m.weight) for m in found] == mistakes
+    assert [(m.text, m.label, m.predicted, m.weight) for m in found] == mistakes
 
 
 def test_the_page_says_where_it_is_wrong() -> None:

@@ -15,7 +15,7 @@ from maskwright.base.errors import ConfigError, MaskwrightError, UsageError
 from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
-from maskwright.learn.finetune.recipe import NAME, Recipe, changed, override, read, render
+from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, changed, override, read, render
 from maskwright.text.corpus.reading import Reading
 from maskwright.text.tables.reading_options import HowRead
 from tinyrun import WORDS
@@ -56,7 +56,7 @@ def weights(folder: Path) -> bytes:
 
 
 def test_every_choice_comes_back() -> None:
-    whole = Recipe(
+    whole = FinetuneRecipe(
         model="m",
         data="$DATA/d",
         method="lora,full",
@@ -88,15 +88,15 @@ def test_every_choice_comes_back() -> None:
         read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
         made_from={"data": "0"},
     )
-    plain = Recipe(model="m", data="d")
-    for name in Recipe.__dataclass_fields__:
+    plain = FinetuneRecipe(model="m", data="d")
+    for name in FinetuneRecipe.__dataclass_fields__:
         assert name == "model" or getattr(whole, name) != getattr(plain, name), name
-    assert from_plain(Recipe, tomllib.loads(to_toml(whole))) == whole
+    assert from_plain(FinetuneRecipe, tomllib.loads(to_toml(whole))) == whole
     # What is saved says what was the default, too, and means the same.
     usual = {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": ["query", "value"]}
     told = {"adapters": {"lora": usual | {"rank": 4, "alpha": 2.0}}, "seeds": 5}
-    assert from_plain(Recipe, tomllib.loads(render(whole))) == replace(whole, **told)
-    assert from_plain(Recipe, tomllib.loads(render(plain))) == replace(plain, seeds=3)
+    assert from_plain(FinetuneRecipe, tomllib.loads(render(whole))) == replace(whole, **told)
+    assert from_plain(FinetuneRecipe, tomllib.loads(render(plain))) == replace(plain, seeds=3)
 
 
 def test_a_result_is_made_again(made: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_model_that_was_moved_is_named_anew(
 def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> None:
     data = labelled(tmp_path / "data.csv")
     recipe = read(made / "out" / NAME)
-    moved = Recipe(**{**vars(recipe), "data": str(data), "epochs": 1})
+    moved = FinetuneRecipe(**{**vars(recipe), "data": str(data), "epochs": 1})
     said = io.StringIO()
     finetune_recipe(moved, tmp_path / "same", stream=said)
     assert "is not what it was" not in said.getvalue(), "equal rows, wherever they lie"
@@ -177,7 +177,7 @@ def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> Non
 
 def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.toml"
-    text = render(Recipe(model=str(tmp_path), data=str(tmp_path)))
+    text = render(FinetuneRecipe(model=str(tmp_path), data=str(tmp_path)))
     path.write_text(text.replace("seeds", "seedz"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine\.toml, seedz(.|\n)*'seeds'"):
         read(path)
@@ -190,7 +190,7 @@ def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["finetune", str(path)]) == 64
     assert "no such model" in capsys.readouterr().err
     with pytest.raises(UsageError, match="1 to 8"):
-        Recipe(model="m", data="d", batch=8, accumulate=9)
+        FinetuneRecipe(model="m", data="d", batch=8, accumulate=9)
 
 
 def test_rivals_of_a_step_are_not_parted(model: Path, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_rivals_of_a_step_are_not_parted(model: Path, tmp_path: Path) -> None:
 def test_no_batch_and_no_epoch() -> None:
     for name in ("batch", "epochs"):
         with pytest.raises(UsageError, match=f"--{name}"):
-            Recipe(model="m", data="d", **{name: 0})  # type: ignore[arg-type]
+            FinetuneRecipe(model="m", data="d", **{name: 0})  # type: ignore[arg-type]
 
 
 SETTINGS = (
@@ -221,13 +221,13 @@ SETTINGS = (
 
 @pytest.mark.parametrize(("setting", "field", "wanted"), SETTINGS)
 def test_settings_by_name(setting: str, field: str, wanted: object) -> None:
-    lora = Recipe(model="m", data="d", method="lora")
+    lora = FinetuneRecipe(model="m", data="d", method="lora")
     assert getattr(override(lora, [setting]), field) == wanted
     assert getattr(lora, field) != wanted, "the control"
 
 
 def test_each_method_of_a_curve_has_its_own_settings() -> None:
-    both = Recipe(model="m", data="d", method="lora,prefix,full", curve=(5,))
+    both = FinetuneRecipe(model="m", data="d", method="lora,prefix,full", curve=(5,))
     lora, prefix, full = override(both, ["lora.rank=2", "prefix.length=3"]).methods
     assert lora.changed_settings == {"rank": 2} and prefix.changed_settings == {"length": 3}
     assert full.adapter is None and both.methods[0].changed_settings == {}, "the control"
@@ -255,16 +255,16 @@ REFUSED = (
 @pytest.mark.parametrize(("setting", "says"), REFUSED)
 def test_settings_that_are_none(setting: str, says: str) -> None:
     with pytest.raises(MaskwrightError, match=says):
-        override(Recipe(model="m", data="d", method="lora"), [setting])
+        override(FinetuneRecipe(model="m", data="d", method="lora"), [setting])
 
 
 def test_seeds_by_number() -> None:
     def numbers(**given: int) -> list[int]:
-        return list(Recipe(model="m", data="d", **given).seed_numbers)  # type: ignore[arg-type]
+        return list(FinetuneRecipe(model="m", data="d", **given).seed_numbers)  # type: ignore[arg-type]
 
     assert numbers() == [0, 1, 2] and numbers(seeds=2) == [0, 1]
     assert numbers(seed=7) == [7] and numbers(seed=7, seeds=2) == [7, 8]
-    three = Recipe(model="m", data="d", seeds=3)
+    three = FinetuneRecipe(model="m", data="d", seeds=3)
     assert list(changed(three, {"seed": 7}).seed_numbers) == [7], "one seed is the only one"
 
 

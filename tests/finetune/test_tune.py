@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.learn.finetune.tune import Settings, Tuned, tune
+from maskwright.learn.finetune.tune import Settings, TrainingResult, tune
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.device.machine import Machine
 from maskwright.model.inference.encoded import Collation, Examples, framed
@@ -56,7 +56,9 @@ def right(objective: Supervised, examples: Examples) -> float:
     return float((scores(objective, examples, COLLATION).argmax(1) == examples.labels).mean())
 
 
-def run(settings: Settings = FAST, machine: Machine = PLAIN, **keys: bool) -> tuple[Tuned, float]:
+def run(
+    settings: Settings = FAST, machine: Machine = PLAIN, **keys: bool
+) -> tuple[TrainingResult, float]:
     train, test = task(200, 0, **keys), task(200, 1)
     tuned = tune(
         fresh(), train, COLLATION, settings, figure=lambda o: right(o, test), machine=machine

@@ -11,6 +11,7 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.learn.train import loop
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -61,10 +62,16 @@ def test_four_times_eight_is_thirty_two() -> None:
             return Batch(tokens=rows, labels=labels[here], pooled=torch.arange(len(rows)) * 9)
 
         parameters = Parameters(made)
-        plan = loop.Plan(
+        plan = loop.TrainingPlan(
             seed=0, microbatches=parts, budget=Budget(steps=3), schedule=Schedule(kind="constant")
         )
-        loop.train(made, batches, AdamW(learning_rate=1e-3).start(parameters), plan, TrainState())
+        loop.train(
+            made,
+            batches,
+            start_optimizer(AdamW(learning_rate=1e-3), parameters),
+            plan,
+            TrainState(),
+        )
         return parameters.masters.detach().clone()
 
     whole = trained(1)

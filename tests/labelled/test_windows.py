@@ -18,7 +18,7 @@ from maskwright.learn.tasks.windows.windows import (
     fit,
     fit_pair,
     fit_windows,
-    kept,
+    kept_indices,
     pool,
 )
 from tokenizer.toy_tokenizers import KINDS, trained
@@ -28,15 +28,15 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 # ------------------------------------------------------------------------------ by hand
 def test_truncation_by_hand() -> None:
-    assert kept(7, 4, "head").tolist() == [0, 1, 2, 3]
-    assert kept(7, 4, "tail").tolist() == [3, 4, 5, 6]
-    assert kept(7, 4, "head-and-tail", head=1).tolist() == [0, 4, 5, 6]
-    assert kept(3, 4, "tail").tolist() == [0, 1, 2]
+    assert kept_indices(7, 4, "head").tolist() == [0, 1, 2, 3]
+    assert kept_indices(7, 4, "tail").tolist() == [3, 4, 5, 6]
+    assert kept_indices(7, 4, "head-and-tail", head=1).tolist() == [0, 4, 5, 6]
+    assert kept_indices(3, 4, "tail").tolist() == [0, 1, 2]
 
 
 def test_head_and_tail_of_bert() -> None:
     """Sun et al. 2019: the first 128 and the last 382 of 510."""
-    found = kept(1000, 510, "head-and-tail")
+    found = kept_indices(1000, 510, "head-and-tail")
     assert found[:128].tolist() == list(range(128))
     assert found[128:].tolist() == list(range(618, 1000))
 
@@ -57,7 +57,7 @@ def test_longest_first_by_hand() -> None:
     row = fit_pair(tokenizer, first, second, 8)
     assert row.tokens.tolist() == [cls, 10, 11, 12, sep, 20, 21, sep] and row.cut == 2
     assert row.segments.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
-    assert row.places.tolist() == [-1, 0, 1, 2, -1, -1, -1, -1]
+    assert row.token_indices.tolist() == [-1, 0, 1, 2, -1, -1, -1, -1]
     assert fit_pair(tokenizer, first, second, 6).tokens.tolist() == [cls, 10, 11, sep, 20, sep]
     assert fit_pair(tokenizer, first, second, 99).cut == 0
 
@@ -161,14 +161,14 @@ def test_F76_no_special_token_is_cut_and_every_cut_is_counted(
         assert len(row) == min(length, room + over + sum(margins))
         empty, _ = tokenizer.frame([])
         assert [t for t in row.tokens.tolist() if t < 100] == empty
-        assert row.cut == max(0, over) == len(ids) - (row.places >= 0).sum()
-        real = row.places >= 0
-        assert row.tokens[real].tolist() == [ids[p] for p in row.places[real]]
+        assert row.cut == max(0, over) == len(ids) - (row.token_indices >= 0).sum()
+        real = row.token_indices >= 0
+        assert row.tokens[real].tolist() == [ids[p] for p in row.token_indices[real]]
     rows, owner = fit_windows(tokenizer, ids, length, 6)
     assert all(len(row) <= length for row in rows)
-    assert {p for row in rows for p in row.places.tolist()} >= set(range(len(ids)))
+    assert {p for row in rows for p in row.token_indices.tolist()} >= set(range(len(ids)))
     for token, window in enumerate(owner.tolist()):
-        assert token in rows[window].places
+        assert token in rows[window].token_indices
 
 
 def test_rows_are_padded() -> None:
@@ -181,9 +181,9 @@ def test_rows_are_padded() -> None:
 def test_refusals() -> None:
     tokenizer = trained("wordpiece")
     with pytest.raises(ConfigError, match="'tail'"):
-        kept(5, 3, "tial")  # type: ignore[arg-type]
+        kept_indices(5, 3, "tial")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="1 to 2"):
-        kept(5, 3, "head-and-tail", head=3)
+        kept_indices(5, 3, "head-and-tail", head=3)
     with pytest.raises(ConfigError, match="no room"):
         fit(tokenizer, [5, 6], 2)
     with pytest.raises(ConfigError, match="no room"):

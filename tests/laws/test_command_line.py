@@ -22,7 +22,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.cli import main as cli
 from maskwright.cli.main import ALIASES, Parser, option_name
 from maskwright.cli.verbs import finetune
-from maskwright.learn.finetune.recipe import Recipe
+from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.ship.serve.limits import Limits
 
 # Short for settings of a recipe that the field has names for.
@@ -236,8 +236,8 @@ def test_every_verb_knows_the_name_that_was_meant(verb: str) -> None:
 
 
 def test_options_of_fine_tuning_are_the_fields_of_its_recipe() -> None:
-    said = lines_of(Recipe)
-    assert said.keys() == Recipe.__dataclass_fields__.keys()
+    said = lines_of(FinetuneRecipe)
+    assert said.keys() == FinetuneRecipe.__dataclass_fields__.keys()
     told = re.sub(r"\s+", " ", verbs()["finetune"].format_help())
     for name in set(said) - {*finetune.OTHERS, *finetune.ELSEWHERE}:
         text = re.sub(r"-\s", "-", said[name].rstrip("."))

@@ -52,10 +52,10 @@ def _rows_of(name: str) -> str:
 def test_every_setting_of_a_fine_tuning_is_named_with_its_default() -> None:
     page = PAGE[PAGE.index("# A recipe of fine-tuning") :]
     named = set(re.findall(r"`([a-z_]+)`", page))
-    assert finetuning.Recipe.__dataclass_fields__.keys() - named == set()
+    assert finetuning.FinetuneRecipe.__dataclass_fields__.keys() - named == set()
     for name, others in ALIASES.items():
         field = name.lstrip("-").replace("-", "_")
-        if field in finetuning.Recipe.__dataclass_fields__:
+        if field in finetuning.FinetuneRecipe.__dataclass_fields__:
             row = next(line for line in page.splitlines() if f"`{field}`" in line)
             assert all(f"`{other}`" in row for other in others), name
 

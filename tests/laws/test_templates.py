@@ -31,7 +31,7 @@ from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.report import document, page, run_folder
 from maskwright.base.report.drawing.shades import grid, head_weights, scatter
 from maskwright.learn.finetune import page as finetune_page
-from maskwright.learn.finetune.label_curve import Curve
+from maskwright.learn.finetune.label_curve import LabelCurve
 from maskwright.learn.finetune.label_curve import render as curve_page
 from maskwright.learn.finetune.result import card
 from maskwright.learn.tasks.base.task_type import Mistake, task_for
@@ -85,12 +85,12 @@ def of_finetuning(folder: Path, text: str) -> str:
         answers=np.array([0, 0, 1, 1]),
         mistakes=[Mistake(text, text, text, text, 0.5)],
         facts={text: {text: [text, [text]]}},
-        what=text,
+        kind=text,
     )
 
 
 def of_curve(folder: Path, text: str) -> str:
-    curve = Curve(text, [10, 20])
+    curve = LabelCurve(text, [10, 20])
     for way, gain in ((text, 0.1), ("from scratch", 0.0)):
         for seed in range(2):
             for count in (10, 20):

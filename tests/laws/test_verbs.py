@@ -12,7 +12,7 @@ import maskwright
 from maskwright import api
 from maskwright.base import catalogue
 from maskwright.base.errors import MaskwrightError
-from maskwright.learn.finetune.recipe import Recipe
+from maskwright.learn.finetune.recipe import FinetuneRecipe
 
 # What the command line alone has: a page of text about a folder or a list.
 PRINTED = {"list", "show", "tokens"}
@@ -40,7 +40,7 @@ def test_a_verb_has_explicit_keywords_and_says_what_it_does(verb: str) -> None:
 
 def test_fine_tuning_takes_all_that_a_recipe_says(tmp_path: Path) -> None:
     taken = inspect.signature(maskwright.finetune).parameters
-    assert Recipe.__dataclass_fields__.keys() - taken.keys() == {"made_from"}
+    assert FinetuneRecipe.__dataclass_fields__.keys() - taken.keys() == {"made_from"}
     assert taken["batch"].default == 32 and taken["adapters"].default == {}
     assert "examples per step" in (api.finetune_file.__doc__ or "")
     with pytest.raises(MaskwrightError, match="did you mean 'lora'"):

@@ -30,8 +30,8 @@ def test_words_beat_the_majority_where_words_decide() -> None:
     majority, words = scores(divided(rows))
     assert majority == pytest.approx(2 / 3, abs=0.03) and words == 1.0
     first, second = baselines.baselines(divided(rows))
-    assert first.how == "'1' for all" and first.part == second.part == "test"
-    assert "chosen on validation" in second.how
+    assert first.description == "'1' for all" and first.eval_part == second.eval_part == "test"
+    assert "chosen on validation" in second.description
 
 
 def test_shuffled_labels_give_chance() -> None:
@@ -69,7 +69,7 @@ def test_of_several_labels_each_has_its_words() -> None:
     majority, words = baselines.baselines(examples)
     assert examples.labels is not None and majority.predicted.shape[1] == 3
     truth = baselines.targets(examples.parts["test"], 3)
-    assert majority.how == "'cat' for all" and (majority.predicted.sum(1) == 1).all()
+    assert majority.description == "'cat' for all" and (majority.predicted.sum(1) == 1).all()
     assert metrics.micro_f1(truth, words.predicted) > 0.95
     assert metrics.micro_f1(truth, majority.predicted) < 0.7
 

@@ -15,7 +15,7 @@ import pytest
 from maskwright.base.errors import ConfigError, IncompatibleError
 from maskwright.cli.show import show
 from maskwright.learn.pretrain import build, journal, rows, run
-from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import check_length, training_rows, untrained_positions
 from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import (
@@ -68,7 +68,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def prepared(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(text: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
     folder = tmp_path_factory.mktemp("prepared")
     return prepare(corrupting(text, 32, "sentences"), folder, lambda said: None)
 
@@ -104,7 +104,7 @@ def test_others_learn_from_any_text(name: str, kind: str) -> None:
 
 
 def test_rows_that_a_run_was_begun_with_before_are_refused_where_it_goes_on(
-    text: Path, prepared: Prepared
+    text: Path, prepared: PreparedCorpus
 ) -> None:
     wrong = replace(
         recipe(text),
@@ -127,7 +127,7 @@ def test_what_wants_labels_is_sent_to_fine_tuning(name: str, kind: str, tmp_path
 # ------------------------------------------------------------------------------ how long they are
 @pytest.mark.parametrize(("name", "more"), [("masked", 0), ("causal", 1), ("prefix-lm", 1)])
 def test_a_row_of_a_stream_is_what_the_model_reads(
-    name: str, more: int, text: Path, prepared: Prepared
+    name: str, more: int, text: Path, prepared: PreparedCorpus
 ) -> None:
     made = replace(
         recipe(text),
@@ -270,7 +270,7 @@ def test_masks_do_not_stay_where_pairs_are_drawn_anew(
     "options", [{}, {"rate": 0.7, "mean_span": 10.0}, {"rate": 0.5, "mean_span": 1.0}]
 )
 def test_no_stack_reads_more_than_is_said(
-    kind: str, options: dict[str, Any], text: Path, prepared: Prepared
+    kind: str, options: dict[str, Any], text: Path, prepared: PreparedCorpus
 ) -> None:
     made = corrupting(text, 24, kind, **options)
     point = build.transformer_config(made, prepared.tokenizer)

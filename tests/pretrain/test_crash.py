@@ -56,13 +56,13 @@ def test_a_run_that_ends_well_leaves_no_such_thing(tmp_path: Path) -> None:
 
 def test_a_run_that_skipped_steps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradient of the third step is no number."""
-    whole = loop.Outcome
+    whole = loop.StepOutcome
     calls = iter(range(100))
 
-    def spoiled(loss: float, *others: Any) -> loop.Outcome:
+    def spoiled(loss: float, *others: Any) -> loop.StepOutcome:
         return whole(math.nan if next(calls) == 2 else loss, *others)
 
-    monkeypatch.setattr(loop, "Outcome", spoiled)
+    monkeypatch.setattr(loop, "StepOutcome", spoiled)
     made = recipe(text_file(tmp_path), steps=4)
     lax = replace(made, training=replace(made.training, on_nonfinite="skip"))
     said = io.StringIO()

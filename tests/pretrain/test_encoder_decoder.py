@@ -19,7 +19,7 @@ from maskwright import api
 from maskwright.ask.evaluate.text import evaluate_text
 from maskwright.base.errors import IncompatibleError
 from maskwright.learn.pretrain import build, journal, run
-from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import training_rows
 from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import (
@@ -130,13 +130,13 @@ def test_a_killed_run_ends_as_the_one_that_was_not(name: str, tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Prepared]:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, PreparedCorpus]:
     folder = tmp_path_factory.mktemp("prepared")
     made = chosen("span-corruption", text_file(folder))
     return made, prepare(made, folder, lambda text: None)
 
 
-def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, Prepared]) -> None:
+def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, PreparedCorpus]) -> None:
     made, data = prepared
     for length in (16, 32, 33, 100):
         wanted = replace(made, rows=RowChoice(length=length))
@@ -148,7 +148,7 @@ def test_rows_length_is_what_the_encoder_reads(prepared: tuple[Recipe, Prepared]
     assert len(rows) * rows.length >= data.train[0].num_tokens > (len(rows) - 1) * rows.length
 
 
-def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -> None:
+def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, PreparedCorpus]) -> None:
     tokenizer = prepared[1].tokenizer
     assert tokenizer.tokens(tokenizer.sentinels) == list(reversed(SENTINELS))
     assert tokenizer.sentinels[0] == max(tokenizer.sentinels)  # <extra_id_0> is the highest
@@ -156,7 +156,7 @@ def test_sentinels_are_known_in_their_order(prepared: tuple[Recipe, Prepared]) -
     assert tokenizer.encode("<extra_id_0>") != [tokenizer.sentinels[0]]  # in text it is text
 
 
-def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, Prepared]) -> None:
+def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, PreparedCorpus]) -> None:
     made, data = prepared
     assert isinstance(data.train[0], TokenStore) and not len(data.train[0].sentences)
     denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))

@@ -20,10 +20,9 @@ from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
 from maskwright.learn.pretrain.mixing import samples_by_progress, values_of, weights_of
-from maskwright.learn.pretrain.prepare import Prepared, prepare, training_stores
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare, training_stores
 from maskwright.learn.pretrain.rows import training_rows
-from maskwright.learn.recipes import tiny
-from maskwright.learn.recipes.base.find import override, read
+from maskwright.learn.recipes.base.find import find, override, read
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.learn.train.schedule import Phase, Ramp
 from maskwright.model.inference.held_out_loss import token_counts
@@ -61,7 +60,7 @@ def mixing(path: Path, **corpus: Any) -> Recipe:
     return replace(recipe(path), corpus=Corpus(text=(str(path),), **chosen))
 
 
-def shares(chosen: Recipe, prepared: Prepared) -> dict[str, float]:
+def shares(chosen: Recipe, prepared: PreparedCorpus) -> dict[str, float]:
     """How much of an epoch's tokens are of each value's words."""
     source = training_rows(chosen, prepared.train)
     found = source.rows(np.arange(len(source)), 0)
@@ -204,14 +203,14 @@ def test_a_killed_run_with_a_schedule_goes_on_to_the_bit(tmp_path: Path) -> None
     def killed() -> None:
         from maskwright.learn.pretrain import hooks
 
-        usual = hooks.Save.after_step
+        usual = hooks.SaveHook.after_step
 
         def die(self: Any, state: Any, record: Any) -> None:
             usual(self, state, record)
             if state.step == 14:
                 signal.raise_signal(signal.SIGKILL)
 
-        hooks.Save.after_step = die  # type: ignore[method-assign]
+        hooks.SaveHook.after_step = die  # type: ignore[method-assign]
         run.pretrain(chosen, tmp_path / "killed")
 
     assert wait(forked(killed, tmp_path / "log")) == -signal.SIGKILL
@@ -334,7 +333,7 @@ def test_settings_that_contradict(tmp_path: Path) -> None:
         assert error.value.where == where, wrong
     with pytest.raises(ConfigError, match="how many rows"):
         override(scheduled(tmp_path / "a.jsonl"), ["training.budget=5min"])
-    embedded = replace(tiny.recipe(), corpus=Corpus(mix_by="source", temperature=0.5))
+    embedded = replace(find("tiny"), corpus=Corpus(mix_by="source", temperature=0.5))
     with pytest.raises(ConfigError, match="embedded corpus has no columns"):
         prepare(embedded, tmp_path / "run", quiet)
 
@@ -350,7 +349,7 @@ def test_recipes(tmp_path: Path) -> None:
     assert error.value.where == "corpus.weights.web"
     # A run of before is the same recipe: nothing that is left out is part of its fingerprint.
     known = "b23a3bc062d58f9bff4217f44edb165438b84262229092ac266be2d623d72f18"
-    assert tiny.recipe().fingerprint == known
+    assert find("tiny").fingerprint == known
     assert override(made, ["corpus.weights.web=3"]).fingerprint != made.fingerprint
 
 

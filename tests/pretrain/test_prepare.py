@@ -32,7 +32,7 @@ from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import build, journal, run
 from maskwright.learn.pretrain.prepare import keeps_text, prepare, text_changed
-from maskwright.learn.pretrain.text import SMALL_CORPUS, Text, _hash, resolve
+from maskwright.learn.pretrain.text import SMALL_CORPUS, CorpusText, _hash, resolve
 from maskwright.learn.pretrain.tokenizer_run import train_and_report
 from maskwright.learn.recipes.base.find import find, override, read, with_text
 from maskwright.learn.recipes.base.recipe import CharacterRanges, Corpus, Recipe, TokenizerFolder
@@ -54,7 +54,7 @@ def told(chosen: Recipe, folder: Path) -> list[str]:
 
 
 def parts(corpus: Corpus, folder: Path) -> tuple[list[str], list[str]]:
-    text = Text(corpus, folder)
+    text = CorpusText(corpus, folder)
     return [d.text for d in text.training()], [d.text for d in text.held_out()]
 
 
@@ -358,7 +358,7 @@ def test_a_file_that_goes_before_its_turn_is_missed(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         documents = (f"{name} {n}" for n in range(SMALL_CORPUS))
         (texts / name).write_text("\n\n".join(documents), encoding="utf-8")
-    documents = Text(corpus, tmp_path).training()
+    documents = CorpusText(corpus, tmp_path).training()
     next(documents)
     (texts / "c.txt").unlink()
     with pytest.raises(UsageError, match="no such file"):
@@ -438,7 +438,7 @@ def test_the_control_counts_what_is_not_kept(
 ) -> None:
     texts = _files(tmp_path)
     monkeypatch.setattr(Spool, "add", lambda self, _: setattr(self, "complete", False))
-    monkeypatch.setattr(Text, "_chosen", lambda *_: None)
+    monkeypatch.setattr(CorpusText, "_chosen", lambda *_: None)
     found = _opened(texts, lambda: prepare(recipe(texts), tmp_path / "run", quiet))
     assert set(found.values()) == {3}
 

@@ -444,7 +444,7 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     run.pretrain(further, tmp_path / "other", stream=io.StringIO())
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
-    kept = checkpoints.Checkpoints(tmp_path / "other", keep=1, about={})
+    kept = checkpoints.CheckpointStore(tmp_path / "other", keep=1, about={})
     kept.retain(kept.path(12))
     assert sorted(p.name for p in (tmp_path / "other" / "checkpoints").iterdir()) == [
         "step-00000004-keep",

@@ -90,7 +90,7 @@ def test_each_step_reads_what_its_phase_and_the_ramp_say() -> None:
     objective.seen = []
     sources = [FixedRows(length=8), FixedRows(length=16)]
     phases = [(0.5, Loader(sources[0], 16, 0)), (1.0, Loader(sources[1], 8, 0))]
-    plan = loop.Plan(seed=0, microbatches=2, budget=Budget(steps=8), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=0, microbatches=2, budget=Budget(steps=8), schedule=Schedule())
     state = TrainState()
     batches = Microbatches(objective, phases, plan, state, Ramp(start=0.25, until=0.5))
     shapes, wanted = [], []

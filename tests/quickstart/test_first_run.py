@@ -13,7 +13,7 @@ from maskwright.ask.quickstart import FEWEST_STEPS, _fit_steps
 from maskwright.base.report import tables
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
-from maskwright.learn.recipes.quickstart import MARKER
+from maskwright.learn.quickstart_task import MARKER
 from tinyrun import recipe, text_file
 
 

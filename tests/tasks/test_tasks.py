@@ -22,15 +22,14 @@ from maskwright.ask.predict.predictor import Predictor, load
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.finetune.learner import Learner
+from maskwright.learn.finetune.learner import Learner, learning_rate_factors
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.trained_weights import learning_rate_factors
 from maskwright.learn.tasks import embeddings, question_answering
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.question_answering import QuestionAnswering
-from maskwright.learn.tasks.windows.answer_search import Candidate, Prediction
+from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, Examples, framed
 from maskwright.model.nn import initialise
@@ -433,7 +432,7 @@ def test_never_to_answer_can_be_the_best() -> None:
             return found
 
     asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
-    found = [Prediction(str(n), (Candidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
+    found = [Prediction(str(n), (AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
     empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
     kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))

@@ -13,8 +13,8 @@ import torch
 from maskwright.base.budget import Budget
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.adamw import AdamWState
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import AdamWState
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -97,7 +97,7 @@ def ours(folder: Path, made: list[Batch]) -> list[float]:
     objective = masked.build(model, masked.Options(), VOCABULARY).train()
     settings = AdamW(learning_rate=RATE, decay=0.01, epsilon=1e-8)
     optimizer = AdamWState(Parameters(objective), settings)
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=0,
         microbatches=1,
         budget=Budget(steps=STEPS),

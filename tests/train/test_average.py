@@ -12,6 +12,7 @@ from maskwright.learn.train import loop
 from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -54,9 +55,9 @@ def test_it_stands_in_for_the_weights_and_gives_them_back(compute: torch.dtype) 
 def test_the_loop_moves_it_after_every_step() -> None:
     objective = masked.build(bert(), masked.Options(), VOCABULARY)
     rows = FixedRows(8).all
-    optimizer = AdamW(learning_rate=1e-2).start(Parameters(objective))
+    optimizer = start_optimizer(AdamW(learning_rate=1e-2), Parameters(objective))
     average = Average(optimizer.parameters, 0.5)
-    plan = loop.Plan(seed=0, microbatches=1, budget=Budget(steps=9), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=0, microbatches=1, budget=Budget(steps=9), schedule=Schedule())
     expected, state = average.vector.clone(), TrainState()
     for _ in range(3):
         batches = lambda step, number: objective.corrupt(rows, rows.ids, step)  # noqa: E731

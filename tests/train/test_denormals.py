@@ -105,7 +105,7 @@ def test_the_loop_flushes_while_it_trains(monkeypatch: pytest.MonkeyPatch) -> No
         return {"loss": 1.0}
 
     monkeypatch.setattr(loop, "step", step)
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=0, microbatches=1, budget=loop.Budget(steps=2), schedule=loop.Schedule(kind="constant")
     )
     loop.train(torch.nn.Identity(), None, None, plan, loop.TrainState())  # type: ignore[arg-type]

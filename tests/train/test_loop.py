@@ -14,8 +14,8 @@ from maskwright.base.budget import Budget
 from maskwright.base.errors import DataError
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
-from maskwright.learn.train.optimizers.adamw import AdamWState
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import AdamWState
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -54,7 +54,7 @@ def run(
     total: int = 100,
 ) -> tuple[list[dict[str, Any]], AdamWState, TrainState]:
     optimizer = AdamWState(Parameters(objective, compute), AdamW(learning_rate=rate))
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=3,
         microbatches=parts,
         budget=Budget(steps=total),
@@ -148,7 +148,7 @@ def test_a_stopped_run_continues_as_if_nothing_had_happened() -> None:
     optimizer.parameters.load({n: t.clone() for n, t in before.parameters.state().items()})
     optimizer.load({n: t.clone() for n, t in before.state().items()}, before.steps)
     state = TrainState.from_json(state.to_json(), "here")
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=3,
         microbatches=1,
         budget=Budget(steps=100),
@@ -172,7 +172,7 @@ def test_what_is_not_a_number_stops_before_the_weights_change() -> None:
         "nan"
     )
     before = optimizer.parameters.masters.clone()
-    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(steps=5), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=3, microbatches=1, budget=Budget(steps=5), schedule=Schedule())
     with pytest.raises(loop.DivergedError, match="step 1"):
         loop.train(objective, Batches(objective), optimizer, plan, TrainState())
     assert torch.equal(before.isnan(), optimizer.parameters.masters.isnan())
@@ -198,7 +198,7 @@ class Torn(Masked):
 def torn(odd: set[int], steps: int, **keys: Any) -> tuple[list[dict[str, Any]], torch.Tensor]:
     objective = Torn(mlm(), odd)
     optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=3, microbatches=2, budget=Budget(steps=steps), schedule=Schedule(), on_nonfinite="skip"
     )
     records: list[dict[str, Any]] = []
@@ -261,7 +261,7 @@ def test_all_processes_go_by_the_clock_of_the_first() -> None:
     object.__setattr__(second, "sum", lambda vector: None)
     object.__setattr__(second, "share", lambda count: range(count))
     optimizer = AdamWState(Parameters(objective), AdamW(learning_rate=1e-2))
-    plan = loop.Plan(seed=3, microbatches=1, budget=Budget(minutes=1), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=3, microbatches=1, budget=Budget(minutes=1), schedule=Schedule())
     state = loop.train(
         objective, Batches(objective), optimizer, plan, TrainState(), processes=second
     )
@@ -310,7 +310,7 @@ class Only:
 def test_a_part_without_targets_is_not_shown_and_not_made_up() -> None:
     """Rows of the causal kind are rare: most steps of two rows have none, and a few nothing else.
     The gradient is that of the loss as it stands."""
-    plan = loop.Plan(seed=3, microbatches=4, budget=Budget(steps=100), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=3, microbatches=4, budget=Budget(steps=100), schedule=Schedule())
     seen = set()
     for step in range(16):
         objective = two_kinds(0.3)
@@ -372,7 +372,7 @@ class Side(Processes):
 
 
 def test_a_process_without_a_microbatch_makes_the_same_step() -> None:
-    plan = loop.Plan(seed=3, microbatches=2, budget=Budget(steps=100), schedule=Schedule())
+    plan = loop.TrainingPlan(seed=3, microbatches=2, budget=Budget(steps=100), schedule=Schedule())
     made = []
     for rank in (0, 1):
         objective = two_kinds(0.5)

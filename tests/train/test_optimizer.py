@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from maskwright.base.errors import CheckpointError
-from maskwright.learn.train.optimizers.adamw import AdamWState
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import AdamWState
 from maskwright.learn.train.parameters import Parameters
 
 

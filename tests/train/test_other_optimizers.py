@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError
 from maskwright.learn.train.optimizers.settings import Adafactor, AdamW, Lamb, Muon, Optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.model.nn.transformer import Transformer
 from toys import bert, gpt2
@@ -46,7 +47,7 @@ def gradients(step: int, scale: float = 1.0) -> dict[str, Tensor]:
 
 def ours(settings: Optimizer, compute: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """The masters after all steps."""
-    state = settings.start(Parameters(Toy(), compute))
+    state = start_optimizer(settings, Parameters(Toy(), compute))
     for step, rate in enumerate(RATES):
         feed(state.parameters, step)
         state.step(rate)
@@ -117,7 +118,7 @@ def test_lamb_is_the_plain_reference(correction: bool) -> None:
 
 
 def test_lambs_first_step_is_as_long_as_its_share_of_the_weight() -> None:
-    state = Lamb(learning_rate=0.25, decay=0.0).start(Parameters(Toy()))
+    state = start_optimizer(Lamb(learning_rate=0.25, decay=0.0), Parameters(Toy()))
     before = {n: t.clone() for n, t in state.parameters.state().items()}
     feed(state.parameters, 0)
     state.step(0.25)
@@ -131,7 +132,7 @@ def test_lambs_first_step_is_as_long_as_its_share_of_the_weight() -> None:
 def test_lamb_moves_a_matrix_of_zeros() -> None:
     module = nn.Linear(3, 2, bias=False)
     nn.init.zeros_(module.weight)
-    state = Lamb(learning_rate=0.1).start(Parameters(module))
+    state = start_optimizer(Lamb(learning_rate=0.1), Parameters(module))
     state.parameters.gradient.fill_(2.0)
     state.step(0.1)
     assert torch.allclose(module.weight, torch.tensor(-0.1), rtol=1e-5)
@@ -166,7 +167,7 @@ def test_adafactor_is_the_reference_librarys(relative: bool) -> None:
 def test_adafactors_first_step_by_hand() -> None:
     module = nn.Linear(2, 2, bias=False)
     module.weight.data = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    state = Adafactor(learning_rate=0.1).start(Parameters(module))
+    state = start_optimizer(Adafactor(learning_rate=0.1), Parameters(module))
     state.parameters.gradient.copy_(torch.tensor([1.0, 2.0, 2.0, 4.0]))
     state.step(0.1)
     # R = (5, 20) / 2, C = (5, 20) / 2, mean(R) = 25 / 4: R C / mean(R) is gradient² and u all ones;
@@ -181,7 +182,7 @@ def test_adafactors_first_step_by_hand() -> None:
 
 def test_adafactor_leaves_rows_without_a_gradient_where_they_are() -> None:
     module = nn.Embedding(3, 4)
-    state = Adafactor(learning_rate=0.1).start(Parameters(module))
+    state = start_optimizer(Adafactor(learning_rate=0.1), Parameters(module))
     before = module.weight.detach().clone()
     state.parameters.view(state.parameters.gradient, "weight")[1] = 1e-3
     for _ in range(3):
@@ -205,7 +206,9 @@ def test_muon_is_torchs_two(adjust: str) -> None:
 
 
 def test_muons_step_is_nearly_orthogonal() -> None:
-    state = Muon(learning_rate=1.0, decay=0.0, adjust="original").start(Parameters(Toy()))
+    state = start_optimizer(
+        Muon(learning_rate=1.0, decay=0.0, adjust="original"), Parameters(Toy())
+    )
     name = "blocks.1.weight"
     before = state.parameters.state()[name].clone()
     feed(state.parameters, 0)
@@ -220,7 +223,7 @@ def test_muons_step_is_nearly_orthogonal() -> None:
 def test_muon_takes_the_matrices_of_layers_and_nothing_else(
     make: Callable[[], Transformer],
 ) -> None:
-    state = Muon(learning_rate=0.01).start(Parameters(make()))
+    state = start_optimizer(Muon(learning_rate=0.01), Parameters(make()))
     moments = {n.removeprefix("second.") for n in state.state() if n.startswith("second.")}
     linear = ("query", "key", "value", "output", "up", "down")
     by_muon = state.parameters.spans.keys() - moments
@@ -232,7 +235,7 @@ def test_muon_takes_the_matrices_of_layers_and_nothing_else(
 
 def test_muon_needs_layers() -> None:
     with pytest.raises(IncompatibleError, match="adamw"):
-        Muon(learning_rate=0.01).start(Parameters(nn.Linear(3, 2)))
+        start_optimizer(Muon(learning_rate=0.01), Parameters(nn.Linear(3, 2)))
 
 
 # ------------------------------------------------------------------------------ all of them
@@ -241,17 +244,17 @@ def test_muon_needs_layers() -> None:
 def test_what_an_optimizer_remembers_returns_bit_for_bit(
     settings: Optimizer, compute: torch.dtype
 ) -> None:
-    whole = settings.start(Parameters(Toy(), compute))
+    whole = start_optimizer(settings, Parameters(Toy(), compute))
     for step in range(STEPS):
         if step == 3:
             saved = {n: t.clone() for n, t in whole.state().items()}
             masters = {n: t.clone() for n, t in whole.parameters.state().items()}
         feed(whole.parameters, step)
         whole.step(0.01)
-    other = settings.start(Parameters(Toy(), compute))
+    other = start_optimizer(settings, Parameters(Toy(), compute))
     other.parameters.load(masters)
     other.load(saved, 3)
-    forgetful = settings.start(Parameters(Toy(), compute))
+    forgetful = start_optimizer(settings, Parameters(Toy(), compute))
     forgetful.parameters.load(masters)
     for step in range(3, STEPS):
         for state in (other, forgetful):
@@ -268,7 +271,7 @@ def test_what_an_optimizer_remembers_returns_bit_for_bit(
 @pytest.mark.parametrize("settings", KINDS, ids=lambda s: s.kind)
 def test_a_step_goes_down(settings: Optimizer) -> None:
     module = Toy()
-    state = settings.start(Parameters(module))
+    state = start_optimizer(settings, Parameters(module))
     losses = []
     for _ in range(40):
         state.parameters.clear()
@@ -284,7 +287,7 @@ def test_a_step_goes_down(settings: Optimizer) -> None:
 @pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])
 def test_a_weight_without_a_gradient_stays_a_number(kind: type[AdamW | Lamb | Muon]) -> None:
     """With the smallest epsilon there is; with 0 the step would be 0/0."""
-    state = kind(learning_rate=0.1, epsilon=1e-36).start(Parameters(Toy()))
+    state = start_optimizer(kind(learning_rate=0.1, epsilon=1e-36), Parameters(Toy()))
     state.parameters.clear()
     state.parameters.zero_untouched()
     state.step(0.1)

@@ -7,6 +7,7 @@ import torch
 
 from maskwright.base.errors import ConfigError
 from maskwright.learn.train.optimizers.settings import AdamW, Lamb, Optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates
 from maskwright.learn.train.parameters import Parameters
 
@@ -19,7 +20,7 @@ def parameters() -> Parameters:
 
 def moved(optimizer: Optimizer, factors: dict[str, float] | None, rate: float) -> torch.Tensor:
     p = parameters()
-    state = optimizer.start(p)
+    state = start_optimizer(optimizer, p)
     if factors is not None:
         state = ParameterRates(state, lambda step: factors)
     for step in range(3):
@@ -53,7 +54,7 @@ def test_a_parameter_that_is_held_stays_and_is_let_go() -> None:
     before = p.masters.clone()
     held = [n for n in p.named if n.startswith("0.")]
     state = ParameterRates(
-        AdamW(learning_rate=1.0).start(p),
+        start_optimizer(AdamW(learning_rate=1.0), p),
         lambda step: {n: float(n not in held or step >= 2) for n in p.named},
     )
     for step in range(3):
@@ -70,7 +71,7 @@ def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
     p = parameters()
     held = [n for n in p.named if n.startswith("0.")]
     state = ParameterRates(
-        AdamW(learning_rate=1.0).start(p),
+        start_optimizer(AdamW(learning_rate=1.0), p),
         lambda step: {n: float(n not in held or step >= 1) for n in p.named},
     )
     p.gradient.normal_()
@@ -87,4 +88,4 @@ def test_what_is_held_has_no_part_in_the_length_that_is_clipped() -> None:
 def test_a_parameter_without_a_factor_is_refused() -> None:
     p = parameters()
     with pytest.raises(ConfigError, match="no learning-rate factor"):
-        ParameterRates(AdamW(learning_rate=1.0).start(p), lambda step: {"0.weight": 1.0})
+        ParameterRates(start_optimizer(AdamW(learning_rate=1.0), p), lambda step: {"0.weight": 1.0})

@@ -9,8 +9,7 @@ import pytest
 from maskwright.base import config
 from maskwright.base.errors import ConfigError
 from maskwright.base.toml import to_toml
-from maskwright.learn.recipes import tiny
-from maskwright.learn.recipes.base.find import override
+from maskwright.learn.recipes.base.find import find, override
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train.schedule import Phase, Ramp
 
@@ -25,14 +24,14 @@ def test_a_ramp_by_hand() -> None:
 
 
 def test_a_recipe_keeps_its_phases() -> None:
-    recipe = override(tiny.recipe(), [f"training.phases={TWO}", "training.ramp.start=0.25"])
+    recipe = override(find("tiny"), [f"training.phases={TWO}", "training.ramp.start=0.25"])
     assert recipe.phases == (
         Phase(until=0.5, length=16, batch=64),
         Phase(until=0.75, length=32, batch=32),
         Phase(until=1.0, length=64, batch=32),
     )
     assert config.from_plain(Recipe, tomllib.loads(to_toml(recipe))) == recipe
-    assert recipe.fingerprint != tiny.recipe().fingerprint
+    assert recipe.fingerprint != find("tiny").fingerprint
     later = override(recipe, ["training.phases.0.until=0.6"])
     assert later.phases[0].until == 0.6
 
@@ -51,7 +50,7 @@ def test_a_recipe_keeps_its_phases() -> None:
 )
 def test_what_does_not_fit_is_named(setting: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        override(tiny.recipe(), ["training.microbatches=2", setting])
+        override(find("tiny"), ["training.microbatches=2", setting])
     twice = f"training.phases={TWO.replace('0.75', '0.5')}"
     with pytest.raises(ConfigError, match="rising order"):
-        override(tiny.recipe(), [twice])
+        override(find("tiny"), [twice])

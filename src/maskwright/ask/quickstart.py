@@ -40,14 +40,14 @@ from maskwright.learn import quickstart_task as labelled
 from maskwright.learn.finetune.tune import Settings, tune
 from maskwright.learn.pretrain import build, run
 from maskwright.learn.pretrain.mixing import weights_of
-from maskwright.learn.pretrain.prepare import Prepared, prepare
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows, training_rows
-from maskwright.learn.recipes import quickstart as quickstart_recipe
-from maskwright.learn.recipes.base.find import read
+from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.optimizers.settings import AdamW
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.transfer import transfer
@@ -91,7 +91,7 @@ def compare(out: Path, say: Say) -> list[Table]:
     return tables
 
 
-def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
     usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = held_out_rows(recipe, prepared.held_out)
@@ -124,7 +124,7 @@ def _held_out(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     }
 
 
-def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _filled(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     holes_by_text = fill(model, prepared.tokenizer, SENTENCES, top=4)
     return {
         "title": "Filled masks",
@@ -137,7 +137,7 @@ def _filled(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
     }
 
 
-def _labelled_task(recipe: Recipe, prepared: Prepared, model: Transformer) -> Table:
+def _labelled_task(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
     chosen = load_task(prepared.tokenizer, recipe.rows.length)
     scores = compare_on_task(chosen, model, prepared.tokenizer)
     return {
@@ -171,7 +171,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
     test = [e for e in split.test if e.label in names]
     truncated = 0
 
-    def encode(rows: Sequence[labelled.Labelled]) -> Examples:
+    def encode(rows: Sequence[labelled.LabelledText]) -> Examples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
@@ -316,12 +316,12 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
     say = printer(None)
     say(f"maskwright quickstart: {minutes:g} minutes asked for; everything goes to {out}\n")
 
-    def adjust(recipe: Recipe, prepared: Prepared) -> Recipe:
-        document.write(out / quickstart_recipe.MARKER, json.dumps({"minutes": minutes}) + "\n")
+    def adjust(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
+        document.write(out / labelled.MARKER, json.dumps({"minutes": minutes}) + "\n")
         step_seconds = _seconds_per_step(recipe, prepared)
         return sized(recipe, _fit_steps(step_seconds, minutes * 60, time.monotonic() - started))
 
-    run.pretrain(quickstart_recipe.recipe(), out, adjust=adjust)
+    run.pretrain(find("quickstart"), out, adjust=adjust)
     results = {"tables": compare(out, say), "seconds": round(time.monotonic() - started, 1)}
     _write(out, results)
     say(f"report: {write_report(out)}")
@@ -377,15 +377,15 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
     return steps
 
 
-def _seconds_per_step(recipe: Recipe, prepared: Prepared) -> float:
+def _seconds_per_step(recipe: Recipe, prepared: PreparedCorpus) -> float:
     """The seconds of a step of `recipe`, from a short trial run."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
     architecture = build.transformer_config(recipe, prepared.tokenizer)
     network = build.model(recipe, architecture).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    optimizer = training.optimizer.start(Parameters(objective, chosen.compute))
-    plan = loop.Plan(
+    optimizer = start_optimizer(training.optimizer, Parameters(objective, chosen.compute))
+    plan = loop.TrainingPlan(
         seed=0,
         microbatches=1,
         budget=Budget(steps=100),

@@ -2,10 +2,11 @@
 
 `families`, `objectives`, `adapters`, `tasks`, `recipes`, `verbs` and the like are open sets.
 A module in the folder of a set is a member, and its file name is its name (`openai_gpt.py` is
-`openai-gpt`). What the members of a set share is in a package beside them, `base/`. Another
-installed package adds a member through an entry point of the group `maskwright.families` (or the
-like) that names its module. No member is imported before it is asked for by name, so a list of
-names does not load torch. Nothing is ever taken from a folder of models or data.
+`openai-gpt`); a recipe is a TOML file. What the members of a set share is in a package beside them,
+`base/`. Another installed package adds a member through an entry point of the group
+`maskwright.families` (or the like) that names its module. No member is imported before it is asked
+for by name, so a list of names does not load torch. Nothing is ever taken from a folder of models
+or data.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def _modules(set_name: str) -> dict[str, str]:
         for module in pkgutil.iter_modules([str(folder)])
         if not module.ispkg
     }
+    members |= {path.stem: path.name for path in folder.glob("*.toml")}
     for entry in entry_points(group=f"maskwright.{set_name}"):
         if members.setdefault(entry.name, entry.module) != entry.module:
             raise UsageError(

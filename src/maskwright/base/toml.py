@@ -17,6 +17,7 @@ from maskwright.base.terminal import shell_word
 T = TypeVar("T")
 # Tables and values that tell what a recipe is for, and the command that takes it.
 KINDS = {
+    "extends": ("a recipe of pretraining", "maskwright pretrain {}"),
     "steps": ("a recipe of curation", "maskwright curate TEXT --out DIR --recipe {}"),
     "training": ("a recipe of pretraining", "maskwright pretrain {}"),
     "data": ("a recipe of fine-tuning", "maskwright finetune {} --out DIR"),
@@ -39,17 +40,34 @@ def read_toml(kind: type[T], path: Path) -> T:
     Raises:
         UsageError: no such file.  ConfigError: not TOML, or not such a config; with file and field.
     """
+    return from_table(kind, read_table(path), path)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        UsageError: no such file.  ConfigError: not TOML.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin with a byte order mark
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         raise UsageError("no such recipe file", where=path, do=near(path.name, siblings)) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError("the recipe cannot be read", where=path, found=error) from error
     try:
-        plain = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError("not a TOML file", where=path, found=error) from error
+
+
+def from_table(kind: type[T], plain: Mapping[str, Any], path: Path) -> T:
+    """The config that the content of the TOML file at `path` describes.
+
+    Raises:
+        ConfigError: not such a config; names file and field.
+    """
     refuse_other_kind(plain, {field.name for field in dataclasses.fields(kind)}, path)  # type: ignore[arg-type]
     try:
         return from_plain(kind, plain)

@@ -23,6 +23,7 @@ from maskwright.base.errors import DataError
 from maskwright.text.corpus import installed
 from maskwright.text.corpus.embedded import literals
 
+MARKER = "quickstart.json"  # a file in the run of the quickstart
 PACKAGES = (installed.STANDARD, "torch", "numpy")
 CLASSES = 8
 LEFT_OUT = {"AssertionError"}
@@ -45,7 +46,7 @@ WORD = re.compile(r"[A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledText:
     """A text with its class.
 
     Attributes:
@@ -63,12 +64,12 @@ class Labelled:
 class Split:
     """Three parts without a common group."""
 
-    train: list[Labelled] = field(default_factory=list)
-    validation: list[Labelled] = field(default_factory=list)
-    test: list[Labelled] = field(default_factory=list)
+    train: list[LabelledText] = field(default_factory=list)
+    validation: list[LabelledText] = field(default_factory=list)
+    test: list[LabelledText] = field(default_factory=list)
 
 
-def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
+def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]:
     """Messages and the exceptions they belong to, in the order of files; near-duplicates removed.
 
     Args:
@@ -79,18 +80,18 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
         UsageError: a package asked for is not installed.
         DataError: the packages hold too few messages for a task.
     """
-    by_key: dict[str, list[Labelled]] = defaultdict(list)
+    by_key: dict[str, list[LabelledText]] = defaultdict(list)
     for file in installed.files(installed.present(packages)):
         source = file.text()
         for label, text in _raised(source) if source and "raise " in source else ():
             if label not in LEFT_OUT and label not in text:
-                by_key[_key(text)].append(Labelled(text, label, file.name))
+                by_key[_key(text)].append(LabelledText(text, label, file.name))
     unique = []
-    for same in by_key.values():
+    for duplicates in by_key.values():
         # One message under several types: the type most authors chose, then the first of them.
-        counts = Counter(example.label for example in same)
+        counts = Counter(example.label for example in duplicates)
         label = min(counts, key=lambda name: (-counts[name], name))
-        unique.append(next(example for example in same if example.label == label))
+        unique.append(next(example for example in duplicates if example.label == label))
     frequent = Counter(example.label for example in unique)
     classes = sorted(frequent, key=lambda name: (-frequent[name], name))[:CLASSES]
     if len(classes) < 2:
@@ -104,7 +105,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[Labelled]:
 
 
 def split(
-    examples: Sequence[Labelled], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
+    examples: Sequence[LabelledText], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
 ) -> Split:
     """Divide by group: all texts of a file fall into one part.
 
@@ -114,17 +115,17 @@ def split(
         validation: share of the groups for validation.
         test: share of the groups for testing.
     """
-    parts = Split()
+    division = Split()
     for example in examples:
         digest = hashlib.sha256(f"split:{seed}:{example.group}".encode()).digest()
-        place = int.from_bytes(digest[:7], "big") / (1 << 56)
-        if place < test:
-            parts.test.append(example)
-        elif place < test + validation:
-            parts.validation.append(example)
+        position = int.from_bytes(digest[:7], "big") / (1 << 56)
+        if position < test:
+            division.test.append(example)
+        elif position < test + validation:
+            division.validation.append(example)
         else:
-            parts.train.append(example)
-    return parts
+            division.train.append(example)
+    return division
 
 
 # ------------------------------------------------------------------------------ out of the source
@@ -153,10 +154,10 @@ def _raised(source: str) -> Iterator[tuple[str, str]]:
             yield match[1], text
 
 
-def _closing(source: str, place: int) -> int | None:
-    """The end of the bracketed expression that opens at `place`."""
+def _closing(source: str, opening: int) -> int | None:
+    """The end of the bracketed expression that opens at `opening`."""
     depth = 0
-    for token in TOKEN.finditer(source, place, place + LONGEST_STATEMENT):
+    for token in TOKEN.finditer(source, opening, opening + LONGEST_STATEMENT):
         depth += bool(token[1]) - bool(token[2])
         if depth == 0:
             return token.end()

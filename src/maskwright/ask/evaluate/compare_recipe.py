@@ -24,7 +24,7 @@ from maskwright.base.storage import commit
 from maskwright.base.toml import to_toml
 from maskwright.learn.pretrain import build, checkpoints, run
 from maskwright.learn.pretrain.card import conventions_of
-from maskwright.learn.pretrain.prepare import Prepared, keeps_text, prepare
+from maskwright.learn.pretrain.prepare import PreparedCorpus, keeps_text, prepare
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.pretrain.run import flops_per_token
 from maskwright.learn.recipes.base.find import read
@@ -52,7 +52,7 @@ class ComparedRecipe:
     """
 
     recipe: Recipe
-    prepared: Prepared
+    prepared: PreparedCorpus
     folder: Path
     parameters: int
     flops_per_token: float

@@ -115,7 +115,7 @@ def evaluate_file(
             answers=answers,
             mistakes=wrong,
             facts=facts,
-            what="evaluation",
+            kind="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
         plain = about | {"figures": {name: _plain(estimate) for name, estimate in figures.items()}}

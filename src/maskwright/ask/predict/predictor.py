@@ -427,7 +427,7 @@ def predictor(loaded: Model) -> Predictor:
         task_type = _task_type_of_record(record, loaded, loaded.home / TASK)
         task |= {name: value for name, value in vars(record).items() if value is not None}
     elif sentence_folder is not None:
-        task_type = sentence_transformers_folder.as_made(
+        task_type = sentence_transformers_folder.task_of_folder(
             sentence_folder, loaded.tokenizer, loaded.config.width
         )
         task["length"] = sentence_folder.length or task["length"]

@@ -1,4 +1,4 @@
-"""Fine-tuning on labelled rows. The options are the fields of `Recipe`."""
+"""Fine-tuning on labelled rows. The options are the fields of `FinetuneRecipe`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from maskwright.base.errors import UsageError
 from maskwright.base.terminal import shell_word
 from maskwright.cli import options
-from maskwright.learn.finetune.recipe import Recipe, changed, override, read
+from maskwright.learn.finetune.recipe import FinetuneRecipe, changed, override, read
 from maskwright.text.tables.reading_options import how_read
 
 SUMMARY = "fine-tune a model on labelled texts"
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a csv, tsv, jsonl, parquet, conll or conllu file, or a folder of them for train, "
         "validation and test; or a folder of texts for each class",
     )
-    options.add_fields(parser, Recipe, without=(*OTHERS, *ELSEWHERE))
+    options.add_fields(parser, FinetuneRecipe, without=(*OTHERS, *ELSEWHERE))
     options.add_settings(
         parser,
         "set any of these, or a setting of the method, as lora.rank=16 or prefix.length=10; may be "
@@ -88,7 +88,7 @@ def do(a: argparse.Namespace) -> None:
             wanted="one",
             do="leave --model out, or name a finetune.toml",
         )
-    values = options.given_options(a, Recipe, without=(*OTHERS, "model"))
+    values = options.given_options(a, FinetuneRecipe, without=(*OTHERS, "model"))
     columns, curve = options.parse_columns(a), _counts(a.curve)
     values |= {"data": str(a.data)} if a.data is not None else {}
     values |= {"curve": curve} if curve else {}
@@ -100,7 +100,7 @@ def do(a: argparse.Namespace) -> None:
     else:
         values |= {"columns": columns} if columns else {}
         values |= {"read": how_read(a.read)} if a.read else {}
-        recipe = Recipe(model=str(a.model), **values)
+        recipe = FinetuneRecipe(model=str(a.model), **values)
     recipe = override(recipe, a.settings)
     if a.moved is not None:  # the same, by its hash
         recipe = replace(recipe, model=str(a.moved))

@@ -1,5 +1,4 @@
-"""From a labelled file to a fine-tuned model: what was understood is said before anything is
-trained."""
+"""From a labelled file to a fine-tuned model; prints how the file was read before training."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from maskwright.learn.finetune.finished_seeds import REJECTS
 from maskwright.learn.finetune.hashes import hash_rows, hashes, require_as_read
 from maskwright.learn.finetune.label_curve import measure_curve
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.recipe import NAME, Recipe, render
+from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, render
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder
@@ -51,13 +50,12 @@ def finetune_file(
     stream: TextIO | None = None,
     **settings: Any,
 ) -> Path:
-    """Fine-tune `model` on the labelled rows of `data`, and write what comes of it to the new
-    folder `out`; the model folder is returned. How the data is understood is said before anything
-    is trained.
+    """Fine-tune `model` on the labelled rows of `data`, write the result to the new folder `out`
+    and return the model folder. Prints how the data was read before training.
 
     Args:
-        stream: takes what is said; None: standard output.
-        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.
+        stream: receives the messages; None: standard output.
+        settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
 
     Raises:
         UsageError: a setting that is none of its choices, or no such folder or file.
@@ -74,25 +72,37 @@ def finetune_file(
             do="write them first: a table of pandas by to_csv(PATH, index=False), a list as a "
             "line of JSON for each row",
         )
-    recipe = Recipe(model=os.fspath(model), data=os.fspath(data), **settings)
+    recipe = FinetuneRecipe(model=os.fspath(model), data=os.fspath(data), **settings)
     return finetune_recipe(recipe, out, stream=stream)
 
 
 def _with_keywords(function: Callable[..., Path]) -> None:
-    """Give `function` the signature and the documentation of all that a recipe can say."""
-    own = inspect.signature(function)
-    fields = [f for f in dataclasses.fields(Recipe) if f.name not in (*own.parameters, "made_from")]
-    given = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    """Give `function` the signature and the documentation of all fields of a recipe."""
+    signature = inspect.signature(function)
+    fields = [
+        f
+        for f in dataclasses.fields(FinetuneRecipe)
+        if f.name not in (*signature.parameters, "made_from")
+    ]
+    parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     for field in fields:
         usual = field.default
         if field.default_factory is not dataclasses.MISSING:
             usual = field.default_factory()
         keyword = inspect.Parameter.KEYWORD_ONLY
-        given.append(inspect.Parameter(field.name, keyword, default=usual, annotation=field.type))
-    function.__signature__ = own.replace(parameters=given)  # type: ignore[attr-defined]
-    descriptions = lines_of(Recipe)
+        parameters.append(
+            inspect.Parameter(field.name, keyword, default=usual, annotation=field.type)
+        )
+    function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    descriptions = lines_of(FinetuneRecipe)
     lines = "".join(f"        {f.name}: {descriptions.get(f.name, '')}\n" for f in fields)
-    placeholder = '        settings: the fields of a `Recipe`, such as `seeds=1, method="lora"`.\n'
+    placeholder = (
+        '        settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.\n'
+    )
     function.__doc__ = (function.__doc__ or "").replace(placeholder, lines)
 
 
@@ -100,12 +110,12 @@ _with_keywords(finetune_file)
 
 
 def finetune_recipe(
-    recipe: Recipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
+    recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
 ) -> Path:
-    """The same of a recipe; with a `curve` no model is made, and `out` is returned.
+    """Fine-tune by a recipe; with a `curve` no model is saved, and `out` is returned.
 
     Args:
-        dry: only say what was understood and what it would cost; nothing is written.
+        dry: only print how the data was read and what the training would cost; write nothing.
     """
     machine.use_threads(recipe.threads)
     computer = machine.choose(recipe.precision, recipe.device)
@@ -116,9 +126,11 @@ def finetune_recipe(
     # What is wrong with the model is said before anything is read.
     opened = open_weights(model)
     config = opened.config
-    if (wanted := recipe.length) is not None and (most := room(config, wanted)) < wanted:
-        what = f"the model has positions for {most} tokens, not for {wanted}"
-        say(Finding("length-lowered", what).line())
+    if (requested_length := recipe.length) is not None and (
+        longest_length := room(config, requested_length)
+    ) < requested_length:
+        message = f"the model has positions for {longest_length} tokens, not for {requested_length}"
+        say(Finding("length-lowered", message).line())
     examples = prepare(
         data,
         columns=recipe.columns or None,
@@ -132,10 +144,10 @@ def finetune_recipe(
         "model": fingerprint(hashes(opened.path, opened.hashes)),
         "data": hash_rows(examples),
     }
-    for name, noted in recipe.made_from.items():
-        if noted != made_from.get(name, noted):
-            what = f"the {name} is not what it was when the recipe was written"
-            say(Finding("recipe-of-other-inputs", what, "so the result will be another").line())
+    for name, recorded_hash in recipe.made_from.items():
+        if recorded_hash != made_from.get(name, recorded_hash):
+            message = f"the {name} is not what it was when the recipe was written"
+            say(Finding("recipe-of-other-inputs", message, "so the result will be another").line())
 
     text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     task_type = task_for(examples.task.name, options=text_to_text)
@@ -151,27 +163,27 @@ def finetune_recipe(
         options = {**_made_further(made_with, opened, recipe, say), **options}
         length = length or made_with.length
     elif made_with is not None and (besides := made_with.beside_the_model()):
-        what = f"the folder makes vectors with {', '.join(besides)}"
-        say(Finding("vectors-not-made-so", what, "this task goes without").line())
+        message = f"the folder makes vectors with {', '.join(besides)}"
+        say(Finding("vectors-not-made-so", message, "this task goes without").line())
     if recipe.pooling is None and task_type.head == "sequence":
         if made_with is not None and made_with.poolings in (("mean",), ("max",)):
-            (usual,) = made_with.poolings
-            found = Finding(
+            (model_pooling,) = made_with.poolings
+            finding = Finding(
                 "other-pooling",
-                f"the model was made for the {usual} over a text's tokens, and this task reads the "
-                "first",
-                remedy=f"with few labels --pooling {usual} is often better (the transformers "
-                "library then cannot load the result)",
+                f"the model was made for the {model_pooling} over a text's tokens, and this task "
+                "reads the first",
+                remedy=f"with few labels --pooling {model_pooling} is often better (the "
+                "transformers library then cannot load the result)",
             )
-            say(found.line())
+            say(finding.line())
         elif any(method.head_alone for method in methods):
-            found = Finding(
+            finding = Finding(
                 "untrained-place",
                 "the head alone reads one place of a text, for which a model may never have been "
                 "trained",
                 remedy="--pooling mean often knows more",
             )
-            say(found.line())
+            say(finding.line())
     settings = partial(_settings, recipe, config.width)
     if busy := machine.busy(recipe.threads, computer.device.type):
         say(busy.line())
@@ -221,27 +233,30 @@ def finetune_recipe(
 def _made_with(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
-    """How a sentence-transformers folder makes its vectors; None of another folder. Where they are
-    not what is learned, that they cannot be made here is no reason to refuse."""
+    """How a sentence-transformers folder computes its vectors; None for another folder. A folder
+    whose vectors cannot be computed here is refused only if the task trains vectors."""
     try:
         return sentence_transformers_folder.read(path)
     except MaskwrightError as error:
         if task_type.alone:
             raise
-        found = Finding(
+        finding = Finding(
             "vectors-not-made-so",
             "the folder makes vectors in a way that is not applied here",
             f"{error.what}: {error.found}",
             "this task reads its model alone",
         )
-        say(found.line())
+        say(finding.line())
         return None
 
 
 def _made_further(
-    made_with: sentence_transformers_folder.SentenceFolder, opened: Model, recipe: Recipe, say: Say
+    made_with: sentence_transformers_folder.SentenceFolder,
+    opened: Model,
+    recipe: FinetuneRecipe,
+    say: Say,
 ) -> dict[str, Any]:
-    """The options of a task type that the folder fixes, whose vectors are learned further.
+    """The options that the folder fixes for a task type that continues training its vectors.
 
     Raises:
         IncompatibleError: it has a module that is not trained here.
@@ -258,16 +273,16 @@ def _made_further(
         )
     # In the result they stand in the order in which all releases put them side by side.
     ordered = [pooling for pooling in VECTOR_POOLINGS if pooling in made_with.poolings]
-    for found in made_with.findings():
-        say(replace(found, what=f"{found.what}, in learning and in the result").line())
+    for finding in made_with.findings():
+        say(replace(finding, what=f"{finding.what}, in learning and in the result").line())
     if not made_with.plain:
-        names = ", ".join(each.name for each in made_with.after) or "nothing"
-        found = Finding(
+        names = ", ".join(module.name for module in made_with.after) or "nothing"
+        finding = Finding(
             "cosine-is-learned",
             f"the folder has {names} behind the pooling and compares by {made_with.similarity}",
             "what is learned here is the cosine of vectors of length 1, and the result says so",
         )
-        say(found.line())
+        say(finding.line())
     return {**options, "pooling": "+".join(ordered)}
 
 
@@ -275,25 +290,26 @@ def _say_what_was_read(examples: Examples, say: Say) -> None:
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)
-    for each in looked.tables():
-        say("\n" + tables.for_terminal(each))
+    for table in looked.tables():
+        say("\n" + tables.for_terminal(table))
     if examples.sampled:
-        parts = ", ".join(
-            f"{part} {counted(len(examples.parts[part]), 'row')}" for part in examples.sampled
+        drawn_parts = ", ".join(
+            f"{part_name} {counted(len(examples.parts[part_name]), 'row')}"
+            for part_name in examples.sampled
         )
-        say(f"drawn from the rows for learning: {parts}; always the same ones")
+        say(f"drawn from the rows for learning: {drawn_parts}; always the same ones")
         if examples.together:
             name = examples.task.columns[examples.together]
             say(f"rows that share their {name!r} are in the same part")
-    for found in looked.findings:
-        say(found.line())
+    for finding in looked.findings:
+        say(finding.line())
 
 
-def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
-    """Refuse settings that mean nothing for such a task.
+def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
+    """Refuse settings that have no effect for the task.
 
     Raises:
-        UsageError: there are some.
+        UsageError: naming the first.
     """
     if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
@@ -319,8 +335,8 @@ def _refuse_idle(recipe: Recipe, task_type: TaskType) -> None:
         )
 
 
-def _settings(recipe: Recipe, width: int, method: Method) -> Settings:
-    """Of one method, for a model so wide."""
+def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
+    """The training settings of one method for a model of that width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
     return Settings(
@@ -337,7 +353,7 @@ def _settings(recipe: Recipe, width: int, method: Method) -> Settings:
 def _options(
     task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
-    """What of `task_type` is chosen beforehand.
+    """The options of `task_type` that the recipe sets.
 
     Raises:
         UsageError: a choice that such a task does not have.
@@ -352,11 +368,11 @@ def _options(
                 do="say which column is source=… and which target=…",
             )
         template = Template(TEMPLATES.get(prompt, prompt))
-        if (found := set(template.fields)) != set(task_type.roles):
+        if (template_fields := set(template.fields)) != set(task_type.roles):
             raise UsageError(
                 "the holes of the prompt are not what a row has",
                 where="--prompt",
-                found=", ".join(sorted(found)),
+                found=", ".join(sorted(template_fields)),
                 wanted=", ".join(f"{{{role}}}" for role in task_type.roles),
             )
         options["prompt"] = template.text
@@ -369,13 +385,13 @@ def _options(
             )
         options["pooling"] = pooling
     if measure is not None:
-        if measure not in (known := task_type.choosable):
+        if measure not in (metrics := task_type.choosable):
             raise UsageError(
                 "the metric to select by is unknown",
                 where="--measure",
                 found=measure,
-                wanted=near(measure, known),
-                do=f"choose one of: {', '.join(known)}",
+                wanted=near(measure, metrics),
+                do=f"choose one of: {', '.join(metrics)}",
             )
         options["measure"] = measure
     return options

@@ -1,11 +1,11 @@
-"""Finished seeds of a fine-tuning that is not finished, so that a stop costs one seed at most.
+"""Saved results of the finished seeds of an unfinished fine-tuning: a stop costs one seed at most.
 
     out/unfinished/seed-N/
-      tuned.json           what training came to: figures, losses, the epoch chosen, seconds
-      weights.safetensors  what was trained, float32
-      MANIFEST.json        last; names the model, the data and the settings it was made from
+      tuned.json           figures, losses, chosen epoch, seconds
+      weights.safetensors  the trained weights, float32
+      MANIFEST.json        written last; names the model, the data and the settings
 
-The same command takes them up again and ends with the same files; when it has ended they go.
+The same command continues from them and produces the same files; then it removes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maskwright.base.config import canonical_json
 from maskwright.base.errors import CheckpointError, UsageError
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.finetune.tune import Tuned
+from maskwright.learn.finetune.tune import TrainingResult
 from maskwright.model.checkpoint import files
 from maskwright.model.nn.transformer import Transformer
 
@@ -34,7 +34,7 @@ HASH = 64  # digits of a SHA-256
 REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
 
 
-# What the settings are called on the command line.
+# Setting -> its option on the command line.
 OPTIONS = {
     "training.epochs": "--epochs",
     "training.batch": "--batch",
@@ -60,27 +60,27 @@ OPTIONS = {
 }
 
 
-class Difference(NamedTuple):
-    """One setting, as it is there and as it is here."""
+class SettingDifference(NamedTuple):
+    """A setting of the saved fine-tuning and of the requested one, as text."""
 
-    there: str
-    here: str
+    saved: str
+    requested: str
 
 
-def _differences(name: str, there: Any, here: Any) -> list[Difference]:
-    """In what one entry differs, by the names of the command line."""
-    if there == here:
+def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifference]:
+    """The differences of one entry, by the names of options of the command line."""
+    if saved == requested:
         return []
-    apart: list[tuple[str, Any, Any]] = [(name, there, here)]
-    if isinstance(there, dict) and isinstance(here, dict):
-        apart = list(dotted.differences(there, here))
-    found = []
+    apart: list[tuple[str, Any, Any]] = [(name, saved, requested)]
+    if isinstance(saved, dict) and isinstance(requested, dict):
+        apart = list(dotted.differences(saved, requested))
+    differences = []
     for path, old, new in apart:
         hashed = isinstance(old, str) and len(old) == HASH
         pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
         option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
-        found.append(Difference(*(f"{option} {value}" for value in pairs)))
-    return found
+        differences.append(SettingDifference(*(f"{option} {value}" for value in pairs)))
+    return differences
 
 
 def _shown(value: Any) -> str:
@@ -89,7 +89,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FinishedSeeds:
-    """The finished seeds of a fine-tuning into `out`; `about` says of which one, in plain JSON."""
+    """The finished seeds of a fine-tuning into `out`; `about` identifies it, in plain JSON."""
 
     out: Path
     about: Mapping[str, Any]
@@ -106,26 +106,27 @@ class FinishedSeeds:
             CheckpointError: a seed's folder is damaged.
         """
         commit.sweep(self.folder)
-        wanted = json.loads(canonical_json(dict(self.about)))
-        for each in sorted(self.folder.glob("seed-*")):
-            found = commit.verify(each).about
+        requested = json.loads(canonical_json(dict(self.about)))
+        for folder in sorted(self.folder.glob("seed-*")):
+            saved = commit.verify(folder).about
             apart = [
                 change
-                for name in sorted(wanted.keys() | found.keys())
-                for change in _differences(name, found.get(name), wanted.get(name))
+                for name in sorted(requested.keys() | saved.keys())
+                for change in _differences(name, saved.get(name), requested.get(name))
             ]
             if apart:
                 raise UsageError(
                     "an unfinished fine-tuning with other settings is there",
-                    where=each,
-                    found="; ".join(each.there for each in apart[:8]),
-                    wanted="; ".join(each.here for each in apart[:8]) + ", as this command says",
+                    where=folder,
+                    found="; ".join(change.saved for change in apart[:8]),
+                    wanted="; ".join(change.requested for change in apart[:8])
+                    + ", as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",
                 )
 
-    def keep(self, seed: int, tuned: Tuned) -> None:
-        """Save what `seed` came to.
+    def keep(self, seed: int, tuned: TrainingResult) -> None:
+        """Save the result of `seed`.
 
         Raises:
             OutputError, StoppedError, StorageError: as of `commit`.
@@ -150,8 +151,8 @@ class FinishedSeeds:
             self._of(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
         )
 
-    def restore(self, seed: int, model: Transformer) -> Tuned | None:
-        """`model`, as it was built for this seed, with what the seed came to; None: not finished.
+    def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
+        """Load the result of `seed` into `model`, which was built for it; None: not finished.
 
         Raises:
             CheckpointError: the files are damaged.
@@ -168,20 +169,20 @@ class FinishedSeeds:
             (folder / FACTS).read_bytes(), folder / FACTS, error=CheckpointError, largest=LARGEST
         )
         figures = [-math.inf if value is None else value for value in facts["figures"]]
-        return Tuned(
+        return TrainingResult(
             model.float().eval(), figures, facts["losses"], facts["epoch"], facts["seconds"]
         )
 
     def count(self) -> int:
-        """How many seeds are kept."""
+        """Returns the number of saved seeds."""
         return len(list(self.folder.glob("seed-*"))) if self.folder.is_dir() else 0
 
     def has(self, seed: int) -> bool:
-        """Whether `seed` is kept."""
+        """Whether `seed` is saved."""
         return self._of(seed).is_dir()
 
     def finish(self) -> None:
-        """Remove them all: the whole is finished."""
+        """Remove all saved seeds."""
         if self.folder.is_dir():
             commit.remove_folder(self.folder)
 

@@ -1,4 +1,4 @@
-"""What a model, a file of data or labelled rows were, by their bytes."""
+"""SHA-256 hashes of models, data files and labelled rows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.text.tables import examples as labelled
 
 
-def hashes(path: Path, known: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The SHA-256 of the file, or of each file in the folder, by name; what is half written there
-    (`.tmp-…`) does not count.
+def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns the SHA-256 of the file, or of each file in the folder, by name; temporary files
+    (`.tmp-…`) are left out.
 
     Args:
-        known: those of files of the folder that were read just now, by name.
+        known_hashes: hashes of files of the folder that were just computed, by name.
     """
-    known = known or {}
+    known_hashes = known_hashes or {}
     files = [path]
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name[:5] != ".tmp-")
-    names = {each: each.name if each == path else str(each.relative_to(path)) for each in files}
-    return {name: known.get(name) or hash_file(each) for each, name in names.items()}
+    names = {file: file.name if file == path else str(file.relative_to(path)) for file in files}
+    return {name: known_hashes.get(name) or hash_file(file) for file, name in names.items()}
 
 
 def require_as_read(data: labelled.Examples) -> None:
-    """Refuse rows of files that have changed since they were read: the hashes that are kept would
-    be of other rows.
+    """Refuse rows of files that have changed since they were read: the recorded hashes would be
+    those of other rows.
 
     Raises:
         DataError: naming the file.
@@ -50,9 +50,9 @@ def require_as_read(data: labelled.Examples) -> None:
 def hash_rows(data: labelled.Examples) -> str:
     """SHA-256 of all rows with their labels, in hex."""
     names = () if data.labels is None else data.labels.names
-    found = hashlib.sha256(json.dumps(names).encode())
-    for part, rows in sorted(data.parts.items()):
+    digest = hashlib.sha256(json.dumps(names).encode())
+    for part_name, rows in sorted(data.parts.items()):
         for row in rows:
-            values = [getattr(row, each.name) for each in fields(row) if each.name != "where"]
-            found.update(json.dumps([part, type(row).__name__, *values]).encode())
-    return found.hexdigest()
+            values = [getattr(row, field.name) for field in fields(row) if field.name != "where"]
+            digest.update(json.dumps([part_name, type(row).__name__, *values]).encode())
+    return digest.hexdigest()

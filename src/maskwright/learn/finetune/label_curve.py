@@ -1,16 +1,15 @@
-"""How many labels are worth what: methods × numbers of labels × seeds, beside what needs no
-pretraining.
+"""Label-efficiency curve: methods × numbers of labels × seeds, with baselines that need no model.
 
     out/
-      curve.jsonl    a line for each training, written when it is done; what is there is not redone
-      curve.json     all figures by way, number of labels and seed
-      report.html    the curve, the table, and which way to take at which number of labels
+      curve.jsonl    a line for each finished training, which is not repeated
+      curve.json     all figures by method, number of labels and seed
+      report.html    the curve, the table, and the best method for each number of labels
 
-Each seed draws its own labels, so the spread is that of the draw too. Fewer labels are a beginning
-of more. Epochs are chosen on as many validation rows as there are labels, and on fifty at least,
-because who has few labels has few to choose by. How far the weights moved from where they began,
-and how much better the model is on what it learned from, is told for each training: bounds on what
-is lost on new texts grow with the first (McAllester 1999; Dziugaite & Roy 2017).
+Each seed draws its own labels, so the spread includes that of the draw. Smaller samples are
+prefixes of larger ones. Epochs are chosen on as many validation rows as there are labels, and on
+fifty at least, as few labels mean few validation rows. For each training the distance of weights
+from their initial values and the gap between training and new texts are reported: generalisation
+bounds grow with that distance (McAllester 1999; Dziugaite & Roy 2017).
 """
 
 from __future__ import annotations
@@ -60,13 +59,13 @@ NOT_KNOWN = "not known"
 
 
 @dataclass
-class Curve:
-    """Figures by way, number of labels, and seed.
+class LabelCurve:
+    """Figures by method, number of labels, and seed.
 
     Attributes:
-        baselines: ways that need no training of a model.
-        moved, learned: as `figures`, of what is trained: how far the weights moved, and the figure
-            on (some of) what was learned from.
+        baselines: methods without pretraining.
+        moved, learned: as `figures`, for trained models: distance of the weights from their initial
+            values, and the figure on (some) training rows.
     """
 
     measure: str
@@ -82,36 +81,38 @@ class Curve:
     def put_trained(
         self, approach: str, count: int, seed: int, evaluation: Mapping[str, float]
     ) -> None:
-        """What one training came to (`measure_curve.py`)."""
+        """Add the result of one training."""
         self.put(approach, count, seed, evaluation["value"])
-        for name, each in (("moved", self.moved), ("learned", self.learned)):
-            each.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
+        for name, table in (("moved", self.moved), ("learned", self.learned)):
+            table.setdefault(approach, {}).setdefault(count, {})[seed] = evaluation[name]
 
     def mean(self, approach: str, count: int) -> float:
         return intervals.over_seeds(list(self.figures[approach][count].values())).mean
 
     def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
-        """The way with the best mean; of equals the first."""
+        """The method with the best mean; of equals the first."""
         return max(
             approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
         )
 
-    def apart(self, approach: str, other: str, count: int) -> bool | None:
-        """Whether the seeds tell the two apart; None where that cannot be known."""
-        gap = intervals.difference(self.figures[approach][count], self.figures[other][count])
+    def apart(self, approach: str, rival: str, count: int) -> bool | None:
+        """Whether the difference of the two is significant over the seeds; None: undefined."""
+        gap = intervals.difference(self.figures[approach][count], self.figures[rival][count])
         return None if gap is None else gap.welch < LEVEL
 
 
 # ------------------------------------------------------------------------------ what is told
-def table(curve: Curve) -> Table:
-    """Mean and deviation of each way at each number of labels."""
+def table(curve: LabelCurve) -> Table:
+    """Mean and deviation of each method at each number of labels."""
     rows = []
     for approach, by_count in curve.figures.items():
         cells = []
         for count in curve.counts:
             spread = intervals.over_seeds(list(by_count[count].values()))
-            known = math.isfinite(spread.deviation)
-            cells.append(figure(spread.mean) + (f" ± {figure(spread.deviation)}" if known else ""))
+            has_deviation = math.isfinite(spread.deviation)
+            cells.append(
+                figure(spread.mean) + (f" ± {figure(spread.deviation)}" if has_deviation else "")
+            )
         rows.append([approach, *cells])
     return {
         "title": f"{curve.measure} by number of labels",
@@ -121,8 +122,8 @@ def table(curve: Curve) -> Table:
     }
 
 
-def strategy(curve: Curve) -> Table:
-    """Which way to take: the best by its mean, and what the seeds do not tell apart from it."""
+def strategy(curve: LabelCurve) -> Table:
+    """The best method by its mean, and the methods that do not differ significantly from it."""
     rows = []
     for count in curve.counts:
         best = curve.best(count)
@@ -145,15 +146,22 @@ def strategy(curve: Curve) -> Table:
     }
 
 
-def journeys(curve: Curve) -> Table:
-    """How far the weights moved, and what is lost from known texts to new ones."""
+def journeys(curve: LabelCurve) -> Table:
+    """Distance of the weights from their initial values; gap between training and new texts."""
     rows = []
     for approach, by_count in curve.moved.items():
         for count in curve.counts:
-            far = intervals.over_seeds(list(by_count[count].values())).mean
-            known = intervals.over_seeds(list(curve.learned[approach][count].values())).mean
-            new = curve.mean(approach, count)
-            cells = (figure(far), figure(known), figure(new), figure(known - new))
+            distance = intervals.over_seeds(list(by_count[count].values())).mean
+            on_training_texts = intervals.over_seeds(
+                list(curve.learned[approach][count].values())
+            ).mean
+            on_new_texts = curve.mean(approach, count)
+            cells = (
+                figure(distance),
+                figure(on_training_texts),
+                figure(on_new_texts),
+                figure(on_training_texts - on_new_texts),
+            )
             rows.append([approach, f"{count:,}", *cells])
     return {
         "title": "How far the weights moved, and what that cost on new texts",
@@ -164,11 +172,11 @@ def journeys(curve: Curve) -> Table:
     }
 
 
-def verdicts(curve: Curve) -> list[str]:
-    """What pretraining is worth at each number of labels, in a sentence."""
+def verdicts(curve: LabelCurve) -> list[str]:
+    """The gain from pretraining at each number of labels, in a sentence each."""
     without = [*curve.baselines, SCRATCH]
     ours = [approach for approach in curve.figures if approach not in without]
-    found = []
+    sentences = []
     for count in curve.counts:
         best, rival = curve.best(count, ours), curve.best(count, without)
         gap = curve.mean(best, count) - curve.mean(rival, count)
@@ -180,40 +188,47 @@ def verdicts(curve: Curve) -> list[str]:
             False: "which these seeds do not tell from nothing",
             True: "by more than the spread",
         }[apart]
-        found.append(
+        sentences.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "
             f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
             f"({rival.removesuffix(UNTRAINED)}), "
             f"{word}."
         )
-    return found
+    return sentences
 
 
-def _lines(curve: Curve) -> Iterator[Line]:
+def _lines(curve: LabelCurve) -> Iterator[Line]:
     shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
-    for place, (approach, by_count) in enumerate(curve.figures.items()):
+    for number, (approach, by_count) in enumerate(curve.figures.items()):
         spread = [
             (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
         ]
         points = [(float(c), curve.mean(approach, c)) for c in curve.counts]
         many_seeds = max(map(len, by_count.values())) > 1
         yield Line(
-            approach, points, style(place), dots=True, spread=spread if many_seeds and shown else ()
+            approach,
+            points,
+            style(number),
+            dots=True,
+            spread=spread if many_seeds and shown else (),
         )
 
 
-def render(curve: Curve, about: dict[str, Any]) -> str:
+def render(curve: LabelCurve, about: dict[str, Any]) -> str:
     """The page as text."""
     lines = list(_lines(curve))
-    places = list(curve.figures)
+    approaches = list(curve.figures)
     moved = [
         Line(
             approach,
-            [(float(c), intervals.over_seeds(list(each.values())).mean) for c, each in far.items()],
-            style(places.index(approach)),
+            [
+                (float(c), intervals.over_seeds(list(by_seed.values())).mean)
+                for c, by_seed in by_count.items()
+            ],
+            style(approaches.index(approach)),
             dots=True,
         )
-        for approach, far in curve.moved.items()
+        for approach, by_count in curve.moved.items()
     ]
     chart = partial(
         Chart,
@@ -253,13 +268,13 @@ def measure_curve(
     options: Mapping[str, Any] | None = None,
     machine: Machine | None = None,
     stream: TextIO | None = None,
-) -> Curve:
+) -> LabelCurve:
     """Train every method, and the same model from scratch, with each number of labels.
 
     Args:
         counts: of training rows; 0 is all of them.
         settings: of each method.
-        options: what of the task type is chosen beforehand.
+        options: options of the task type.
 
     Raises:
         UsageError: more labels than there are, or figures of another task in `out`.
@@ -271,49 +286,58 @@ def measure_curve(
     model = model if isinstance(model, Model) else open_weights(model)
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
     task_type = task_type.of_data(data)
-    last = TEST if TEST in data.parts else VALIDATION
+    eval_part = TEST if TEST in data.parts else VALIDATION
     numbers = _numbers(counts, len(data.parts[TRAIN]))
     about = {
         "task": task_type.task,
         "model": model.folder.name,
         "weights": hashes(model.path, model.hashes),
-        "asked": last,
+        "asked": eval_part,
         "data": hash_rows(data),
         "settled": dict(task_type.options),
     }
     with commit.Lock(out / LOCK):
-        known = _known(out / LINES, about)
-        curve = Curve(task_type.measure, numbers)
+        measured = _known(out / LINES, about)
+        curve = LabelCurve(task_type.measure, numbers)
         for count, seed in itertools.product(numbers, seeds):
             sampled = _drawn(data, count, seed)
-            _put_baselines(curve, task_type, sampled, last, count, seed)
+            _put_baselines(curve, task_type, sampled, eval_part, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
-            anew = Method(FULL, head_rate=methods[0].head_rate or 1.0)
-            for method, scratch in [*((m, False) for m in methods), (anew, True)]:
+            from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
+            for method, scratch in [*((m, False) for m in methods), (from_scratch, True)]:
                 approach = SCRATCH if scratch else method.name
-                chosen = replace(settings(method), seed=seed)
-                asked_so = [method.layer_decay, method.head_factor, config.to_plain(chosen)]
-                asked_so += [length, long]
-                if more := method.changed_settings | unusual(machine):
-                    asked_so.append(more)
-                how = config.fingerprint(asked_so)
-                row = {"way": approach, "labels": count, "seed": seed, "settings": how[:16]}
+                seed_settings = replace(settings(method), seed=seed)
+                hashed_settings = [
+                    method.layer_decay,
+                    method.head_factor,
+                    config.to_plain(seed_settings),
+                ]
+                hashed_settings += [length, long]
+                if other_settings := method.changed_settings | unusual(machine):
+                    hashed_settings.append(other_settings)
+                settings_hash = config.fingerprint(hashed_settings)
+                row = {
+                    "way": approach,
+                    "labels": count,
+                    "seed": seed,
+                    "settings": settings_hash[:16],
+                }
                 train = partial(
                     _trained,
                     model,
                     task_type,
                     sampled,
                     method,
-                    chosen,
+                    seed_settings,
                     length,
                     long,
-                    last,
+                    eval_part,
                     watch,
                     machine,
                     partial(_say_cut, reported, say),
                     scratch=scratch,
                 )
-                evaluation = _remembered(out / LINES, known, row, train)
+                evaluation = _remembered(out / LINES, measured, row, train)
                 curve.put_trained(approach, count, seed, evaluation)
                 shown = figure(evaluation["value"])
                 say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
@@ -339,18 +363,23 @@ def _numbers(counts: Sequence[int], total: int) -> list[int]:
 
 
 def _put_baselines(
-    curve: Curve, task_type: TaskType, sampled: labelled.Examples, last: str, count: int, seed: int
+    curve: LabelCurve,
+    task_type: TaskType,
+    sampled: labelled.Examples,
+    eval_part: str,
+    count: int,
+    seed: int,
 ) -> None:
-    """What needs no pretraining, with the same labels."""
-    for name, answers in task_type.baselines(sampled, last):
+    """Add the baselines without pretraining, with the same labels."""
+    for name, answers in task_type.baselines(sampled, eval_part):
         approach = name + UNTRAINED
-        value = task_type.measured(sampled.parts[last], answers)[curve.measure]
+        value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
         curve.put(approach, count, seed, _defined(value))
         curve.baselines += [approach] if approach not in curve.baselines else []
 
 
-def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
-    """Write the figures and the page, and say what they come to."""
+def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
+    """Write the figures and the page, and print the tables."""
     plain = {
         "measure": curve.measure,
         "figures": curve.figures,
@@ -358,18 +387,18 @@ def _tell(curve: Curve, about: dict[str, Any], out: Path, say: Say) -> None:
         "learned": curve.learned,
     }
     document.write(out / NAME, json.dumps({**about, **plain}, indent=2) + "\n")
-    for made in (table(curve), strategy(curve), journeys(curve)):
-        say("\n" + tables.for_terminal(made))
+    for report_table in (table(curve), strategy(curve), journeys(curve)):
+        say("\n" + tables.for_terminal(report_table))
     say("\n".join(verdicts(curve)))
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
 
 
 def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
-    """What an earlier call has measured, by way, labels, seed and settings; the first line says of
-    what.
+    """The figures of earlier calls by method, labels, seed and settings; the first line of the file
+    identifies the study.
 
     Raises:
-        UsageError: of something else.
+        UsageError: the file is of another study.
     """
     with path.open("a+b") as file:
         file.seek(0)
@@ -377,25 +406,25 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
         file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
         if not written.count(b"\n"):
             file.write(json.dumps(about).encode() + b"\n")
-    first, *rows = (
+    saved_about, *rows = (
         parse_object(line, f"{path}, line {number}", error=DataError, largest=LARGEST)
         for number, line in enumerate(path.read_bytes().splitlines(), start=1)
     )
-    if first != about:
+    if saved_about != about:
         raise UsageError(
             "the folder holds the figures of another label curve",
             where=path,
-            found=json.dumps(first)[:200],
+            found=json.dumps(saved_about)[:200],
             wanted=json.dumps(about)[:200],
             do="choose another --out",
         )
     names = ("way", "labels", "seed", "settings")
     for number, row in enumerate(rows, start=2):
-        found = {name: value for name, value in row.items() if name not in names}
+        figures = {name: value for name, value in row.items() if name not in names}
         if (
             not all(isinstance(row.get(n), str | int) for n in names)
-            or "value" not in found
-            or (not all(isinstance(value, int | float) for value in found.values()))
+            or "value" not in figures
+            or (not all(isinstance(value, int | float) for value in figures.values()))
         ):
             raise DataError(
                 "a line is not the figures of a training",
@@ -412,23 +441,23 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
 
 def _remembered(
     path: Path,
-    known: dict[tuple[Any, ...], dict[str, float]],
+    measured: dict[tuple[Any, ...], dict[str, float]],
     row: dict[str, Any],
     train: Callable[[], dict[str, float]],
 ) -> dict[str, float]:
-    """What the training of this `row` came to: what is `known`, or done now and written down."""
-    place = tuple(row.values())
-    if place not in known:
-        known[place] = train()
+    """The figures of the training of this `row`: those `measured` earlier, or new ones."""
+    key = tuple(row.values())
+    if key not in measured:
+        measured[key] = train()
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**row, **known[place]}) + "\n")
+            file.write(json.dumps({**row, **measured[key]}) + "\n")
             file.flush()
             os.fsync(file.fileno())
-    return known[place]
+    return measured[key]
 
 
 def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
-    """The same with `count` training rows, and a validation part of that size."""
+    """`data` with `count` training rows, and a validation part of that size."""
     sampled = splits.with_few(data, count, seed)
     choosing = data.parts[VALIDATION]
     size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
@@ -445,7 +474,7 @@ def _trained(
     settings: Settings,
     length: int | None,
     long: Long,
-    last: str,
+    eval_part: str,
     watch: Watch,
     machine: Machine | None,
     say_cut: Callable[[Mapping[str, Encoded]], None],
@@ -453,34 +482,49 @@ def _trained(
     scratch: bool,
 ) -> dict[str, float]:
     learner = Learner.of(model, task_type, method, length, long)
-    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
-    say_cut(parts)
+    encoded_parts = {
+        part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
+    }
+    say_cut(encoded_parts)
     approach = SCRATCH if scratch else method.name
     name = f"{approach}, {counted(len(data.parts[TRAIN]), 'label')}, seed {settings.seed}"
-    found = learner.learn(
-        parts, method, settings, last, quiet, watch, scratch=scratch, name=name, machine=machine
+    seed_result = learner.learn(
+        encoded_parts,
+        method,
+        settings,
+        eval_part,
+        quiet,
+        watch,
+        scratch=scratch,
+        name=name,
+        machine=machine,
     )
-    again = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(found.tuned.network, found.task_type, learner.frame, learner.collation)
+    encoded_training = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
+    read = reader(
+        seed_result.tuned.network, seed_result.task_type, learner.frame, learner.collation
+    )
     figures = {
-        "value": found.task_type.measured(data.parts[last], found.answers),
-        "learned": found.task_type.measured(
-            again.rows, found.task_type.answers(again, read(again))
+        "value": seed_result.task_type.measured(data.parts[eval_part], seed_result.answers),
+        "learned": seed_result.task_type.measured(
+            encoded_training.rows,
+            seed_result.task_type.answers(encoded_training, read(encoded_training)),
         ),
     }
-    scores = {name: _defined(each[task_type.measure]) for name, each in figures.items()}
-    return {**scores, "moved": found.moved}
+    scores = {name: _defined(metrics[task_type.measure]) for name, metrics in figures.items()}
+    return {**scores, "moved": seed_result.moved}
 
 
-def _say_cut(reported: set[tuple[str, int]], say: Say, parts: Mapping[str, Encoded]) -> None:
-    """What of each part did not fit, once for each number of rows; all trainings read alike."""
-    for part, encoded in parts.items():
-        place = (part, len(encoded.rows))
-        for found in () if place in reported else encoded.findings:
-            say(found.of(part).line())
-        reported.add(place)
+def _say_cut(
+    reported: set[tuple[str, int]], say: Say, encoded_parts: Mapping[str, Encoded]
+) -> None:
+    """Print what of each part was truncated, once for each number of rows."""
+    for part_name, encoded in encoded_parts.items():
+        key = (part_name, len(encoded.rows))
+        for finding in () if key in reported else encoded.findings:
+            say(finding.of(part_name).line())
+        reported.add(key)
 
 
 def _defined(value: float) -> float:
-    """The figure; answers that are all alike have no correlation with anything, which is 0 here."""
+    """The figure, or 0 where it is undefined, as the correlation of constant predictions is."""
     return value if math.isfinite(value) else 0.0

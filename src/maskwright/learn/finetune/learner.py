@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from maskwright.base.counted import decimals
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, torch_seed
-from maskwright.learn.finetune import trained_weights
 from maskwright.learn.finetune.finished_seeds import FinishedSeeds
-from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.tune import Settings, Tuned, Watch, steps_of, tune, unseen
+from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
+from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.choices import Long, require_long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
+from maskwright.learn.train.parameter_rates import RateFactors
+from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
@@ -37,20 +39,25 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.split_files import TRAIN, VALIDATION
 
+# The share of the run from which on everything trains.
+UNFROZEN_AT = 0.5
+# What of a head gives its scores.
+PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
+
 
 @dataclass(frozen=True)
-class Seed:
-    """What one seed came to.
+class SeedResult:
+    """The result of one seed.
 
     Attributes:
-        outputs, answers: of the part that is asked at the end.
-        one_sided: that the answers to the validation part are all the same; or None.
-        moved: how far the weights below the head are from where they began, beside their length
-            there.
+        outputs, answers: of the part that is evaluated at the end.
+        one_sided: the finding that all answers to the validation part are the same, or None.
+        moved: distance of the weights below the head from their initial values, relative to the
+            norm of those.
     """
 
     seed: int
-    tuned: Tuned
+    tuned: TrainingResult
     adapter: Adapter | None
     task_type: TaskType
     outputs: Outputs
@@ -58,8 +65,8 @@ class Seed:
     moved: float = math.nan
     one_sided: Finding | None = None
 
-    def without_model(self) -> Seed:
-        """The same, its model given up."""
+    def without_model(self) -> SeedResult:
+        """The result without its model, to free memory."""
         return replace(self, tuned=replace(self.tuned, model=None), adapter=None)
 
     @property
@@ -69,8 +76,8 @@ class Seed:
 
 @dataclass(frozen=True)
 class Learner:
-    """The model in `path`, and how it is asked; `config` has the head of `kind`, and `family` the
-    name of the family that knows such a model."""
+    """The model in `path` and how texts are encoded for it; `config` has the head of `task_type`,
+    `family` is the name of the family that such a model belongs to."""
 
     path: Path
     loaded: Model
@@ -89,11 +96,12 @@ class Learner:
         length: int | None = None,
         long: Long = "head",
     ) -> Learner:
-        """`model`, opened or its folder, or that of a run.
+        """The learner of `model`: an opened model, its folder, or the folder of a run.
 
         Args:
-            length: the most ids of an example; None: what the model has positions for, at most 512.
-            long: what becomes of a whole text that is longer.
+            length: maximum number of ids of an example; None: the positions of the model, at most
+                512.
+            long: how longer texts are read.
 
         Raises:
             UsageError: no such folder, or a way with long texts that is none of this task.
@@ -136,14 +144,14 @@ class Learner:
 
     @property
     def head_is_new(self) -> bool:
-        """Whether the head is drawn, because there is none in the folder for these labels."""
+        """Whether the head is newly initialised, as the folder has none for these labels."""
         ours, theirs = (
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
         )
         below = [
-            (each.pooler, [(head.transform, head.norm) for head in each.heads])
-            for each in (self.config, self.loaded.config)
+            (model.pooler, [(head.transform, head.norm) for head in model.heads])
+            for model in (self.config, self.loaded.config)
         ]
         if (
             ours != theirs
@@ -155,63 +163,63 @@ class Learner:
         return folders.learned_beside(self.path)
 
     def head_factor(self, method: Method) -> float:
-        """How many times as fast as the rest the scores of the head learn."""
+        """Factor on the learning rate of the last layer of the head."""
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
 
     def learn(
         self,
-        parts: Mapping[str, Encoded],
+        encoded_parts: Mapping[str, Encoded],
         method: Method,
         settings: Settings,
-        last: str,
+        eval_part: str,
         say: Callable[[str], None],
         watch: Watch = unseen,
         *,
         scratch: bool = False,
         name: str = "",
-        kept: FinishedSeeds | None = None,
+        finished_seeds: FinishedSeeds | None = None,
         machine: Machine | None = None,
-        first: bool = False,
-    ) -> Seed:
-        """Learn the training part by one seed, choose on the validation part, answer the `last`.
+        announce: bool = False,
+    ) -> SeedResult:
+        """Train one seed on the training part, choose on validation data, predict `eval_part`.
 
         Args:
-            watch: shows how it goes.
-            scratch: begin with weights that are drawn, as if there had been no pretraining.
-            name: what is shown of it; else its seed.
-            kept: takes what the seed comes to; or has it, and nothing is trained.
-            machine: where and how precisely to train; None: the best this machine has.
-            first: whether it is told what trains.
+            watch: shows the progress.
+            scratch: begin with new weights, as if there had been no pretraining.
+            name: the name that is shown; else the seed.
+            finished_seeds: saves the result; if it has one for the seed, nothing is trained.
+            machine: device and precision; None: the best of this machine.
+            announce: print which weights are trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
         if scratch:
             model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
         else:
             model = initialise.build(self.config, generator)
-            made = load_matching(
+            transfer = load_matching(
                 self.loaded.network,
                 model,
                 not self.head_is_new,
-                trained_weights.reinitialised(method, model),
+                reinitialised(method, model),
             )
-            loaded = made.render()
+            loaded = transfer.render()
             method = replace(method, head_rate=self.head_factor(method))
-        adapter, share = trained_weights.attach(method, model, generator)
+        adapter, share = attach(method, model, generator)
         initial = _body(model)
-        if first:
+        if announce:
             say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
-        tuned = kept.restore(settings.seed, model) if kept else None
+        tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
-            steps = steps_of(settings, len(parts[TRAIN].examples.training_indices))
+            steps = steps_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, parts, settings, say, hook, machine)
-            self.task_type.after_training(tuned.network, parts[TRAIN])
-            if kept:
-                kept.keep(settings.seed, tuned)
+                tuned = self._tuned(model, method, encoded_parts, settings, say, hook, machine)
+            self.task_type.after_training(tuned.network, encoded_parts[TRAIN])
+            if finished_seeds:
+                finished_seeds.keep(settings.seed, tuned)
         read = reader(tuned.network, self.task_type, self.frame, self.collation)
-        chosen_by = parts[VALIDATION]
+        chosen_by = encoded_parts[VALIDATION]
         scored = functools.cache(lambda: read(chosen_by))
         calibrated = self.task_type.calibrate(chosen_by, scored)
         calibrated = calibrated.decoded(
@@ -221,30 +229,34 @@ class Learner:
             ),
         )
         last_read = reader(tuned.network, calibrated, self.frame, self.collation)
-        outputs = last_read(parts[last])
-        answers = calibrated.answers(parts[last], outputs)
+        outputs = last_read(encoded_parts[eval_part])
+        answers = calibrated.answers(encoded_parts[eval_part], outputs)
         moved = _distance(initial, _body(tuned.network))
         one_sided = None
         if not calibrated.writes:  # written answers are many tokens, and seldom the same
             one_sided = calibrated.one_sided(
                 chosen_by.rows, calibrated.answers(chosen_by, scored())
             )
-        return Seed(settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided)
+        return SeedResult(
+            settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
+        )
 
     def _tuned(
         self,
         model: Transformer,
         method: Method,
-        parts: Mapping[str, Encoded],
+        encoded_parts: Mapping[str, Encoded],
         settings: Settings,
         say: Callable[[str], None],
         hook: Hook,
         machine: Machine | None,
-    ) -> Tuned:
+    ) -> TrainingResult:
         task_type, collation = self.task_type, self.collation
         vocabulary = special_tokens.vocabulary(self.frame.tokenizer)
-        objective = task_type.training_objective(model, vocabulary, self.frame.long, parts[TRAIN])
-        encoded, measure, number = parts[VALIDATION], task_type.measure, 0
+        objective = task_type.training_objective(
+            model, vocabulary, self.frame.long, encoded_parts[TRAIN]
+        )
+        encoded, measure, number = encoded_parts[VALIDATION], task_type.measure, 0
 
         def figure(learner: Objective) -> float:
             nonlocal number
@@ -262,18 +274,18 @@ class Learner:
 
         return tune(
             objective,
-            parts[TRAIN].examples,
+            encoded_parts[TRAIN].examples,
             collation,
             settings,
             figure=figure,
-            rate_factors=functools.partial(trained_weights.learning_rate_factors, method),
+            rate_factors=functools.partial(learning_rate_factors, method),
             machine=machine,
             hooks=[hook],
         )
 
 
 def _body(model: Transformer) -> dict[str, torch.Tensor]:
-    """A copy of all weights but those of heads and pooler; an adapter's are among them."""
+    """A copy of all weights but those of heads and pooler, including those of an adapter."""
     return {
         n: p.detach().float().clone()
         for n, p in model.named_parameters()
@@ -287,7 +299,7 @@ def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Ten
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
-    """What a finished model is asked through."""
+    """The objective that evaluates a trained model."""
     vocabulary = special_tokens.vocabulary(frame.tokenizer)
     objective = task_type.objective(model, vocabulary, frame.long)
     objective.eval()
@@ -297,6 +309,58 @@ def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objec
 def reader(
     model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
-    """What gives the scores, or the texts, of a finished model."""
+    """A function that computes the scores, or the texts, of a trained model."""
     objective = objective_of(model, task_type, frame)
     return lambda encoded: task_type.outputs(objective, encoded, collation)
+
+
+def attach(
+    method: Method, model: Transformer, generator: torch.Generator
+) -> tuple[Adapter | None, str]:
+    """Add to `model` what the method adds, and freeze what it freezes.
+
+    Returns:
+        The adapter, if the method is one, and a line on the share of trained weights.
+
+    Raises:
+        ConfigError: the model has not so many layers, or no such place for an adapter.
+    """
+    if method.trains_all:
+        return None, freeze.share(model)
+    if last_layers := LAST.fullmatch(method.name):
+        return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
+    assert method.adapter is not None
+    tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+    adapter = method.adapter.attach(model, generator, heads=tops)
+    return adapter, adapter.share()
+
+
+def reinitialised(method: Method, model: Transformer) -> list[str]:
+    """The names of the parameters below the heads that are newly initialised.
+
+    Raises:
+        ConfigError: the model has not so many layers of its own.
+    """
+    match = REINIT.fullmatch(method.name)
+    return freeze.top_blocks(model, int(match[1])) if match else []
+
+
+def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
+    """Factors on the learning rates of the parameters by step; None: all are 1."""
+    factors = freeze.learning_rate_factors(model, method.layer_decay)
+    for name in factors:
+        if PROJECTION.fullmatch(name):
+            factors[name] *= method.head_factor
+    if method.name != GRADUAL:
+        return None if set(factors.values()) == {1.0} else lambda step: factors
+
+    def gradually(step: int) -> dict[str, float]:
+        free = set(freeze.gradual(model, min(1.0, step / steps), until=UNFROZEN_AT))
+        return {name: factor if name in free else 0.0 for name, factor in factors.items()}
+
+    return gradually
+
+
+def _train_only(model: Transformer, parameters: Iterable[str]) -> str:
+    freeze.train_only(model, parameters)
+    return freeze.share(model)

@@ -13,7 +13,7 @@
 `layer_decay` below 1 lets lower layers learn more slowly, with any method. Where the scores of a
 head begin at weights that were drawn, these learn `head_rate` times as fast as what was pretrained.
 
-No torch: a wrong name or setting is refused before it is loaded. `trained_weights.py` does to a
+No torch: a wrong name or setting is refused before it is loaded. `learner.py` does to a
 model what is said here.
 """
 
@@ -94,8 +94,8 @@ class Method:
     @property
     def trains_layers(self) -> bool:
         """Whether layers of the model itself train, for which the published rates are."""
-        last = LAST.fullmatch(self.name)
-        return self.trains_all or (last is not None and int(last[1]) > 0)
+        match = LAST.fullmatch(self.name)
+        return self.trains_all or (match is not None and int(match[1]) > 0)
 
     @property
     def trains_all(self) -> bool:
@@ -149,8 +149,8 @@ def adapter_settings(name: str, values: Mapping[str, Any] | None = None) -> Adap
         ConfigError: no such setting, or a value that is none of it; with the near names.
     """
     settings_type = catalogue.load("adapters", name).SETTINGS
-    made: AdapterSettings = from_plain(settings_type, dict(values or {}), name)
-    return made
+    settings: AdapterSettings = from_plain(settings_type, dict(values or {}), name)
+    return settings
 
 
 def methods_of(
@@ -169,23 +169,23 @@ def methods_of(
         ConfigError: a setting that an adapter does not have or take, or of one that is not used.
     """
     requested = [name.strip() for name in names.split(",")]
-    given = adapters or {}
-    for other in given:
-        adapter_settings(other, given[other])
-        if other not in requested:
+    adapter_values = adapters or {}
+    for adapter in adapter_values:
+        adapter_settings(adapter, adapter_values[adapter])
+        if adapter not in requested:
             raise ConfigError(
                 "settings of an adapter that is not trained",
-                where=f"adapters.{other}",
+                where=f"adapters.{adapter}",
                 found=f"the method is {names}",
                 wanted=f"settings of {' or '.join(filter(_is_adapter, requested)) or 'none'}",
-                do=f"--method {other}, or leave its settings out",
+                do=f"--method {adapter}, or leave its settings out",
             )
     return [
         Method(
             name,
             layer_decay,
             head_rate,
-            adapter_settings(name, given.get(name)) if _is_adapter(name) else None,
+            adapter_settings(name, adapter_values.get(name)) if _is_adapter(name) else None,
         )
         for name in requested
     ]

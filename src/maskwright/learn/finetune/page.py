@@ -33,25 +33,26 @@ def render(
     answers: Any,
     mistakes: Sequence[Mistake],
     facts: Mapping[str, Any],
-    what: str = "fine-tuning",
+    kind: str = "fine-tuning",
 ) -> str:
     """The page as text.
 
     Args:
-        asked: the part that was asked at the end; `rows` are its rows. Empty where there are none.
+        eval_part: the part that was evaluated at the end; `rows` are its rows. Empty where there
+            are no parts.
         table: the figures beside the baselines.
         figures, losses: of every epoch, by the name of each seed; none of a model that is only
             asked.
         answers, mistakes: of the chosen seed.
         facts: whatever else is known of the run.
-        what: is shown, in a word or two.
+        kind: is shown, in a word or two.
     """
     of = f"examples of the {eval_part} part" if eval_part else "rows"
     shown = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
         name=name,
-        kind=what,
+        kind=kind,
         summary=f"{task_type.task}, {len(rows):,} {of}",
         table=table,
         charts=_charts(task_type, figures, losses) if figures else [],
@@ -86,9 +87,9 @@ def _charts(
 def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
     return [
         Line(
-            seed, [(float(n), value) for n, value in enumerate(values, 1)], style(place), dots=True
+            seed, [(float(n), value) for n, value in enumerate(values, 1)], style(number), dots=True
         )
-        for place, (seed, values) in enumerate(by_seed.items())
+        for number, (seed, values) in enumerate(by_seed.items())
     ]
 
 
@@ -115,7 +116,7 @@ def _mistakes(task_type: TaskType, mistakes: Sequence[Mistake], rows: int) -> Ta
         [
             m.where.rsplit("/", 1)[-1],
             shorten(m.text.replace(BETWEEN, " | "), 300),
-            shorten(m.wanted),
+            shorten(m.label),
             shorten(m.predicted),
             figure(m.weight) if m.weight % 1 else f"{m.weight:.0f}",
         ]

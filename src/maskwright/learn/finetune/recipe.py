@@ -28,7 +28,7 @@ SEEDS, EPOCHS, LEAST_STEPS = 3, 3, 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class FinetuneRecipe:
     """What is trained on what, and how. The command line has an option for each of these, and its
     help says the line below.
 
@@ -120,8 +120,8 @@ class Recipe:
     def seed_numbers(self) -> range:
         """The seeds that are tried."""
         count = (SEEDS if self.seed is None else 1) if self.seeds is None else self.seeds
-        first = self.seed or 0
-        return range(first, first + count)
+        first_seed = self.seed or 0
+        return range(first_seed, first_seed + count)
 
     @property
     def methods(self) -> list[Method]:
@@ -153,7 +153,7 @@ class Recipe:
                 wanted="one",
                 do="compare them with --curve",
             )
-        adapters = {name: _as_read(name, given) for name, given in self.adapters.items()}
+        adapters = {name: _as_read(name, values) for name, values in self.adapters.items()}
         object.__setattr__(self, "adapters", adapters)
         _ = self.methods  # refuses what is no method, or no setting of one
         self._require_choices()
@@ -214,27 +214,29 @@ class Recipe:
             )
 
 
-def _as_read(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _as_read(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that are given of an adapter, each of its own type."""
-    plain = to_plain(adapter_settings(name, given))
-    return {key: plain[key] for key in given}
+    plain = to_plain(adapter_settings(name, values))
+    return {key: plain[key] for key in values}
 
 
-def read(path: Path | str) -> Recipe:
+def read(path: Path | str) -> FinetuneRecipe:
     """The recipe in a file.
 
     Raises:
         UsageError: no such file, or a value out of range.  ConfigError: no recipe.
     """
-    return read_toml(Recipe, Path(path))
+    return read_toml(FinetuneRecipe, Path(path))
 
 
-def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+def changed(recipe: FinetuneRecipe, values: Mapping[str, Any]) -> FinetuneRecipe:
     """`recipe` with other `values` by field. Other data are not those that it was made from;
     settings of adapters that are no longer trained go; one seed is the only one."""
     values = dict(values)
-    other = {*values, *(("files",) if "data" in values else ())}
-    made_from = {name: digest for name, digest in recipe.made_from.items() if name not in other}
+    changed_names = {*values, *(("files",) if "data" in values else ())}
+    made_from = {
+        name: digest for name, digest in recipe.made_from.items() if name not in changed_names
+    }
     if "method" in values and "adapters" not in values:
         values["adapters"] = _of_methods(recipe.adapters, str(values["method"]))
     if "seed" in values:
@@ -246,10 +248,10 @@ def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 def _of_methods(adapters: Mapping[str, Any], method: str) -> dict[str, Any]:
     requested = [name.strip() for name in method.split(",")]
-    return {name: given for name, given in adapters.items() if name in requested}
+    return {name: values for name, values in adapters.items() if name in requested}
 
 
-def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+def override(recipe: FinetuneRecipe, settings: Sequence[str]) -> FinetuneRecipe:
     """`recipe` with each `name=value` applied; all are in place before they are checked.
 
     A name is that of a field, or ADAPTER.SETTING: `weight_decay=0.1`, `lora.rank=16`,
@@ -266,8 +268,8 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     # As `changed` has it of whole fields.
     replaced = {name: value for name, value in values.items() if name in ("method", "seed")}
     if "method" in replaced:
-        kept = _of_methods(recipe.adapters, str(replaced["method"]))
-        recipe = replace(recipe, adapters=kept)
+        adapters = _of_methods(recipe.adapters, str(replaced["method"]))
+        recipe = replace(recipe, adapters=adapters)
     if "seed" in replaced:
         values.setdefault("seeds", None)
     return dotted.replace_at(recipe, values)
@@ -279,23 +281,26 @@ def _path(name: str) -> str:
     Raises:
         ConfigError: there is none of that name; naming the near ones.
     """
-    first, dot, _ = name.partition(".")
-    known = catalogue.names("adapters")
-    if dot and first in known:
+    first_word, dot, _ = name.partition(".")
+    adapters = catalogue.names("adapters")
+    if dot and first_word in adapters:
         return f"adapters.{name}"
-    own = [each.name for each in fields(Recipe) if each.name != "made_from"]
-    last = name.rpartition(".")[2]
-    if first in own and not (dot and not _has_parts(first)):
+    field_names = [field.name for field in fields(FinetuneRecipe) if field.name != "made_from"]
+    last_word = name.rpartition(".")[2]
+    if first_word in field_names and not (dot and not _has_parts(first_word)):
         return name
-    of_adapters = [
-        f"{adapter}.{last}"
-        for adapter in known
-        if last != "kind" and last in hints_of(catalogue.load("adapters", adapter).SETTINGS)
+    adapter_paths = [
+        f"{adapter}.{last_word}"
+        for adapter in adapters
+        if last_word != "kind"
+        and last_word in hints_of(catalogue.load("adapters", adapter).SETTINGS)
     ]
-    wanted = (
-        f"did you mean {' or '.join(map(repr, of_adapters))}?" if of_adapters else near(name, own)
+    near_names = (
+        f"did you mean {' or '.join(map(repr, adapter_paths))}?"
+        if adapter_paths
+        else near(name, field_names)
     )
-    raise ConfigError("no such setting", where=f"--set {name}", wanted=wanted)
+    raise ConfigError("no such setting", where=f"--set {name}", wanted=near_names)
 
 
 def _has_parts(name: str) -> bool:
@@ -303,7 +308,7 @@ def _has_parts(name: str) -> bool:
     return name in ("adapters", "columns", "read")
 
 
-def render(recipe: Recipe) -> str:
+def render(recipe: FinetuneRecipe) -> str:
     """The text of its file: what an adapter or a number of seeds is by default, too, so that it
     stays what it was."""
     adapters = {
@@ -311,5 +316,5 @@ def render(recipe: Recipe) -> str:
         for method in recipe.methods
         if method.adapter is not None
     }
-    trained = {name: given for name, given in adapters.items() if given}
+    trained = {name: values for name, values in adapters.items() if values}
     return HEADER + to_toml(replace(recipe, adapters=trained, seeds=len(recipe.seed_numbers)))

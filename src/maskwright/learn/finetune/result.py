@@ -1,4 +1,4 @@
-"""What a fine-tuning leaves in its folder: the best seed's model, and what all of them came to.
+"""The files of a finished fine-tuning: the best seed's model, and the results of all seeds.
 
 out/
   model/         the best seed by validation, a Hugging Face folder with the names of the labels;
@@ -29,7 +29,7 @@ from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
 from maskwright.learn.finetune import page, script
-from maskwright.learn.finetune.learner import Learner, Seed
+from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
@@ -71,7 +71,7 @@ def card(
         rows: how many of each part.
         findings: what did not fit, by part.
         settings: of the training, by name.
-        figures: of the part `asked`, by measure.
+        figures: of the part `eval_part`, by measure.
         plain: whether transformers reads the folder.
         loads: lines of code, as a person would type them.
     """
@@ -86,7 +86,9 @@ def card(
         table=table,
         rows=rows,
         data=data,
-        findings=[found.of(part) for part, listed in findings.items() for found in listed],
+        findings=[
+            finding.of(part_name) for part_name, listed in findings.items() for finding in listed
+        ],
         settings=settings,
         loads=loads,
     )
@@ -101,7 +103,7 @@ def _front_matter(
     eval_part: str,
     figures: Mapping[str, float],
 ) -> dict[str, Any]:
-    known = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
+    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
     result = {
         "task": {"type": task_type.pipeline, "name": task_type.task},
         "dataset": {
@@ -109,14 +111,14 @@ def _front_matter(
             "type": "local",
             "split": eval_part,
         },
-        "metrics": [{"type": m, "name": m, "value": v} for m, v in known.items()],
+        "metrics": [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()],
     }
     return {
         "library_name": "transformers" if plain else "maskwright",
         "base_model": base,
         "pipeline_tag": task_type.pipeline,
         "tags": ["maskwright", task_type.task],
-        "metrics": list(known),
+        "metrics": list(finite_figures),
         "model-index": [{"name": name, "results": [result]}],
     }
 
@@ -126,18 +128,19 @@ RESULTS, PAGE = "results.json", "report.html"
 PIPELINES = ("text-classification", "token-classification")
 
 
-def best_of(found: Sequence[Seed]) -> Seed:
+def best_of(seeds: Sequence[SeedResult]) -> SeedResult:
     """The best seed by validation, of equals the first."""
-    return max(found, key=lambda one: (one.validation, -one.seed))
+    return max(seeds, key=lambda seed: (seed.validation, -seed.seed))
 
 
 @dataclass(frozen=True)
-class Result:
-    """What the seeds of one fine-tuning came to.
+class FinetuneResult:
+    """The results of all seeds of one fine-tuning.
 
     Attributes:
         out: its folder.
-        parts: the rows of `data` as the model reads them; `asked` is the one asked at the end.
+        encoded_parts: the rows of `data` as the model reads them; `eval_part` is the one that is
+            evaluated at the end.
         facts: its settings, to be shown.
         origin: the SHA-256 of each file that `data` comes from.
     """
@@ -145,28 +148,28 @@ class Result:
     out: Path
     learner: Learner
     data: labelled.Examples
-    parts: Mapping[str, Encoded]
+    encoded_parts: Mapping[str, Encoded]
     eval_part: str
     method: Method
-    found: Sequence[Seed]
+    seeds: Sequence[SeedResult]
     facts: Mapping[str, Any]
     origin: Mapping[str, str]
 
     @property
-    def best(self) -> Seed:
-        return best_of(self.found)
+    def best(self) -> SeedResult:
+        return best_of(self.seeds)
 
     def write(self, say: Say) -> None:
-        """Say what the seeds came to, and write the best of them with all that belongs to it."""
+        """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
         say("\n" + tables.for_terminal(table))
-        for found in self._warnings():
-            say(found.line())
-            table["note"] += f" Warning: {found}."
+        for finding in self._warnings():
+            say(finding.line())
+            table["note"] += f" Warning: {finding}."
         chosen = f"seed {best.seed}, epoch {best.tuned.epoch}, by the validation part"
         facts = {**self.facts, "chosen": chosen}
-        adapter, alone = best.adapter, self.method.head_alone
-        attached = alone or (adapter is not None and not adapter.settings.merges)
+        adapter, head_alone = best.adapter, self.method.head_alone
+        attached = head_alone or (adapter is not None and not adapter.settings.merges)
         readme = self._card(table, facts, attached)
         if adapter is not None:
             base = self.learner.path.resolve()
@@ -175,11 +178,11 @@ class Result:
                 self.out / ADAPTER,
                 base=str(base),
                 family=self.learner.family,
-                base_sha256=fingerprint(base) if alone else None,
-                readme=readme if alone else None,
+                base_sha256=fingerprint(base) if head_alone else None,
+                readme=readme if head_alone else None,
             )
         task = self._task(attached).render()
-        if not alone:
+        if not head_alone:
             _leave_beside(adapter)
             self._write_model(readme, task)
         document.write(self.out / TASK, task)
@@ -214,11 +217,11 @@ class Result:
         ]:
             estimated = task_type.estimated(truth, answers)
             names = list(estimated)
-            rows.append([name, *(each.render() for each in estimated.values())])
-        if len(self.found) > 1:
-            each = [one.task_type.measured(truth, one.answers) for one in self.found]
-            spreads = (intervals.over_seeds([e[m] for e in each]) for m in names)
-            rows.insert(1, [f"all {len(self.found)} seeds", *map(_spread, spreads)])
+            rows.append([name, *(estimate.render() for estimate in estimated.values())])
+        if len(self.seeds) > 1:
+            figures = [seed.task_type.measured(truth, seed.answers) for seed in self.seeds]
+            spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
+            rows.insert(1, [f"all {len(self.seeds)} seeds", *map(_spread, spreads)])
         return {
             "title": f"{task_type.task} on the {self.eval_part} part, "
             f"{counted(len(truth), 'example')}",
@@ -235,29 +238,33 @@ class Result:
         }
 
     def _warnings(self) -> list[Finding]:
-        """What a good figure may hide: answers that are all the same."""
+        """The finding that all answers are the same, which a good metric may hide."""
         best, truth = self.best, self.data.parts[self.eval_part]
-        found = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
-        found = {VALIDATION: best.one_sided} | found
-        return [one.of(f"{part} part") for part, one in found.items() if one]
+        by_part = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
+        by_part = {VALIDATION: best.one_sided} | by_part
+        return [
+            finding.of(f"{part_name} part") for part_name, finding in by_part.items() if finding
+        ]
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
         """The card; `attached`: what was learned is in the adapter beside a model."""
         learner, task_type, best = self.learner, self.learner.task_type, self.best
-        alone = self.method.head_alone
+        head_alone = self.method.head_alone
         return card(
             task_type=task_type,
             name=self.out.resolve().name,
             base=folders.called(learner.path),
             data=self.origin,
-            rows={part: len(each) for part, each in self.data.parts.items()},
-            findings={part: encoded.findings for part, encoded in self.parts.items()},
+            rows={part_name: len(rows) for part_name, rows in self.data.parts.items()},
+            findings={
+                part_name: encoded.findings for part_name, encoded in self.encoded_parts.items()
+            },
             settings=facts,
             eval_part=self.eval_part,
-            figures=best.task_type.measured(self.parts[self.eval_part].rows, best.answers),
+            figures=best.task_type.measured(self.encoded_parts[self.eval_part].rows, best.answers),
             table=table,
-            plain=learner.family is not None and not alone,
-            loads=_loads(self.out, learner, attached, alone),
+            plain=learner.family is not None and not head_alone,
+            loads=_loads(self.out, learner, attached, head_alone),
         )
 
     def _write_model(self, readme: str, task: str) -> None:
@@ -283,7 +290,7 @@ class Result:
         )
 
     def _task(self, attached: bool) -> TaskRecord:
-        """What is read of a file, and how, to predict."""
+        """The record of how a file is read for prediction."""
         task_type, frame, roles = (
             self.learner.task_type,
             self.learner.frame,
@@ -307,7 +314,7 @@ class Result:
 
     def _plain(self, table: Table) -> dict[str, Any]:
         """Every seed's figures."""
-        task_type, rows = self.learner.task_type, self.parts[self.eval_part].rows
+        task_type, rows = self.learner.task_type, self.encoded_parts[self.eval_part].rows
         return {
             "task": task_type.task,
             "method": self.method.name,
@@ -318,35 +325,38 @@ class Result:
             "asked": self.eval_part,
             "chosen": self.best.seed,
             "findings": [
-                found.of(part).to_json()
-                for part, encoded in self.parts.items()
-                for found in encoded.findings
+                finding.of(part_name).to_json()
+                for part_name, encoded in self.encoded_parts.items()
+                for finding in encoded.findings
             ]
-            + [found.to_json() for found in self._warnings()],
+            + [finding.to_json() for finding in self._warnings()],
             "seeds": [
                 {
-                    "seed": one.seed,
-                    "epoch": one.tuned.epoch,
-                    "validation": [_finite(v) for v in one.tuned.figures],
-                    "loss": one.tuned.losses,
-                    "seconds": one.tuned.seconds,
-                    **{m: _finite(v) for m, v in one.task_type.measured(rows, one.answers).items()},
+                    "seed": seed.seed,
+                    "epoch": seed.tuned.epoch,
+                    "validation": [_finite(v) for v in seed.tuned.figures],
+                    "loss": seed.tuned.losses,
+                    "seconds": seed.tuned.seconds,
+                    **{
+                        m: _finite(v)
+                        for m, v in seed.task_type.measured(rows, seed.answers).items()
+                    },
                 }
-                for one in self.found
+                for seed in self.seeds
             ],
             "table": table,
         }
 
     def _page(self, table: Table, facts: Mapping[str, Any]) -> str:
-        best, encoded = self.best, self.parts[self.eval_part]
+        best, encoded = self.best, self.encoded_parts[self.eval_part]
         base = folders.called(self.learner.path)
         return page.render(
             name=self.out.resolve().name,
             task_type=best.task_type,
             eval_part=self.eval_part,
             table=table,
-            figures={f"seed {one.seed}": one.tuned.figures for one in self.found},
-            losses={f"seed {one.seed}": one.tuned.losses for one in self.found},
+            figures={f"seed {seed.seed}": seed.tuned.figures for seed in self.seeds},
+            losses={f"seed {seed.seed}": seed.tuned.losses for seed in self.seeds},
             rows=encoded.rows,
             answers=best.answers,
             mistakes=best.task_type.mistakes(encoded, best.outputs),
@@ -355,19 +365,19 @@ class Result:
 
 
 def _writing(task_type: TaskType) -> dict[str, int]:
-    """How transformers is to write answers as they are written here."""
+    """Generation settings with which transformers generates the same answers."""
     decoding = {"num_beams": int(task_type.options.get("beams", 1))}
     longest = task_type.options.get("longest")
     return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
 
 
-def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str]:
-    """How the model is used; `attached`: only with the adapter beside it; `alone`: which is a head
-    above a model that lies elsewhere."""
+def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
+    """Lines of code that use the model; `attached`: with the adapter beside it; `head_alone`: the
+    adapter is a head above a model in another folder."""
     name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
     row = _row_of(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
-    if alone:
+    if head_alone:
         base = folders.called(learner.path)
         lines = [
             f"# {name}/{ADAPTER} is a head; {base} below it lies where adapter.json says.",
@@ -411,7 +421,7 @@ def _loads(out: Path, learner: Learner, attached: bool, alone: bool) -> list[str
 
 
 def _row_of(task_type: TaskType) -> str:
-    """A row for `predict` as a person types it: a text, or a tuple of what fills the roles."""
+    """An example row for `predict`: a text, or a tuple of the roles."""
     is_tuple = len(task_type.roles) > 1
     values = [
         "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
@@ -421,17 +431,16 @@ def _row_of(task_type: TaskType) -> str:
 
 
 def _leave_beside(adapter: Adapter | None) -> None:
-    """Make the model an ordinary one again, with what was learned in its weights where these can
-    say it, and else without."""
+    """Merge the adapter into the weights of the model if it can be merged, else detach it."""
     if adapter is not None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
-def _numbers(known: Vocabulary | None) -> list[int] | None:
-    """What stands for the classes in the data, where these are numbers."""
-    if known is None or not known.has_numbers:
+def _numbers(vocabulary: Vocabulary | None) -> list[int] | None:
+    """The numbers of the classes in the data, if they are numbers."""
+    if vocabulary is None or not vocabulary.has_numbers:
         return None
-    return [value for value in known.values if isinstance(value, int)]
+    return [value for value in vocabulary.values if isinstance(value, int)]
 
 
 def _finite(value: float) -> float | None:

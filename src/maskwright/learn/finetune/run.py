@@ -33,9 +33,9 @@ from maskwright.base.terminal import shell_word
 from maskwright.learn.finetune import script
 from maskwright.learn.finetune.finished_seeds import FOLDER, REJECTS, FinishedSeeds
 from maskwright.learn.finetune.hashes import hash_rows
-from maskwright.learn.finetune.learner import Learner, Seed
+from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import FULL, Method
-from maskwright.learn.finetune.result import PAGE, RESULTS, Result, best_of
+from maskwright.learn.finetune.result import PAGE, RESULTS, FinetuneResult, best_of
 from maskwright.learn.finetune.tune import Settings, passes_of, steps_of, watching
 from maskwright.learn.pretrain.run import LOCK
 from maskwright.learn.tasks.base.choices import Long
@@ -55,7 +55,7 @@ TRIAL_STEPS = 3
 
 
 class _Clock:
-    """The loop's hook: when each step ended."""
+    """Hook of the loop that records when each step ended."""
 
     def __init__(self) -> None:
         self.marks: list[float] = []
@@ -68,16 +68,16 @@ class _Clock:
 
 
 def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
-    """Bytes that the output folder takes at the least: the model's float32 weights, and, until it
-    is written, those that each of `seeds` trains."""
-    kept = seeds if method.trains_all else 0
-    return 4 * shapes.num_parameters(learner.config) * (1 + kept)
+    """Least number of bytes of the output folder: the model's float32 weights and, until these are
+    written, the trained weights of each of `seeds`."""
+    kept_seeds = seeds if method.trains_all else 0
+    return 4 * shapes.num_parameters(learner.config) * (1 + kept_seeds)
 
 
 def tell(
     learner: Learner,
     data: Examples,
-    parts: Mapping[str, Encoded],
+    encoded_parts: Mapping[str, Encoded],
     method: Method,
     settings: Settings,
     seeds: int,
@@ -85,8 +85,8 @@ def tell(
     say: Say,
     machine: Machine | None = None,
 ) -> None:
-    """Say what learning `parts` would cost; a few steps are tried, and nothing is written."""
-    examples = parts[TRAIN].examples
+    """Say what the fine-tuning would cost; a few steps are tried, and nothing is written."""
+    examples = encoded_parts[TRAIN].examples
     count = len(examples.training_indices)
     steps, passes = steps_of(settings, count), passes_of(settings, count)
     say(
@@ -96,7 +96,9 @@ def tell(
     )
     seconds = _seconds_per_step(learner, data, method, settings, machine)
     validation = (
-        len(parts[VALIDATION].rows) * settings.epochs / (3 * count * settings.epochs * passes)
+        len(encoded_parts[VALIDATION].rows)
+        * settings.epochs
+        / (3 * count * settings.epochs * passes)
     )
     room = existing_parent(out)
     say(
@@ -109,20 +111,22 @@ def tell(
 def _seconds_per_step(
     learner: Learner, data: Examples, method: Method, settings: Settings, machine: Machine | None
 ) -> float:
-    """Of a short trial that is thrown away."""
+    """Seconds of a step in a short trial that is discarded."""
     clock = _Clock()
     rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
-    few = learner.task_type.encode(rows, learner.frame)
-    one = learner.task_type.encode(data.parts[VALIDATION][: settings.batch], learner.frame)
+    encoded_training = learner.task_type.encode(rows, learner.frame)
+    encoded_validation = learner.task_type.encode(
+        data.parts[VALIDATION][: settings.batch], learner.frame
+    )
 
     def watch(name: str, steps: int) -> AbstractContextManager[Hook]:
         return nullcontext(clock)
 
     learner.learn(
-        {TRAIN: few, VALIDATION: one},
+        {TRAIN: encoded_training, VALIDATION: encoded_validation},
         method,
         replace(settings, epochs=1, least_steps=0),
-        last=VALIDATION,
+        eval_part=VALIDATION,
         say=quiet,
         watch=watch,
         machine=machine,
@@ -154,16 +158,16 @@ def finetune(
     """Fine-tune `model`, opened or its folder (also a run), on the training part of `data`.
 
     Args:
-        method: what of the model trains, and how fast beside the rate in `settings`.
+        method: which weights are trained, and factors on the rate in `settings`.
         settings: None: the published ones, with a rate that fits method and width.
-        seeds: how many, from 0 on, or which ones.
-        length: the most ids of an example; None: what the model has positions for, at most 512.
-        long: what becomes of a whole text that is longer.
-        options: of the task type, chosen beforehand, such as the "prompt" of written answers.
+        seeds: the number of seeds from 0 on, or the seeds.
+        length: maximum number of ids of an example; None: the positions of the model, at most 512.
+        long: how longer texts are read.
+        options: options of the task type, such as the "prompt" of generated answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
-        beside: further texts for the folder, by file name; without them it is not finished.
-        machine: where and how precisely to train; None: the best this machine has.
-        dry: only say what it would cost.
+        extra_files: further texts for the folder, by file name; without them it is not finished.
+        machine: device and precision; None: the best of this machine.
+        dry: only print what it would cost.
 
     Returns:
         The model folder; of a head that was trained alone, the folder of that.
@@ -184,22 +188,24 @@ def finetune(
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
     )
-    parts = {part: task_type.encode(rows, learner.frame) for part, rows in data.parts.items()}
-    for part, encoded in parts.items():
+    encoded_parts = {
+        part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
+    }
+    for part_name, encoded in encoded_parts.items():
         for finding in encoded.findings:
-            say(finding.of(part).line())
-    passes = passes_of(settings, len(parts[TRAIN].examples.training_indices))
+            say(finding.of(part_name).line())
+    passes = passes_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
     if passes > 1:
         say(
             f"each epoch is {passes} passes over the {counted(len(data.parts[TRAIN]), 'row')}, for "
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
         )
     if dry:
-        tell(learner, data, parts, method, settings, len(numbers), out, say, machine)
+        tell(learner, data, encoded_parts, method, settings, len(numbers), out, say, machine)
         return out / MODEL
-    last = TEST if TEST in parts else VALIDATION
+    eval_part = TEST if TEST in encoded_parts else VALIDATION
     plain_method = replace(method, head_rate=method.head_factor)  # however it was said
-    kept = FinishedSeeds(
+    finished_seeds = FinishedSeeds(
         out,
         {
             "model": learner.loaded.fingerprint,
@@ -219,57 +225,61 @@ def finetune(
             },
         },
     )
-    left = sum(not kept.has(seed) for seed in numbers)
-    storage.require_space(out, disk_bytes(learner, method, left))
+    remaining = sum(not finished_seeds.has(seed) for seed in numbers)
+    storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method, settings, passes) | unusual(machine)
     facts |= {"seeds tried": len(numbers)}
     if learner.family is None:
-        what = "no class of transformers has such a model"
-        so = "what is saved is read by Maskwright alone"
-        say(Finding("read-by-maskwright-alone", what, so).line())
+        message = "no class of transformers has such a model"
+        consequence = "what is saved is read by Maskwright alone"
+        say(Finding("read-by-maskwright-alone", message, consequence).line())
     with commit.Lock(out / LOCK):
         require_unfinished(out)  # another process may have ended it meanwhile
         commit.sweep(out)
-        kept.require_same()
+        finished_seeds.require_same()
         learn = partial(
             learner.learn,
-            parts,
+            encoded_parts,
             method,
-            last=last,
+            eval_part=eval_part,
             say=say,
             watch=watching(stream),
-            kept=kept,
+            finished_seeds=finished_seeds,
             machine=machine,
         )
-        found = _seeds(learn, settings, numbers, out, say)
+        results = _seeds(learn, settings, numbers, out, say)
         for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
             if half.exists():
                 commit.remove_folder(half)
-        Result(out, learner, data, parts, last, method, found, facts, origin or {}).write(say)
+        FinetuneResult(
+            out, learner, data, encoded_parts, eval_part, method, results, facts, origin or {}
+        ).write(say)
         for name, text in (extra_files or {}).items():
             document.write(out / name, text)
         finish(out, [RESULTS, PAGE, script.NAME, *(extra_files or {})])
-        kept.finish()
-    made = out / (ADAPTER if method.head_alone else MODEL)
-    say(f"model: {made}\nnext: maskwright predict {shell_word(out)} FILE")
-    return made
+        finished_seeds.finish()
+    folder = out / (ADAPTER if method.head_alone else MODEL)
+    say(f"model: {folder}\nnext: maskwright predict {shell_word(out)} FILE")
+    return folder
 
 
 def _seeds(
-    learn: Callable[..., Seed], settings: Settings, seeds: Sequence[int], out: Path, say: Say
-) -> list[Seed]:
-    """What each seed came to; only the best still has its model."""
-    found: list[Seed] = []
+    learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int], out: Path, say: Say
+) -> list[SeedResult]:
+    """The results of all seeds; only the best still has its model."""
+    results: list[SeedResult] = []
     try:
         for seed in seeds:
-            found.append(learn(replace(settings, seed=seed), first=not found))
-            best = best_of(found)
-            found = [one if one is best else one.without_model() for one in found]
+            results.append(learn(replace(settings, seed=seed), announce=not results))
+            best = best_of(results)
+            results = [result if result is best else result.without_model() for result in results]
     except KeyboardInterrupt:
-        done = f"{len(found)} of {len(seeds)} seeds finished and kept" if found else "no seed done"
+        done = (
+            f"{len(results)} of {len(seeds)} seeds finished and kept" if results else "no seed done"
+        )
         say(f"stopped, {done}; the same command with --out {shell_word(out)} goes on")
         raise
-    return found
+    return results
 
 
 def require_unfinished(out: Path) -> None:
@@ -285,10 +295,10 @@ def require_unfinished(out: Path) -> None:
         with contextlib.suppress(MaskwrightError):
             if (ours := commit.read_manifest(out)).about == ABOUT:
                 with commit.Lock(out / LOCK):
-                    left = [out / FOLDER, out / f"{storage.DOOMED}{FOLDER}"]
+                    leftovers = [out / FOLDER, out / f"{storage.DOOMED}{FOLDER}"]
                     for name in (name for name in ours.files if "/" not in name):
-                        left += storage.temporaries_of(out / name)
-                    for path in filter(Path.exists, left):
+                        leftovers += storage.temporaries_of(out / name)
+                    for path in filter(Path.exists, leftovers):
                         commit.remove_folder(path)
         raise UsageError(
             "a fine-tuned model is there already", where=out, do="choose another --out"

@@ -26,6 +26,7 @@ from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
@@ -78,7 +79,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TrainingResult:
     """What came of it.
 
     Attributes:
@@ -112,14 +113,15 @@ def tune(
     rate_factors: Callable[[Transformer, int], RateFactors | None] | None = None,
     machine: Machine | None = None,
     hooks: Sequence[loop.Hook] = (),
-) -> Tuned:
-    """Train those parameters of `objective` that want a gradient; its model is the result's.
+) -> TrainingResult:
+    """Train the parameters of `objective` that require a gradient.
 
     Args:
-        figure: after each epoch, higher is better; None: the last epoch is kept.
-        rate_factors: of the model and the number of steps, how fast each parameter learns.
-        machine: where and how precisely to compute; None: the best this machine has.
-        hooks: what else wants to know of every step, before `figure` does.
+        figure: the validation metric after each epoch, higher is better; None: the last epoch is
+            saved.
+        rate_factors: from the model and the number of steps to factors on the learning rates.
+        machine: device and precision; None: the best of this machine.
+        hooks: further hooks, called before `figure`.
 
     Raises:
         DataError: there is no example.  DivergedError: a loss is no number.
@@ -128,20 +130,20 @@ def tune(
     if not len(indices):
         raise DataError("there is no example to learn from", where="train")
     machine, model = machine or choose(), objective.product
-    kept = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
+    frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
     parameters = Parameters(objective.to(machine.device), machine.compute)
     per_pass = -(-len(indices) // settings.batch)
     steps = steps_of(settings, len(indices))
     portions = _portions(train, settings)
 
     def batches(step: int, number: int) -> Batch | None:
-        turn, place = divmod(step, per_pass)
-        begin = place * settings.batch
+        turn, offset = divmod(step, per_pass)
+        begin = offset * settings.batch
         numbers = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
         chosen = indices[permute(key("shuffle", settings.seed, turn), len(indices), numbers)]
         return train.batch(chosen, collation)[0] if len(chosen) else None
 
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=settings.seed,
         microbatches=portions,
         budget=Budget(steps=steps),
@@ -151,30 +153,30 @@ def tune(
     stop = loop.StopFlag()
     per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
-    optimizer = settings.optimizer.start(parameters)
-    if rate_factors is not None and (wanted := rate_factors(model, steps)) is not None:
-        optimizer = ParameterRates(optimizer, _of_objective(wanted))
+    optimizer = start_optimizer(settings.optimizer, parameters)
+    if rate_factors is not None and (factors := rate_factors(model, steps)) is not None:
+        optimizer = ParameterRates(optimizer, _of_objective(factors))
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
     )
-    finished = _widened(model, epochs.best, kept)
-    return Tuned(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
+    finished = _widened(model, epochs.best, frozen)
+    return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
 
 
 def steps_of(settings: Settings, count: int) -> int:
-    """How many steps training on `count` examples is."""
+    """Returns the number of steps of training on `count` examples."""
     return settings.epochs * passes_of(settings, count) * -(-count // settings.batch)
 
 
 def passes_of(settings: Settings, count: int) -> int:
-    """How many passes over `count` examples an epoch is."""
+    """Returns the number of passes over `count` examples in an epoch."""
     per_pass = -(-count // settings.batch)
     return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
 
 
 def _portions(train: Examples, settings: Settings) -> int:
-    """Into how many parts a step is cut: so many that texts in pieces need no more memory than
-    whole ones."""
+    """Returns the number of microbatches of a step: enough that texts in pieces need no more memory
+    than whole ones."""
     if train.pieces is None:
         return settings.accumulate
     needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
@@ -187,7 +189,7 @@ def _of_objective(rate_factors: RateFactors) -> RateFactors:
 
 
 class _Epochs:
-    """Follows the loop: a figure after each epoch, the best weights, the stop."""
+    """Hook of the loop: the metric after each epoch, the best weights, early stopping."""
 
     def __init__(
         self,
@@ -222,8 +224,8 @@ class _Epochs:
         # A correlation with answers that are all alike is no number: no epoch is worse. As long as
         # there is none, nothing can be chosen by it, and the last epoch is kept.
         self.figures.append(value if math.isfinite(value) else -math.inf)
-        none = max(self.figures) == -math.inf
-        if none or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
+        none_defined = max(self.figures) == -math.inf
+        if none_defined or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
             self._keep(epoch)
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True
@@ -237,13 +239,13 @@ class _Epochs:
 
 
 def _widened(
-    model: Transformer, trained: dict[str, Tensor], kept: dict[str, Tensor]
+    model: Transformer, trained: dict[str, Tensor], frozen: dict[str, Tensor]
 ) -> Transformer:
-    """`model` in float32: what was trained from its masters, the rest as it was."""
-    own = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
+    """`model` in float32: trained weights from their masters, the others unchanged."""
+    masters = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.data = {**kept, **own}[name].float().to(parameter.device)
+            parameter.data = {**frozen, **masters}[name].float().to(parameter.device)
     return model.float().eval()
 
 
@@ -252,8 +254,8 @@ def _widened(
 Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 
-class _Shown:
-    """Every step to the panel, if there is one; the loop's hook."""
+class _PanelHook:
+    """Hook of the loop that shows every step on the panel, if there is one."""
 
     def __init__(self, panel: Panel | None = None) -> None:
         self.panel = panel
@@ -275,7 +277,7 @@ def watching(stream: TextIO | None = None) -> Watch:
         panel = Panel({"recipe": name, "steps": steps}, stream)
         panel.start()
         try:
-            yield _Shown(panel)
+            yield _PanelHook(panel)
         finally:
             panel.close()
 
@@ -285,4 +287,4 @@ def watching(stream: TextIO | None = None) -> Watch:
 @contextmanager
 def unseen(name: str, steps: int) -> Iterator[Hook]:
     """Shows nothing."""
-    yield _Shown()
+    yield _PanelHook()

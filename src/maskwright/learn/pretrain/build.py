@@ -96,15 +96,15 @@ def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Obj
     """The recipe's objective around `network`. The objective's own weights are a function of the
     recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
-    others = {}
+    networks = {}
     for name, (folder, sha256) in _networks(recipe).items():
         start.require_same(folder, sha256)
-        others[name] = _finished(folder, tokenizer).to(network.device)
-        check_length(recipe, others[name].config, f"objective.options.{name}")
+        networks[name] = _finished(folder, tokenizer).to(network.device)
+        check_length(recipe, networks[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
-            built = member.build(network, options, special_tokens.vocabulary(tokenizer), **others)
+            built = member.build(network, options, special_tokens.vocabulary(tokenizer), **networks)
         except IncompatibleError as error:
             raise _remedied(error, recipe) from error
     assert isinstance(built, Objective)
@@ -157,8 +157,8 @@ def resolved(recipe: Recipe) -> Recipe:
     recipe = start.pinned(recipe)
     options = dict(recipe.objective.options)
     for name in recipe.objective.spec.networks:
-        path, found = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
-        options |= {name: path, f"{name}_sha256": found}
+        path, digest = start.pinned_folder(options[name], options.get(f"{name}_sha256"))
+        options |= {name: path, f"{name}_sha256": digest}
     return replace(recipe, objective=recipe.objective.with_options(options))
 
 

@@ -14,7 +14,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.report.tables import Table
 from maskwright.learn.pretrain.mixing import names_of, value_of, values_of
 from maskwright.learn.pretrain.rows import held_out_rows
-from maskwright.learn.pretrain.text import Text
+from maskwright.learn.pretrain.text import CorpusText
 from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.train.average import Average
@@ -28,7 +28,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 NOTHING = "–"
 
 
-def build(recipe: Recipe, folder: Path, text: Text, tokenizer: Tokenizer) -> None:
+def build(recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer) -> None:
     """Make the held-out stores that are not there yet, of the values that have held-out documents.
 
     Raises:
@@ -54,16 +54,16 @@ def table(
     """Loss and accuracy of the run in `folder` on the held-out text of each value; None where there
     are no values. All values together are asked about as many rows as one evaluation."""
     values = values_of(folder) or []
-    found = [n for n in range(len(values)) if (_path(folder, n) / MANIFEST).is_file()]
-    if not found:
+    numbers = [n for n in range(len(values)) if (_path(folder, n) / MANIFEST).is_file()]
+    if not numbers:
         return None
     batch = recipe.evaluation.batch
-    rows = max(batch, recipe.evaluation.rows // len(found))
-    shown: list[list[str]] = []
+    rows = max(batch, recipe.evaluation.rows // len(numbers))
+    rows_shown: list[list[str]] = []
     with nullcontext() if average is None else average.in_place():
         for number, name in enumerate(names_of(recipe.corpus, folder)):
             documents, cells = 0, [NOTHING] * 3
-            if number in found:
+            if number in numbers:
                 store = TokenStore.open(_path(folder, number))
                 documents = store.num_documents
                 try:
@@ -73,11 +73,11 @@ def table(
                     cells = [f"{figures.targets:,}", f"{figures.loss:.3f}", f"{figures.top1:.1%}"]
                 except DataError:
                     pass  # it does not fill a row, or has no target
-            shown.append([name, f"{documents:,}", *cells])
+            rows_shown.append([name, f"{documents:,}", *cells])
     return {
         "title": f"Held-out text by {recipe.corpus.mix_by}",
         "head": ["", "documents", "targets", "loss", "top-1"],
-        "rows": shown,
+        "rows": rows_shown,
         "note": f"Loss in nats per target, of at most {rows:,} rows each; {NOTHING}: too little "
         "text is held out.",
     }

@@ -22,14 +22,14 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 HERE = "."  # the folder of the card
 
 
-def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, known: About) -> About:
-    """`known` with the model's conventions and its card."""
+def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model: About) -> About:
+    """`model` with the model's conventions and its card."""
     conventions = conventions_of(recipe, len(config.stacks))
-    known = replace(known, conventions=conventions)
-    written = layout.documents(layout.of_config(config, known.family), tokenizer, known, {})
+    model = replace(model, conventions=conventions)
+    written = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
     text = written["config.json"]
     assert isinstance(text, bytes)
-    return replace(known, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
+    return replace(model, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
 def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
@@ -69,13 +69,13 @@ def _card(
 
 
 @dataclass(frozen=True)
-class Ask:
-    """How a user asks a model.
+class Usage:
+    """An example of use of a model.
 
     Attributes:
         tag: the name that hubs have for it.
         verb: the command, `fill-mask` or `generate`.
-        prompt: a text that the model can be given, in words that its tokenizer knows.
+        prompt: an input in words that the tokenizer knows.
     """
 
     tag: str
@@ -92,8 +92,8 @@ class Ask:
 
 def ask_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
-) -> Ask | None:
-    """How a user asks the model; None where it scores no tokens, or was not trained to write."""
+) -> Usage | None:
+    """An example of use; None if the model scores no tokens or was not trained to generate."""
     if config.vocabulary_head is None:
         return None
     text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
@@ -101,14 +101,14 @@ def ask_of(
     spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
     if config.encoder is not None and tokenizer.mask is not None and not spans:
         sign = tokenizer.tokens([tokenizer.mask])[0]
-        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
     if not writes:
         return None
     if spans:
         sign = tokenizer.vocabulary[tokenizer.sentinels[0]]
-        return Ask("fill-mask", "fill-mask", f"{text} {sign}".strip())
+        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
     tag = "text-generation" if config.encoder is None else "text2text-generation"
-    return Ask(tag, "generate", text)
+    return Usage(tag, "generate", text)
 
 
 def _known(tokenizer: Tokenizer) -> str:

@@ -3,9 +3,9 @@
     checkpoints/step-00001200/
         config.json, model.safetensors, tokenizer.json, ...     loads in transformers as it stands
         training/optimizer.safetensors                          moments, by parameter name
-        training/objective.safetensors                          what else is trained, if anything
+        training/objective.safetensors                          weights of the objective, if any
         training/masters.safetensors                            weights, where an average is saved
-        training/state.json                                     a few numbers
+        training/state.json                                     counters of the training loop
         MANIFEST.json                                           sizes and hashes, written last
 
 The saved weights are the float32 masters, or their average where there is one: then the masters
@@ -46,8 +46,8 @@ OWN = "product."
 
 
 @dataclass(frozen=True)
-class Resumed:
-    """What a checkpoint restored, and why newer ones were skipped."""
+class RestoredState:
+    """The state restored from a checkpoint, and why newer checkpoints were skipped."""
 
     path: Path
     state: TrainState
@@ -55,12 +55,12 @@ class Resumed:
     skipped: list[CheckpointError | StorageError]
 
 
-class Checkpoints:
+class CheckpointStore:
     """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
 
     Args:
         about: facts for every manifest (recipe, tokenizer, data and machine).
-        model: what is written into each saved model's folder.
+        model: the further content of each saved model folder.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Checkpoints:
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
         content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
-        others = {n: t for n, t in weights.items() if not n.startswith(OWN)}
+        other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
             for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
             staging.write_bytes(MOMENTS, files.chunks(moments))
-            if others:
-                staging.write_bytes(OTHERS, files.chunks(others))
+            if other_weights:
+                staging.write_bytes(OTHERS, files.chunks(other_weights))
             if average is not None:
                 staging.write_bytes(MASTERS, files.chunks(masters))
             staging.write_json(STATE, {**state.to_json(), "optimizer_steps": optimizer.steps})
@@ -129,7 +129,7 @@ class Checkpoints:
         for folder in old:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> Resumed:
+    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> RestoredState:
         """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
         `average`.
 
@@ -147,7 +147,7 @@ class Checkpoints:
         optimizer.parameters.load(weights)
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
-        return Resumed(path, state, manifest.about, skipped)
+        return RestoredState(path, state, manifest.about, skipped)
 
 
 @torch.no_grad()
@@ -158,13 +158,13 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
         return []
     require_as_saved(checkpoint / OTHERS)
     parameters = dict(objective.named_parameters())
-    others = files.open_file(checkpoint / OTHERS)
-    found = {name: others.read(name) for name in others.entries}
-    if any(n not in parameters or parameters[n].shape != t.shape for n, t in found.items()):
+    file = files.open_file(checkpoint / OTHERS)
+    weights = {name: file.read(name) for name in file.entries}
+    if any(n not in parameters or parameters[n].shape != t.shape for n, t in weights.items()):
         return []
-    for name, tensor in found.items():
+    for name, tensor in weights.items():
         parameters[name].copy_(tensor)
-    return list(found)
+    return list(weights)
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:

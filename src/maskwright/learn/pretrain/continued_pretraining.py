@@ -1,8 +1,8 @@
 """Continued pretraining of a model on other text (Gururangan et al. 2020, arXiv:2004.10964).
 
 A run continues with its own objective and rows. For any other folder these follow from the model:
-an encoder fills masks, a decoder predicts the next token, and an encoder-decoder writes what was
-cut out of its text.
+an encoder predicts masked tokens, a decoder the next token, and an encoder-decoder the spans
+removed from its text.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def adapt(
     folder, out, say = Path(folder), Path(out), printer(stream)
     recipe = override(with_text(recipe_of(folder, minutes), texts), settings)
     if distribute.join().first:
-        for found in _findings(folder, recipe):
-            say(found.line())
-    last = run.pretrain(recipe, out, stream=stream)
+        for finding in _findings(folder, recipe):
+            say(finding.line())
+    checkpoint = run.pretrain(recipe, out, stream=stream)
     close(out, stream=stream)
-    return last
+    return checkpoint
 
 
 def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
@@ -155,30 +155,30 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     if not again and any(table.get("title") == WORTH for table in tables.read(out)):
         return
     if not Path(recipe.model.path).is_dir():
-        what = f"the model from which this run began is not there any more ({recipe.model.path})"
-        so = "there is nothing to compare with"
-        printer(stream)(Finding("model-before-is-gone", what, so).line())
+        message = f"the model from which this run began is not there any more ({recipe.model.path})"
+        consequence = "there is nothing to compare with"
+        printer(stream)(Finding("model-before-is-gone", message, consequence).line())
         return
     try:
         results = worth(out)
     except MaskwrightError as error:  # the model is trained and saved all the same
-        what = "what training further was worth cannot be measured"
-        why = f"{error.what} ({error.where})"
-        printer(stream)(Finding("worth-unknown", what, why).line())
+        message = "what training further was worth cannot be measured"
+        reason = f"{error.what} ({error.where})"
+        printer(stream)(Finding("worth-unknown", message, reason).line())
         return
     tables.add(out, results)
     for table in results:
         printer(stream)(tables.for_terminal(table))
     lost = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
     if lost:
-        found = Finding(
+        finding = Finding(
             "worse-on-other-text",
             f"something was lost on {lost[0]}",
             remedy="whether what was won is worth it, a task of yours can show: fine-tune both "
             "models on it",
             severity="warning",
         )
-        printer(stream)(found.line())
+        printer(stream)(finding.line())
     page.write_report(out)
 
 
@@ -190,38 +190,42 @@ def worth(out: Path) -> list[tables.Table]:
     path = Path(recipe.model.path)
     tokenizer = Tokenizer.load(out / "tokenizer")
     initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
-    known = start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
-    last = folders.newest(out)
-    models = [(initial, path)] * known + [(open_weights(last).network, last)]
+    has_loss_before = (
+        start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
+    )
+    checkpoint = folders.newest(out)
+    models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
     # A checkpoint lies in its run's folder, which has the held-out text, too.
-    old = path.parent.parent / HELD_OUT
-    own = path.parent.name == "checkpoints" and old.is_dir()
-    found = {"the new text": _losses(recipe, models, tokenizer, store)}
-    if own:
+    earlier_store = path.parent.parent / HELD_OUT
+    has_earlier_text = path.parent.name == "checkpoints" and earlier_store.is_dir()
+    losses_by_text = {"the new text": _losses(recipe, models, tokenizer, store)}
+    if has_earlier_text:
         # Rows of another kind may ask for what was not written down when that text was prepared.
         with contextlib.suppress(MaskwrightError):
-            before = TokenStore.open(old, tokenizer_fingerprint=tokenizer.fingerprint)
-            found["the text before"] = _losses(recipe, models, tokenizer, before)
+            before = TokenStore.open(earlier_store, tokenizer_fingerprint=tokenizer.fingerprint)
+            losses_by_text["the text before"] = _losses(recipe, models, tokenizer, before)
     else:
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(MaskwrightError):
             general = build_store(
                 embedded.documents(limit_bytes=GENERAL), tokenizer, Path(scratch) / "store"
             )
-            found["general text"] = _losses(recipe, models, tokenizer, general)
+            losses_by_text["general text"] = _losses(recipe, models, tokenizer, general)
     rows = []
-    for name, losses in found.items():
-        gap = f"{losses[-1] - losses[0]:+.4f}" if known else "–"
-        rows.append([name, *["–"] * (not known), *(f"{loss:.4f}" for loss in losses), gap])
+    for name, losses in losses_by_text.items():
+        gap = f"{losses[-1] - losses[0]:+.4f}" if has_loss_before else "–"
+        rows.append(
+            [name, *["–"] * (not has_loss_before), *(f"{loss:.4f}" for loss in losses), gap]
+        )
     note = "In nats for each target, the same rows and the same questions before and after."
-    if recipe.model.new and known:
+    if recipe.model.new and has_loss_before:
         note += " Before: the new head above the model as it was."
-    elif not known:
+    elif not has_loss_before:
         note = (
             "In nats for each target; a model without scores over the vocabulary has no loss "
             "before."
         )
-    if "general text" in found:
+    if "general text" in losses_by_text:
         note += " General text: documentation in this Python installation."
     results: list[tables.Table] = [
         {
@@ -231,7 +235,7 @@ def worth(out: Path) -> list[tables.Table]:
             "note": note,
         }
     ]
-    if not own and initial.encoder is not None and initial.decoder is None:
+    if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
         results.append(_moved(initial, models[-1][0], store, recipe.rows.length))
     return results
 
@@ -240,16 +244,18 @@ def _moved(before: Transformer, after: Transformer, store: TokenStore, length: i
     """How similarly two models order the similarities of held-out texts."""
     rows = PackedDocuments(store, length)
     numbers = np.arange(min(len(rows), SEEN_ROWS))
-    taken = rows.rows(numbers, 0)
-    batch = Batch(tokens=torch.from_numpy(taken.tokens), **facts(taken))
-    found = []
+    batch_rows = rows.rows(numbers, 0)
+    batch = Batch(tokens=torch.from_numpy(batch_rows.tokens), **facts(batch_rows))
+    similarities = []
     for model in (before, after):
         with torch.no_grad():
             vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
         unit = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
         pairs = torch.triu_indices(len(unit), len(unit), 1)
-        found.append((unit @ unit.T)[pairs[0], pairs[1]].numpy())
-    correlation = metrics.METRICS["spearman"](*found) if len(found[0]) > 1 else math.nan
+        similarities.append((unit @ unit.T)[pairs[0], pairs[1]].numpy())
+    correlation = (
+        metrics.METRICS["spearman"](*similarities) if len(similarities[0]) > 1 else math.nan
+    )
     shown = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
     return {
         "title": "What is left of the vectors of texts",
@@ -267,7 +273,7 @@ def _losses(
     store: TokenStore,
 ) -> list[float]:
     """The loss of each model on `store`; its folder may hold further weights of the objective."""
-    found = []
+    losses = []
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     for model, path in models:
         objective = build.objective(recipe, model, tokenizer)
@@ -278,8 +284,8 @@ def _losses(
             rows=recipe.evaluation.rows,
             batch_rows=recipe.evaluation.batch,
         )
-        found.append(figures.loss)
-    return found
+        losses.append(figures.loss)
+    return losses
 
 
 def _objective(path: Path, form: Layout) -> str:
@@ -312,11 +318,11 @@ def _architecture(form: Layout) -> str | None:
     head."""
     if form.family is None or form.config.vocabulary_head is not None:
         return None
-    for name, parts in form.family.architectures.items():
+    for name, architecture in form.family.architectures.items():
         if (
-            parts.vocabulary
-            and not parts.heads
-            and parts.decoder in (None, form.config.decoder is not None)
+            architecture.vocabulary
+            and not architecture.heads
+            and architecture.decoder in (None, form.config.decoder is not None)
         ):
             return name
     return None

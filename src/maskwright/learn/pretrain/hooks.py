@@ -1,4 +1,4 @@
-"""What happens between steps: log, evaluate, save. The loop knows none of it."""
+"""Hooks of the training loop: log, evaluate, save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from maskwright.base.report.panel import Panel
 from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain.journal import Journal
 from maskwright.learn.pretrain.journal import read as read_journal
-from maskwright.learn.pretrain.prepare import Prepared
+from maskwright.learn.pretrain.prepare import PreparedCorpus
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
 from maskwright.model.device.neighbours import Neighbours
@@ -36,7 +36,7 @@ PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 
 
 def sample(
-    objective: Objective, prepared: Prepared, rows: RowSource, step: int
+    objective: Objective, prepared: PreparedCorpus, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
     """A `sample` line for the journal; None if the model neither fills masks nor writes.
 
@@ -55,11 +55,11 @@ def sample(
         sign = tokenizer.tokens([tokenizer.mask])[0]
         glue = "" if tokenizer.kind == "character" else " "
         fresh = np.arange(len(ids)) == 0
-        first, after = _word(prepared.held_out.begins_word(np.array(ids), fresh))
-        left, right = tokenizer.decode(ids[:first]), tokenizer.decode(ids[after:])
-        prompt = f"{left}{glue}{sign}{glue}{right.removeprefix(glue)}"
+        begin, end = _word(prepared.held_out.begins_word(np.array(ids), fresh))
+        text_before, text_after = tokenizer.decode(ids[:begin]), tokenizer.decode(ids[end:])
+        prompt = f"{text_before}{glue}{sign}{glue}{text_after.removeprefix(glue)}"
         # Of two stacks this objective trains the encoder alone, and that is what is shown.
-        found = fill(
+        predictions = fill(
             prepare(model, live=True),
             tokenizer,
             [prompt],
@@ -67,7 +67,7 @@ def sample(
             shift=objective.prediction_offset,
             alone=True,
         )[0]
-        text = "  ".join(f"{c.token} {c.probability:.0%}" for c in found[0].candidates)
+        text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
         start = ids[:PROMPT_TOKENS]
@@ -88,7 +88,9 @@ def sample(
     return None
 
 
-def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource) -> dict[str, str]:
+def _rewritten(
+    objective: EncoderDecoder, prepared: PreparedCorpus, source: RowSource
+) -> dict[str, str]:
     """The beginning of the first row as the encoder reads it, and what the decoder writes."""
     rows = source.rows(np.array([0]), 0)
     length = min(2 * PROMPT_TOKENS, int((rows.documents == 1).sum()))
@@ -110,18 +112,18 @@ def _rewritten(objective: EncoderDecoder, prepared: Prepared, source: RowSource)
     return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
 
 
-def _decoder_prefix(decoded: list[int], first: list[int]) -> list[int]:
+def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
     """The decoder's tokens before the first word: the start token and, where texts are framed, the
     opening tokens."""
-    count = 1 + len(first)
-    return decoded[:count] if decoded[1:count] == first else decoded[:1]
+    count = 1 + len(opening_tokens)
+    return decoded[:count] if decoded[1:count] == opening_tokens else decoded[:1]
 
 
-def _sampling(prepared: Prepared, model: Transformer, temperature: float) -> Sampling:
+def _sampling(prepared: PreparedCorpus, model: Transformer, temperature: float) -> Sampling:
     """Sampling without padding and without ids beyond the tokenizer's vocabulary."""
-    known, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
+    vocabulary_size, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
     padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
-    return Sampling(temperature=temperature, forbidden=(*padding, *range(known, rows)))
+    return Sampling(temperature=temperature, forbidden=(*padding, *range(vocabulary_size, rows)))
 
 
 def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
@@ -138,11 +140,11 @@ def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
 
 
-# How often a full disk is waited out before the run stops.
+# Number of checkpoints that may fail on a full disk before the run stops.
 PATIENCE = 3
 
 
-class Log:
+class LogHook:
     """Writes every step to the journal and the panel."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
@@ -152,8 +154,8 @@ class Log:
         self._written = time.monotonic()
         self._every = session.recipe.training.log_seconds
         again = f"maskwright resume {shell_word(session.out)}"
-        alone = session.processes.world == 1 and self.device.type == "cpu"
-        self._neighbours = Neighbours(torch.get_num_threads(), again) if alone else None
+        is_alone = session.processes.world == 1 and self.device.type == "cpu"
+        self._neighbours = Neighbours(torch.get_num_threads(), again) if is_alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
@@ -173,13 +175,13 @@ class Log:
             tokens_per_second = (state.tokens - tokens) / (state.seconds - seconds)
             peak = peak_memory(self.device)
             self.journal.time(state.step, state.seconds, tokens_per_second, peak)
-            if self._neighbours and (found := self._neighbours.slowed(tokens_per_second)):
-                self.panel.note(found.line())
+            if self._neighbours and (finding := self._neighbours.slowed(tokens_per_second)):
+                self.panel.note(finding.line())
         self._last = (state.seconds, state.tokens)
         self._written = time.monotonic()
 
 
-class Evaluate:
+class EvaluateHook:
     """Measures held-out text and makes a sample, every so many steps and when the run is
     complete."""
 
@@ -225,7 +227,7 @@ class Evaluate:
             self.panel.sample(shown)
 
 
-class Save:
+class SaveHook:
     """Saves a checkpoint every so many steps, at the end, and when the run is stopped.
 
     If the disk is full, the older checkpoint stays and training continues with a note; after a few

@@ -126,8 +126,8 @@ def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     with path.open("rb") as lines:
-        found = [json.loads(line) for line in lines if _step(line) is not None]
-    return found if name != METRICS else [r for r in found if isinstance(r.get("kind"), str)]
+        records = [json.loads(line) for line in lines if _step(line) is not None]
+    return records if name != METRICS else [r for r in records if isinstance(r.get("kind"), str)]
 
 
 def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> list[dict[str, Any]]:

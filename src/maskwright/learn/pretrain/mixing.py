@@ -53,16 +53,16 @@ class ByValue:
             DataError: there are too many values.
             StoppedError, StorageError: the disk is full, or fails.
         """
-        given, value = document.notes.get(self._column), value_of(self._corpus, document)
+        document_value, value = document.notes.get(self._column), value_of(self._corpus, document)
         if value is None:
-            self._lacking += given is None
-            if given is None:
+            self._lacking += document_value is None
+            if document_value is None:
                 self._without = self._without or [document.id]
-            elif given in self._unknown or len(self._unknown) < MOST_VALUES:
-                self._unknown[given] = self._unknown.get(given, 0) + 1
+            elif document_value in self._unknown or len(self._unknown) < MOST_VALUES:
+                self._unknown[document_value] = self._unknown.get(document_value, 0) + 1
             return
-        if value == OTHERS and given is not None and len(self._others) < MOST_VALUES**2:
-            self._others[given] = None
+        if value == OTHERS and document_value is not None and len(self._others) < MOST_VALUES**2:
+            self._others[document_value] = None
         if value not in self._spools:
             if len(self._spools) == MOST_VALUES:
                 raise self._too_many()

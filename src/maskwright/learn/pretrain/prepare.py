@@ -39,7 +39,13 @@ from maskwright.base.storage.manifest import hash_file
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.pretrain.by_value import build as build_by_value
 from maskwright.learn.pretrain.mixing import keep_values, names_of, values_of
-from maskwright.learn.pretrain.text import Text, require_other_files, resolve, text_bytes, texts_of
+from maskwright.learn.pretrain.text import (
+    CorpusText,
+    require_other_files,
+    resolve,
+    text_bytes,
+    texts_of,
+)
 from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder, shares
 from maskwright.text.corpus.document import Document
@@ -67,11 +73,11 @@ def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
 def differences(
     corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
 ) -> list[str]:
-    """How the text differs from what was `read` (SHA-256 by file), a few words for each file.
+    """The differences of the text from what was `read` (SHA-256 by file), in words, by file.
 
     Args:
         paths: the files and folders of the text.
-        quickly: do not hash more than a little.
+        quickly: hash the first 256 MiB only.
     """
     changes = []
     sizes = 0
@@ -86,10 +92,10 @@ def differences(
     if corpus.limit_bytes is None and read:
         for path in paths:
             try:
-                found = find([path])[0]
+                sources = find([path])[0]
             except MaskwrightError:
                 continue  # missing or empty: reported above
-            changes += [f"{s.shown} was added" for s in found if s.shown not in read]
+            changes += [f"{s.shown} was added" for s in sources if s.shown not in read]
     return changes
 
 
@@ -100,7 +106,7 @@ SAMPLED_DOCUMENTS = 32  # documents, for whether a tokenizer keeps text as it is
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCorpus:
     """The tokenizer and stores of a run.
 
     Attributes:
@@ -123,7 +129,7 @@ class Prepared:
         return float(self.held_out.document_bytes.sum()) / max(1, self.held_out.num_tokens)
 
 
-def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
+def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     """Make, or find, the tokenizer and the stores of `recipe` in the run folder `folder`.
 
     Raises:
@@ -132,7 +138,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         IncompatibleError: the text has changed since a part of it was read.
     """
     by_value = recipe.corpus.mix_by is not None
-    texts: list[Text] = []
+    texts: list[CorpusText] = []
     if is_prepared(recipe.corpus, folder):
         for line in _changes_note(recipe.corpus, folder):
             say(line)
@@ -140,8 +146,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
             # Until the tokenizer is there, or the values.
-            kept = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
-            share = 1 / TEXT_TO_STORE + kept
+            spooled = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
+            share = 1 / TEXT_TO_STORE + spooled
             storage.require_space(folder, share * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
@@ -156,8 +162,11 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         names = [store.path.name for store in train]
     else:
         names = _parts(recipe.corpus, folder) or []
-        each = [[text] for text in texts] or [[]] * len(names)
-        train = tuple(store_of(name, one) for name, one in zip(names, each, strict=True))
+        texts_of_stores = [[text] for text in texts] or [[]] * len(names)
+        train = tuple(
+            store_of(name, store_texts)
+            for name, store_texts in zip(names, texts_of_stores, strict=True)
+        )
     _require_tokenizers_text(folder, names, recipe.corpus)
     files_for_it = recipe.corpus.held_out_text  # the same for all texts
     held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
@@ -172,31 +181,31 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
         mixture["mixture"] = _shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
-    made = Prepared(tokenizer, train, held_out, {})
+    prepared = PreparedCorpus(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
             **_where_from(recipe.corpus, folder),
             **mixture,
-            "read": {part: _origin(folder, part) for part in (*names, HELD_OUT)},
-            "train": made.train_fingerprint,
+            "read": {store_name: _origin(folder, store_name) for store_name in (*names, HELD_OUT)},
+            "train": prepared.train_fingerprint,
             "held_out": held_out.fingerprint,
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
-    return replace(made, provenance=_read(provenance_file))
+    return replace(prepared, provenance=_read(provenance_file))
 
 
 def _stores_by_value(
-    folder: Path, texts: Sequence[Text], store_of: Callable[..., TokenStore]
+    folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
 ) -> tuple[TokenStore, ...]:
-    """A store for each value of the column that is mixed by; without `texts` they are there."""
+    """A store for each value of the column that is mixed by; without `texts` they exist."""
     values = values_of(folder)
     if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
         (text,) = texts
-        found = text.by_value()
-        keep_values(folder, str(text.corpus.mix_by), found.values)
+        by_value = text.by_value()
+        keep_values(folder, str(text.corpus.mix_by), by_value.values)
         return tuple(
-            store_of(name, texts, documents=found.of(value), lines=name == f"{TRAIN}-0")
-            for name, value in zip(_numbered(len(found.values)), found.values, strict=True)
+            store_of(name, texts, documents=by_value.of(value), lines=name == f"{TRAIN}-0")
+            for name, value in zip(_numbered(len(by_value.values)), by_value.values, strict=True)
         )
     return tuple(store_of(name, []) for name in _numbered(len(values or [])))
 
@@ -206,18 +215,18 @@ def _numbered(count: int) -> list[str]:
     return [f"{TRAIN}-{number}" for number in range(count)]
 
 
-def _is_store(folder: Path, part: str) -> bool:
-    return (folder / "data" / part / MANIFEST).is_file()
+def _is_store(folder: Path, name: str) -> bool:
+    return (folder / "data" / name / MANIFEST).is_file()
 
 
 def training_stores(folder: Path) -> list[TokenStore]:
-    """What the run in `folder` learned from; empty where no text is kept."""
-    found = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
-    return [TokenStore.open(path) for path in sorted(found, key=_number)]
+    """The training stores of the run in `folder`; empty if it has none."""
+    folders = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
+    return [TokenStore.open(path) for path in sorted(folders, key=_number)]
 
 
 def _number(path: Path) -> int:
-    """Of a store: 12 of `train-12`."""
+    """The number in the name of a store: 12 of `train-12`."""
     return int(path.name.partition("-")[2] or 0)
 
 
@@ -226,19 +235,19 @@ def _store(
     folder: Path,
     tokenizer: Tokenizer,
     say: Say,
-    part: str,
-    texts: Sequence[Text],
+    name: str,
+    texts: Sequence[CorpusText],
     *,
     documents: Iterable[Document] | None = None,
     lines: bool = True,
 ) -> TokenStore:
-    """The store of a part of the texts, made if it is not there; then they are needed.
+    """The store `name`, which is made of `texts` if it does not exist.
 
     Args:
-        documents: those of the store; None: all of the part.
-        lines: say what the reading of the texts met.
+        documents: the documents of the store; None: all of its part.
+        lines: print the findings of reading the texts.
     """
-    path, held_out = folder / "data" / part, part == HELD_OUT
+    path, held_out = folder / "data" / name, name == HELD_OUT
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
@@ -246,11 +255,11 @@ def _store(
                 text.held_out() if held_out else text.training() for text in texts
             )
         counting, unknown = tokenizer.counting()
-        given = isinstance(recipe.tokenizer, TokenizerFolder)
-        remedy = OTHER_MODEL if given else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
+        from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
+        remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
         def keep() -> None:
-            _keep_origin(_origin_file(folder, part), texts, unknown.findings(remedy))
+            _keep_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
 
         sentences = needs_sentences(recipe)
         build_store(documents, counting, path, sentences=sentences, read=keep)
@@ -260,12 +269,12 @@ def _store(
         ):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
-    say(f"{part}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
-    for found in _unknown_to_tokenizer(folder, part):
-        say(found.line())
+    say(f"{name}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
+    for finding in _unknown_to_tokenizer(folder, name):
+        say(finding.line())
     if store.num_documents == 0:
         raise DataError(
-            f"the part {part!r} has no documents",
+            f"the part {name!r} has no documents",
             where=", ".join(text.where for text in texts) or path,
             found="0 documents",
             wanted="a text of which something can be held out",
@@ -291,38 +300,42 @@ def _folds(tokenizer: Tokenizer, text: str) -> bool:
     return loud != quiet and tokenizer.normalise(loud) == tokenizer.normalise(quiet)
 
 
-def _origin_file(folder: Path, part: str) -> Path:
-    """Where it is kept what a store was made of. Not in the store, which is the same for the same
-    text wherever that lies."""
-    return folder / "data" / f"{part}-origin.json"
+def _origin_file(folder: Path, name: str) -> Path:
+    """The path of the record of the files that a store was made of. It is outside of the store,
+    which is the same for the same text at any path."""
+    return folder / "data" / f"{name}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[Text], unknown: Sequence[Finding]) -> None:
-    """Write down the files of the last readings with their hashes, what was met in them, and what
-    of them is unknown to the tokenizer."""
-    met = [text.counts for text in texts if text.counts is not None]
-    if met or unknown:
+def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
+    """Record the files of the last readings with their hashes, the findings on them, and the
+    characters unknown to the tokenizer."""
+    counts_of_texts = [text.counts for text in texts if text.counts is not None]
+    if counts_of_texts or unknown:
         origin = {
-            "files": {name: digest for counts in met for name, digest in counts.hashes.items()},
-            "summary": "; ".join(counts.summary() for counts in met),
-            "notes": [found.to_json() for counts in met for found in counts.findings],
-            "unknown": [found.to_json() for found in unknown],
+            "files": {
+                name: digest for counts in counts_of_texts for name, digest in counts.hashes.items()
+            },
+            "summary": "; ".join(counts.summary() for counts in counts_of_texts),
+            "notes": [
+                finding.to_json() for counts in counts_of_texts for finding in counts.findings
+            ],
+            "unknown": [finding.to_json() for finding in unknown],
         }
         document.write(path, json.dumps(origin, indent=2) + "\n")
 
 
-def _origin(folder: Path, part: str) -> dict[str, Any]:
-    """The files that a store was made of, with their hashes, and what was met in them."""
-    path = _origin_file(folder, part)
+def _origin(folder: Path, name: str) -> dict[str, Any]:
+    """The files that a store was made of, with their hashes and findings."""
+    path = _origin_file(folder, name)
     return _read(path) if path.is_file() else {}
 
 
 def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
-    """What of the text is no longer what the tokens in `folder` were made of, a few words each: a
-    file that is gone, was added, or has changed.
+    """The changes of the text since the tokens in `folder` were made, in words: files that were
+    removed, added, or changed.
 
     Args:
-        quickly: hash only a little.
+        quickly: hash the first 256 MiB only.
     """
     read: dict[str, str] = {}
     for record in sorted((folder / "data").glob("*-origin.json")):
@@ -360,16 +373,16 @@ def take_tokens(source: Path, folder: Path) -> None:
         OutputError, StorageError, StoppedError: they cannot be written.
     """
     with os_errors_refused(folder):
-        for part in ("data", "tokenizer"):  # it counts as prepared with the last of them
-            staged = folder / f"{TEMPORARY}{part}"
+        for subfolder in ("data", "tokenizer"):  # it counts as prepared with the last of them
+            staged = folder / f"{TEMPORARY}{subfolder}"
             if staged.exists():
                 remove_folder(staged)
-            shutil.copytree(source / part, staged)
-            for place, _, files in os.walk(staged, topdown=False):
+            shutil.copytree(source / subfolder, staged)
+            for target, _, files in os.walk(staged, topdown=False):
                 for name in files:
-                    DISK.fsync_path(Path(place) / name)
-                DISK.fsync_folder(Path(place))
-            DISK.rename(staged, folder / part)
+                    DISK.fsync_path(Path(target) / name)
+                DISK.fsync_folder(Path(target))
+            DISK.rename(staged, folder / subfolder)
             DISK.fsync_folder(folder)
 
 
@@ -386,19 +399,21 @@ def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     """A note on how the text differs from what the tokens were made of; empty if it does not."""
     if not (changes := text_changed(corpus, folder, quickly=True)):
         return []
-    what = "the text is not what this run's tokens were made of"
-    return [Finding("other-text", what, listed(changes), "the run goes on with its tokens").line()]
+    message = "the text is not what this run's tokens were made of"
+    return [
+        Finding("other-text", message, listed(changes), "the run goes on with its tokens").line()
+    ]
 
 
 def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Where the text came from; by the recipe's names if these lead nowhere now."""
     try:
-        return Text(corpus, folder).provenance()
+        return CorpusText(corpus, folder).provenance()
     except ConfigError:
         return {"source": "files", "files": [*corpus.text, *corpus.held_out_text]}
 
 
-def _keep_read(folder: Path, texts: Sequence[Text]) -> None:
+def _keep_read(folder: Path, texts: Sequence[CorpusText]) -> None:
     """Record the files of the tokenizer's text, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -413,42 +428,42 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
     Raises:
         DataError: it lists none.
     """
-    found = record.get("files", {})
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+    files = record.get("files", {})
+    if not isinstance(files, dict) or not all(isinstance(v, str) for v in files.values()):
         raise DataError(
             "the record of the text's files is damaged",
             where=f"{path}: files",
-            found=repr(found)[:80],
+            found=repr(files)[:80],
             do="remove the file, if the text is what it was",
         )
-    return found
+    return files
 
 
-def _unknown_to_tokenizer(folder: Path, part: str) -> list[Finding]:
+def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
     """The recorded findings on text that the tokenizer does not know, or reads as other text.
 
     Raises:
         DataError: the record is damaged.
     """
-    recorded = _origin(folder, part).get("unknown") or []
+    recorded = _origin(folder, name).get("unknown") or []
     try:
         # Earlier releases wrote one finding, and no list.
-        each = recorded if isinstance(recorded, list) else [recorded]
-        return [Finding.from_json(found) for found in each]
+        findings = recorded if isinstance(recorded, list) else [recorded]
+        return [Finding.from_json(finding) for finding in findings]
     except (TypeError, ValueError) as error:
         raise DataError(
             "the record of the text's files is damaged",
-            where=f"{_origin_file(folder, part)}: unknown",
+            where=f"{_origin_file(folder, name)}: unknown",
             found=repr(recorded)[:80],
             do="remove the file, if the text is what it was",
         ) from error
 
 
-def _files_of(folder: Path, part: str) -> dict[str, str]:
-    return _files(_origin(folder, part), _origin_file(folder, part))
+def _files_of(folder: Path, name: str) -> dict[str, str]:
+    return _files(_origin(folder, name), _origin_file(folder, name))
 
 
-def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus) -> None:
+def _require_tokenizers_text(folder: Path, names: Sequence[str], corpus: Corpus) -> None:
     """Refuse to make tokens of another text than the tokenizer was trained on.
 
     Raises:
@@ -456,8 +471,8 @@ def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus)
     """
     learned = _files_of(folder, TOKENIZER)
     cut: dict[str, str] = {}
-    for part in parts:
-        cut |= _files_of(folder, part)
+    for store_name in names:
+        cut |= _files_of(folder, store_name)
     if not learned or not cut:
         return
     every = {**learned, **cut} if corpus.limit_bytes is None else learned.keys() & cut.keys()
@@ -465,7 +480,7 @@ def _require_tokenizers_text(folder: Path, parts: Sequence[str], corpus: Corpus)
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
-def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
+def _require_same_text(folder: Path, names: Sequence[str]) -> None:
     """Refuse a held-out part of another text than the training part: it could contain training
     text.
 
@@ -473,21 +488,25 @@ def _require_same_text(folder: Path, parts: Sequence[str]) -> None:
         IncompatibleError: a file has changed between the two readings.
     """
     before: dict[str, str] = {}
-    for part in parts:
-        before |= _files_of(folder, part)
+    for store_name in names:
+        before |= _files_of(folder, store_name)
     after = _files_of(folder, HELD_OUT)
     if before and after and before != after:
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
-def _require_no_copies(folder: Path, parts: Sequence[str]) -> None:
+def _require_no_copies(folder: Path, names: Sequence[str]) -> None:
     """Refuse held-out files of which a copy is among the training files.
 
     Raises:
         DataError: naming both.
     """
-    learned = {digest: name for part in parts for name, digest in _files_of(folder, part).items()}
+    learned = {
+        digest: name
+        for store_name in names
+        for name, digest in _files_of(folder, store_name).items()
+    }
     for name, digest in _files_of(folder, HELD_OUT).items():
         if digest in learned:
             raise DataError(
@@ -506,12 +525,13 @@ def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
     begin, end = shares(corpus, sizes.tolist())
     times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     names = names_of(corpus, folder)
-    part = (
-        f"{_percent(first)}{f' to {_percent(last)}' if corpus.weights_end else ''} {name} "
+    descriptions = (
+        f"{_percent(first_share)}"
+        f"{f' to {_percent(last_share)}' if corpus.weights_end else ''} {name} "
         f"({often:.2g} times an epoch)"
-        for name, first, last, often in zip(names, begin, end, times, strict=True)
+        for name, first_share, last_share, often in zip(names, begin, end, times, strict=True)
     )
-    return ", ".join(part)
+    return ", ".join(descriptions)
 
 
 def _percent(share: float) -> str:
@@ -530,14 +550,16 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _tokenizer(recipe: Recipe, texts: Sequence[Text], say: Say) -> Tokenizer:
+def _tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
     if isinstance(recipe.tokenizer, TokenizerFolder):
-        made, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
+        tokenizer, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
     else:
         say("training the tokenizer")
         documents = itertools.chain.from_iterable(text.for_tokenizer() for text in texts)
-        made = train_tokenizer(documents, recipe.tokenizer, lambda found: say(found.line()))
-        how = recipe.tokenizer.training
-        origin = f", {how}" if how else ""
-    say(f"tokenizer: {made.kind}, {made.vocabulary_size:,} tokens{origin}")
-    return made
+        tokenizer = train_tokenizer(
+            documents, recipe.tokenizer, lambda finding: say(finding.line())
+        )
+        training = recipe.tokenizer.training
+        origin = f", {training}" if training else ""
+    say(f"tokenizer: {tokenizer.kind}, {tokenizer.vocabulary_size:,} tokens{origin}")
+    return tokenizer

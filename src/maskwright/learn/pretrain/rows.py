@@ -45,7 +45,7 @@ class Microbatches:
         self,
         objective: Objective,
         phases: Sequence[tuple[float, Loader]],
-        plan: loop.Plan,
+        plan: loop.TrainingPlan,
         state: TrainState,
         ramp: Ramp | None = None,
     ) -> None:
@@ -58,8 +58,10 @@ class Microbatches:
 
     def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
         """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
-        progress, last = self._progress, self.phases[-1][1]
-        loader = next((one for until, one in self.phases if progress < until), last)
+        progress, last_loader = self._progress, self.phases[-1][1]
+        loader = next(
+            (candidate for until, candidate in self.phases if progress < until), last_loader
+        )
         size = self.ramp.rows(loader.batch_rows // self.plan.microbatches, progress)
         indices, epochs = loader.take(self.state.samples + number * size, size)
         return loader.rows_of(indices, epochs), epochs

@@ -18,7 +18,9 @@ run says so and continues.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -27,8 +29,10 @@ from maskwright.base import dotted, memory
 from maskwright.base.errors import (
     ConfigError,
     IncompatibleError,
+    MaskwrightError,
     OutputError,
     ResourceError,
+    StoppedError,
     UsageError,
 )
 from maskwright.base.findings import Finding
@@ -37,15 +41,31 @@ from maskwright.base.report.page import write_report
 from maskwright.base.report.panel import Panel
 from maskwright.base.report.say import printer, quiet
 from maskwright.base.storage import commit
+from maskwright.base.storage.files import DOOMED, TEMPORARY
 from maskwright.base.terminal import shell_word
 from maskwright.base.toml import to_toml
-from maskwright.learn.pretrain import build, by_value, crash, journal, refused, repeat
-from maskwright.learn.pretrain.hooks import Evaluate, Log, Save
-from maskwright.learn.pretrain.prepare import Prepared, prepare, text_changed
+from maskwright.learn.pretrain import build, by_value, journal
+from maskwright.learn.pretrain.hooks import EvaluateHook, LogHook, SaveHook
+from maskwright.learn.pretrain.prepare import (
+    HELD_OUT,
+    PreparedCorpus,
+    is_prepared,
+    prepare,
+    take_tokens,
+    text_changed,
+    text_is_there,
+)
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession, start_session
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.recipe import FREE, INEXACT, Recipe, frozen_part
+from maskwright.learn.recipes.base.objective_rows import needs_sentences
+from maskwright.learn.recipes.base.recipe import (
+    FREE,
+    INEXACT,
+    Recipe,
+    TokenizerFolder,
+    frozen_part,
+)
 from maskwright.learn.train import distribute, loop
 from maskwright.learn.train.diverged import DivergedError
 from maskwright.learn.train.signals import listening
@@ -59,10 +79,15 @@ from maskwright.model.opening.folders import has_checkpoint
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.store.loader import Loader
 
+RECIPE, LOCK = "recipe.toml", "run.lock"
+REFUSED, REJECTS = "refused.toml", "rejects.jsonl"
+PASSING = (LOCK, TEMPORARY, DOOMED, REJECTS)
 TRIAL_ROWS = 64
+CRASHES, CRASH_ROWS, CRASH_TOKENS = "crash", 8, 64
+AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 
 
-def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) -> float:
+def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
     """Operations of matrix products, forward and backward, per token of a row: the mean over the
     phases of the run, on rows of its held-out text."""
     flops, start = 0.0, 0.0
@@ -75,7 +100,7 @@ def flops_per_token(recipe: Recipe, prepared: Prepared, objective: Objective) ->
     return flops
 
 
-def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
+def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
     """`recipe` with its budget in tokens where it is in floating-point operations."""
     if recipe.training.budget.flops is None:
         return recipe
@@ -86,12 +111,51 @@ def with_counted_budget(recipe: Recipe, prepared: Prepared) -> Recipe:
     return replace(recipe, training=replace(recipe.training, budget=budget))
 
 
-RECIPE, LOCK = refused.RECIPE, refused.LOCK
-AdjustRecipe = Callable[[Recipe, Prepared], Recipe]
-
-
 class Stopped(SystemExit):
     """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
+
+
+class InitialFolder:
+    """The content of the folder `out` before a command started.
+
+    A refused command leaves nothing in a new folder that would stop the corrected command. A text
+    that was prepared completely stays, as that may have taken hours, beside the recipe in
+    `refused.toml`: the next command there uses it, or removes it if it reads another text.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.missing = [path for path in (out, *out.parents) if not path.exists()]
+        again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+        self.fresh = again or not out.exists() or (out.is_dir() and not _content(out))
+
+    @contextlib.contextmanager
+    def leaving_nothing(self) -> Iterator[None]:
+        """A block that removes what it made in a new folder if it is refused before the first step.
+        Enter it under the folder's lock."""
+        try:
+            yield
+        except StoppedError:  # the same command goes on
+            raise
+        except MaskwrightError:
+            if self.fresh and not _trained(self.out):
+                with contextlib.suppress(OSError, MaskwrightError):
+                    self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if (self.out / "data" / HELD_OUT).is_dir():
+            (self.out / RECIPE).rename(self.out / REFUSED)
+            return
+        _clear(self.out)
+        if (self.out / REJECTS).is_file():
+            if (self.out / REJECTS).stat().st_size:
+                return  # the refusal names it
+            (self.out / REJECTS).unlink()
+        for path in self.missing:
+            for lock in path.glob(f"{LOCK}*") if path == self.out else ():
+                lock.unlink()
+            path.rmdir()  # refused where something else lies there by now
 
 
 def pretrain(
@@ -113,20 +177,20 @@ def pretrain(
         OutputError: `out` holds something that this recipe did not make, or cannot be written.
         MaskwrightError: the recipe's text, sizes or machine make the run impossible.
     """
-    recipe, out = build.resolved(repeat.with_its_tokenizer(recipe, origin)), Path(out)
+    recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
     processes.share(recipe.training.microbatches)  # refused before anything is read
-    before = refused.Before(out)
+    before = InitialFolder(out)
     with contextlib.ExitStack() as held:
         if processes.first:
             _claim(recipe, out, held)
             held.enter_context(before.leaving_nothing())
-            repeat.take(recipe, origin, out, printer(stream))
+            _repeat(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
                     recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
                 except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
-                    again = f"the same command with --out {_quoted(out)} goes on"
+                    again = f"the same command with --out {shell_word(out)} goes on"
                     printer(stream)(f"stopped before the first step; {again}")
                     raise
                 document.write(out / RECIPE, to_toml(recipe))
@@ -172,23 +236,93 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     held.enter_context(commit.Lock(out / LOCK))
-    again = (out / refused.REFUSED).is_file() and not (out / RECIPE).exists()
-    if again and not _same_start(recipe, out, refused.REFUSED):
-        refused.clear(out)
-    if refused.inside(out) and not again and not _same_start(recipe, out):
-        other = ""
+    again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+    if again and not _same_start(recipe, out, REFUSED):
+        _clear(out)
+    if _content(out) and not again and not _same_start(recipe, out):
+        alternative = ""
         if (out / RECIPE).is_file():
-            other = f", or go on with it: maskwright resume {_quoted(out)}"
+            alternative = f", or go on with it: maskwright resume {shell_word(out)}"
             if not has_checkpoint(out):
-                other = ", or remove it: it has no checkpoint"
+                alternative = ", or remove it: it has no checkpoint"
         raise OutputError(
             "the output folder is not empty",
             where=out,
             found=_other_run(recipe, out),
-            do=f"choose another --out{other}",
+            do=f"choose another --out{alternative}",
         )
     document.write(out / RECIPE, to_toml(recipe))
-    (out / refused.REFUSED).unlink(missing_ok=True)
+    (out / REFUSED).unlink(missing_ok=True)
+
+
+def _content(out: Path) -> list[Path]:
+    """The content of `out` except locks, remains of a stopped process and a list of
+    rejected rows."""
+    return [path for path in out.iterdir() if not path.name.startswith(PASSING)]
+
+
+def _clear(out: Path) -> None:
+    """Remove the content of the folder `out`."""
+    for path in _content(out):
+        if path.is_dir() and not path.is_symlink():
+            commit.remove_folder(path)
+        else:
+            os.unlink(path)
+
+
+def _trained(out: Path) -> bool:
+    steps = out / journal.METRICS
+    return (
+        has_checkpoint(out)
+        or (out / CRASHES).exists()
+        or (steps.is_file() and steps.stat().st_size > 0)
+    )
+
+
+def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
+    """Whether two recipes make the same tokens from one text."""
+
+    def tokenizer(recipe: Recipe) -> object:
+        chosen = recipe.tokenizer
+        is_pinned = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
+        return chosen.fingerprint if is_pinned else chosen  # type: ignore[union-attr]
+
+    choices = (lambda r: r.corpus, tokenizer, needs_sentences)
+    return all(choice(first_recipe) == choice(second_recipe) for choice in choices)
+
+
+def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
+    """`recipe` with the tokenizer in the run `origin`, if the tokenizer folder it names does not
+    exist."""
+    named = recipe.tokenizer
+    if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
+        return recipe
+    saved = origin / "tokenizer"
+    return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
+
+
+def _repeat(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+    """Copy the tokens of the run `origin` into the run `out` if the text they were made of does not
+    exist. If the text has changed it is read as it is now, with a note.
+
+    Raises:
+        OutputError, StorageError, StoppedError: they cannot be written.
+    """
+    corpus = recipe.corpus
+    if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
+        return
+    if not _same_tokens(read(origin / RECIPE), recipe):
+        return
+    if not (changed := text_changed(corpus, origin)):
+        return
+    change = changed[0] + ", …" * (len(changed) > 1)
+    if text_is_there(corpus):
+        message = f"the text is not what {origin} learned from"
+        say(Finding("other-text", message, change, "this run reads it as it is now").line())
+        return
+    message = f"this run takes the tokens that {origin} made of its text"
+    say(Finding("tokens-of-another-run", message, change).line())
+    take_tokens(origin, out)
 
 
 def _other_run(recipe: Recipe, out: Path) -> str | None:
@@ -215,7 +349,7 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
         existing = read(out / name)
     except ConfigError:
         return False
-    return repeat.same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
+    return _same_tokens(existing, recipe) and not text_changed(recipe.corpus, out)
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
@@ -258,7 +392,8 @@ def _run(
             try:
                 prepared = prepare(recipe, out, say)
             except KeyboardInterrupt:
-                say(f"stopped before the first step; go on with: maskwright resume {_quoted(out)}")
+                resume_command = f"maskwright resume {shell_word(out)}"
+                say(f"stopped before the first step; go on with: {resume_command}")
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
@@ -273,7 +408,7 @@ def _run(
         if loop.finished(recipe.training.budget, session.state):
             say(
                 "the run is complete; train it further with: maskwright adapt "
-                f"{_quoted(out)} --text FILE"
+                f"{shell_word(out)} --text FILE"
             )
         _train(session)
         if flag.raised:
@@ -281,15 +416,15 @@ def _run(
                 say(f"report: {write_report(out)}")
             say(
                 f"stopped at step {session.state.step}; go on with: maskwright resume "
-                f"{_quoted(out)}"
+                f"{shell_word(out)}"
             )
             raise Stopped(flag.exit_code)
         processes.wait()
         if processes.first:
             if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                what = f"{lost:,} of {session.state.step:,} steps were skipped"
-                why = "their loss or gradient was no finite number"
-                say(Finding("steps-skipped", what, why).line())
+                message = f"{lost:,} of {session.state.step:,} steps were skipped"
+                reason = "their loss or gradient was no finite number"
+                say(Finding("steps-skipped", message, reason).line())
             if (
                 table := by_value.table(recipe, out, session.objective, session.average)
             ) is not None:
@@ -302,13 +437,10 @@ def _run(
 
 def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
     """Print a note if another library would read the model wrongly."""
-    if (checkpoint / CONFIG).is_file() and (found := opened.misread(read_json(checkpoint, CONFIG))):
-        say(found.line())
-
-
-def _quoted(folder: Path) -> str:
-    """The folder as it is typed in a shell."""
-    return shell_word(folder)
+    if (checkpoint / CONFIG).is_file() and (
+        finding := opened.misread(read_json(checkpoint, CONFIG))
+    ):
+        say(finding.line())
 
 
 def _train(session: TrainingSession) -> None:
@@ -317,11 +449,15 @@ def _train(session: TrainingSession) -> None:
     log = journal.Journal(session.out) if session.processes.first else None
     hooks: list[loop.Hook] = []
     if panel is not None and log is not None:
-        hooks = [Log(session, log, panel), Evaluate(session, log, panel), Save(session, log, panel)]
+        hooks = [
+            LogHook(session, log, panel),
+            EvaluateHook(session, log, panel),
+            SaveHook(session, log, panel),
+        ]
     if session.stages is not None:  # before a checkpoint after the change, what was there at it
         hooks.insert(0, session.stages)
     process_memory.forget_peak(session.machine.device)
-    plan = loop.Plan(
+    plan = loop.TrainingPlan(
         seed=training.seed,
         microbatches=training.microbatches,
         budget=training.budget,
@@ -359,7 +495,7 @@ def _train(session: TrainingSession) -> None:
             if log is None:
                 raise
             log.flush()
-            report_path = crash.write(session, batches, error)
+            report_path = _write_crash_report(session, batches, error)
             saved = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
             again = "resume" if saved else "begin again"
             raise error.advising(
@@ -367,6 +503,43 @@ def _train(session: TrainingSession) -> None:
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
                 f"{again} with --set training.on_nonfinite=skip"
             ) from None
+
+
+def _write_crash_report(
+    session: TrainingSession, batches: Microbatches, error: DivergedError
+) -> Path:
+    """Write and return `crash/step-N.json`, the report on a step whose loss was not finite.
+
+    step, loss, parts, gradient_norm, microbatches     as the loop computed them
+    gradients_not_finite, weights_not_finite           names of parameters
+    rows                                               by microbatch: row numbers in the store
+    texts                                              by microbatch with such a loss: first tokens
+    before                                             the steps before, as in metrics.jsonl
+
+    Raises:
+        OutputError, StorageError, StoppedError: it cannot be written.
+    """
+    rows_of = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
+    faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
+    decode = session.prepared.tokenizer.decode
+    texts = {
+        number: [
+            decode(row[~special][:CRASH_TOKENS].tolist())
+            for row, special in zip(rows.tokens[:CRASH_ROWS], rows.special, strict=False)
+        ]
+        for number, (rows, _) in rows_of.items()
+        if number in faulty
+    }
+    trained = [line for line in journal.read(session.out) if line["kind"] != "sample"]
+    report = {
+        **error.report,
+        "rows": {number: rows.ids.tolist() for number, (rows, _) in rows_of.items()},
+        "texts": texts,
+        "before": [line for line in trained if line["step"] < error.report["step"]][-20:],
+    }
+    path = session.out / CRASHES / f"step-{error.report['step']}.json"
+    path.parent.mkdir(exist_ok=True)
+    return document.write(path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:

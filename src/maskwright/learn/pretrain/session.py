@@ -21,9 +21,9 @@ from maskwright.base.report.say import quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.learn.pretrain import build, card, journal, start
-from maskwright.learn.pretrain.checkpoints import Checkpoints
+from maskwright.learn.pretrain.checkpoints import CheckpointStore
 from maskwright.learn.pretrain.mixing import mixture_of_run, weights_of
-from maskwright.learn.pretrain.prepare import Prepared
+from maskwright.learn.pretrain.prepare import PreparedCorpus
 from maskwright.learn.pretrain.rows import (
     check_length,
     held_out_rows,
@@ -38,6 +38,7 @@ from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.loop import StopFlag
 from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.optimizers.states import start_optimizer
 from maskwright.learn.train.parameter_rates import ParameterRates
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
@@ -66,12 +67,12 @@ class TrainingSession:
 
     recipe: Recipe
     out: Path
-    prepared: Prepared
+    prepared: PreparedCorpus
     machine: Machine
     processes: Processes
     objective: Objective
     optimizer: OptimizerState
-    checkpoints: Checkpoints
+    checkpoints: CheckpointStore
     state: TrainState
     train_rows: list[RowSource]
     held_out_rows: RowSource
@@ -85,7 +86,7 @@ class TrainingSession:
 def start_session(
     recipe: Recipe,
     out: Path,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     chosen: Machine,
     processes: Processes,
     say: Any,
@@ -100,7 +101,7 @@ def start_session(
     saved = has_checkpoint(out)
     objective, family = _objective(recipe, out, prepared, chosen, saved, say)
     parameters = Parameters(objective, chosen.compute)
-    optimizer: OptimizerState = recipe.training.optimizer.start(parameters)
+    optimizer = start_optimizer(recipe.training.optimizer, parameters)
     stages = HeadFirst.of(
         recipe.model, recipe.training.budget, parameters, out if processes.first else None
     )
@@ -114,7 +115,7 @@ def start_session(
     model = card.about(
         recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
     )
-    checkpoints = Checkpoints(out, recipe.checkpoints.keep, about, model)
+    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, about, model)
     state = TrainState()
     if saved:
         state = _restore(checkpoints, optimizer, average, about, out, say, processes)
@@ -125,15 +126,15 @@ def start_session(
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
-        for found in _pairs(recipe, train_rows[-1]):
-            say(found.line())
+        for finding in _pairs(recipe, train_rows[-1]):
+            say(finding.line())
     run: dict[str, Any] = {}
     if processes.first:
         run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
         for line in run.get("mixture", ()):
             say(line)
-        for found in _held_out_targets(run["references"]["targets"]):
-            say(found.line())
+        for finding in _held_out_targets(run["references"]["targets"]):
+            say(finding.line())
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return TrainingSession(
         recipe=recipe,
@@ -155,7 +156,7 @@ def start_session(
 
 
 def _objective(
-    recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine, saved: bool, say: Any
+    recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine, saved: bool, say: Any
 ) -> tuple[Objective, str | None]:
     """The objective around the model as the run started, and the family that names its weights. If
     there is a checkpoint (`saved`), its weights are loaded later."""
@@ -168,8 +169,8 @@ def _objective(
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(original)
     layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
-    if not saved and (found := untrained_positions(recipe, architecture)):
-        say(found.line())
+    if not saved and (finding := untrained_positions(recipe, architecture)):
+        say(finding.line())
     if not saved and isinstance(recipe.model, Folder):
         start.load_objective_state(objective, recipe.model, say)
         if "vocabulary_head" in recipe.model.new:
@@ -182,7 +183,7 @@ def _objective(
     return objective, family
 
 
-def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> dict[str, Any]:
+def _about(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine) -> dict[str, Any]:
     """The facts in a checkpoint's manifest that a resumed run must match."""
     original = find(str(out))  # what changed since is free to change
     return {
@@ -199,7 +200,7 @@ def _about(recipe: Recipe, out: Path, prepared: Prepared, chosen: Machine) -> di
 
 def _described(
     recipe: Recipe,
-    prepared: Prepared,
+    prepared: PreparedCorpus,
     objective: Objective,
     train_rows: RowSource,
     held_out: RowSource,
@@ -232,8 +233,8 @@ def _described(
     }
 
 
-def _ask(recipe: Recipe, prepared: Prepared, objective: Objective) -> dict[str, Any] | None:
-    """How the page shows that the model is asked; None if it cannot be asked."""
+def _ask(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> dict[str, Any] | None:
+    """The example of use on the page; None if the model can neither fill masks nor generate."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
     ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
@@ -264,8 +265,8 @@ def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
         return
     share = float((pair_label == 1).mean())
     swapped = row_kind(recipe) == "swapped-pairs"
-    what = "in the wrong order" if swapped else "the second part is from another document"
-    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({what})"
+    description = "in the wrong order" if swapped else "the second part is from another document"
+    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({description})"
     yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
     if not UNEVEN <= share <= 1 - UNEVEN:
         yield Finding(
@@ -277,7 +278,7 @@ def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
 
 
 def _restore(
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointStore,
     optimizer: OptimizerState,
     average: Average | None,
     about: dict[str, Any],
@@ -287,9 +288,9 @@ def _restore(
 ) -> TrainState:
     restored = checkpoints.restore(optimizer, average)
     for reason in restored.skipped:
-        what = "skipped a damaged checkpoint"
-        say(Finding("damaged-checkpoint", what, f"{reason.where}: {reason.what}").line())
-    for name, what in (
+        message = "skipped a damaged checkpoint"
+        say(Finding("damaged-checkpoint", message, f"{reason.where}: {reason.what}").line())
+    for name, message in (
         ("recipe", "the recipe"),
         ("tokenizer", "the tokenizer"),
         ("data", "the training data"),
@@ -298,7 +299,7 @@ def _restore(
             if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
                 raise _other_settings(before, about["settings"], out)
             raise IncompatibleError(
-                f"{what} is not the one this checkpoint was trained with",
+                f"{message} is not the one this checkpoint was trained with",
                 where=restored.path,
                 found=str(about[name])[:16],
                 wanted=str(restored.about.get(name))[:16],
@@ -306,8 +307,8 @@ def _restore(
             )
     before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
     for path, now, then in dotted.differences(about["machine"], before):
-        what = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
-        say(Finding("other-machine", what).line())
+        message = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
+        say(Finding("other-machine", message).line())
     if processes.first:
         journal.cut(out, restored.state.step)
     say(f"resuming after step {restored.state.step}")

@@ -1,7 +1,7 @@
-"""What a run starts from besides its text: a model folder, or a tokenizer.
+"""The model folder or tokenizer that a run starts from.
 
-    recipe --pinned--> the same, with full paths and the hashes of what lies there
-    model.folder --init_from_folder--> its weights in a new model, and a line on what is new
+    recipe --pinned--> the recipe with full paths and hashes of the folders
+    model.folder --init_from_folder--> its weights in a new model, and a line on new weights
 
 The tokenizer of a model folder is the run's tokenizer; none is trained. A resumed run does not need
 the folder: it continues from its own checkpoint.
@@ -41,13 +41,13 @@ FOLDER, WEIGHTS = "head-first", "head.safetensors"
 PRODUCT = "product."
 
 
-def new_parts(current: TransformerConfig, wanted: TransformerConfig) -> tuple[str, ...]:
-    """The heads of a model of the config `wanted` that a model of the config `current` lacks."""
-    known = {head.name: head for head in current.heads}
-    parts = ["vocabulary_head"] * (current.vocabulary_head != wanted.vocabulary_head)
-    parts += ["pooler"] * (wanted.pooler and not current.pooler)
-    parts += [f"heads.{h.name}" for h in wanted.heads if known.get(h.name) != h]
-    return tuple(part for part in parts if part != "vocabulary_head" or wanted.vocabulary_head)
+def new_parts(current: TransformerConfig, requested: TransformerConfig) -> tuple[str, ...]:
+    """The heads of a model of the config `requested` that a model of the config `current` lacks."""
+    current_heads = {head.name: head for head in current.heads}
+    new = ["vocabulary_head"] * (current.vocabulary_head != requested.vocabulary_head)
+    new += ["pooler"] * (requested.pooler and not current.pooler)
+    new += [f"heads.{h.name}" for h in requested.heads if current_heads.get(h.name) != h]
+    return tuple(name for name in new if name != "vocabulary_head" or requested.vocabulary_head)
 
 
 class HeadFirst:
@@ -74,8 +74,10 @@ class HeadFirst:
         return cls(choice, budget, parameters, out)
 
     def _is_body(self, name: str) -> bool:
-        own = name.removeprefix(PRODUCT)
-        return own != name and not own.startswith(tuple(f"{part}." for part in self.choice.new))
+        network_name = name.removeprefix(PRODUCT)
+        return network_name != name and not network_name.startswith(
+            tuple(f"{prefix}." for prefix in self.choice.new)
+        )
 
     @property
     def alone(self) -> bool:
@@ -109,7 +111,7 @@ class HeadFirst:
         pass
 
     def _let(self, learn: bool) -> None:
-        """Train the body, or freeze it: a step without its gradients is much cheaper."""
+        """Train or freeze the body: a step without its gradients is much cheaper."""
         self._held = not learn
         for name, parameter in self.parameters.named.items():
             if self._is_body(name):
@@ -155,18 +157,20 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
         return False
     commit.verify(out / FOLDER)
     saved = files.open_file(out / FOLDER / WEIGHTS)
-    own = {
-        n: p for n, p in model.named_parameters() if n.startswith(tuple(f"{part}." for part in new))
+    head_parameters = {
+        n: p
+        for n, p in model.named_parameters()
+        if n.startswith(tuple(f"{prefix}." for prefix in new))
     }
-    if own.keys() != set(saved.entries):
+    if head_parameters.keys() != set(saved.entries):
         raise CheckpointError(
             "the saved head belongs to another model",
             where=out / FOLDER,
             found=", ".join(sorted(saved.entries)[:5]),
-            wanted=", ".join(sorted(own)[:5]),
+            wanted=", ".join(sorted(head_parameters)[:5]),
             do="remove that folder, and start the run again",
         )
-    for name, parameter in own.items():
+    for name, parameter in head_parameters.items():
         parameter.copy_(saved.read(name))
     return True
 
@@ -184,13 +188,13 @@ def pinned(recipe: Recipe) -> Recipe:
     model, tokenizer = recipe.model, recipe.tokenizer
     if isinstance(model, Folder):
         layout(replace(model, path=str(_full(model.path))))
-        full, found = pinned_folder(model.path, model.sha256)
-        model = replace(model, path=full, sha256=found)
+        full, digest = pinned_folder(model.path, model.sha256)
+        model = replace(model, path=full, sha256=digest)
         if model.head_first != 0.0 or model.body_rate != 1.0:
             current = pretrained.described(model.path).config
             model = replace(model, new=new_parts(current, layout(model).config))
-        own = TokenizerFolder(path=full)
-        tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else own
+        model_tokenizer = TokenizerFolder(path=full)
+        tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else model_tokenizer
     if isinstance(tokenizer, TokenizerFolder):
         path = _full(tokenizer.path)
         loaded = Tokenizer.load(path)
@@ -231,37 +235,37 @@ def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str
     """Load into `objective` what was trained next to the folder's model, such as the generator of
     replaced tokens, if the objective has the same parts."""
     if names := checkpoints.take_others(objective, Path(model.path)):
-        parts = sorted({name.partition(".")[0] for name in names})
-        say(f"also loaded from the folder: {', '.join(parts)}")
+        components = sorted({name.partition(".")[0] for name in names})
+        say(f"also loaded from the folder: {', '.join(components)}")
 
 
-def pinned_folder(path: str, wanted: str | None = None) -> tuple[str, str]:
+def pinned_folder(path: str, expected_digest: str | None = None) -> tuple[str, str]:
     """The full path of a model folder, or of a run's newest checkpoint, and its hash.
 
     Raises:
-        IncompatibleError: that is not the hash that is `wanted`.
+        IncompatibleError: that is not the hash that is `expected_digest`.
     """
     full = _full(path)
-    return str(full), _same(full, fingerprint(full), wanted)
+    return str(full), _same(full, fingerprint(full), expected_digest)
 
 
-def require_same(folder: Path, wanted: str | None) -> None:
-    """Refuse a model folder whose hash is not `wanted`, if there is one."""
-    if wanted is not None:
-        _same(folder, fingerprint(folder), wanted)
+def require_same(folder: Path, expected_digest: str | None) -> None:
+    """Refuse a model folder whose hash is not `expected_digest`, if there is one."""
+    if expected_digest is not None:
+        _same(folder, fingerprint(folder), expected_digest)
 
 
 def _full(path: str) -> Path:
     return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
 
 
-def _same(where: Path, found: str, wanted: str | None) -> str:
-    if wanted is not None and found != wanted:
+def _same(where: Path, digest: str, expected_digest: str | None) -> str:
+    if expected_digest is not None and digest != expected_digest:
         raise IncompatibleError(
             "the model folder has changed since the recipe was written",
             where=where,
-            found=found,
-            wanted=wanted,
+            found=digest,
+            wanted=expected_digest,
             do="restore it; or take the hash out of the recipe, to start from what is there now",
         )
-    return found
+    return digest

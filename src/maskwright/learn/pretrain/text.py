@@ -31,7 +31,7 @@ SMALL_CORPUS = 256  # documents, of which the share is counted in text and not l
 PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them
 
 
-def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
+def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
     """One text for each weight, or the whole corpus as one text if there are none, or if it is
     mixed by a column; `folder` is the run's.
 
@@ -47,17 +47,17 @@ def texts_of(corpus: Corpus, folder: Path) -> list[Text]:
             do="name them: --text FILES",
         )
     if corpus.mix_by is not None or not corpus.mixed:
-        return [Text(corpus, folder)]
-    alone = replace(corpus, weights=(), weights_end=(), temperature=None)
+        return [CorpusText(corpus, folder)]
+    unmixed = replace(corpus, weights=(), weights_end=(), temperature=None)
     return [
-        Text(replace(alone, text=(path,)), folder, f"{number}-")
+        CorpusText(replace(unmixed, text=(path,)), folder, f"{number}-")
         for number, path in enumerate(corpus.text)
     ]
 
 
-class Text:
-    """A corpus in parts. Its raw files are read once: what is held out, or asked for again, is kept
-    in spools until this object goes.
+class CorpusText:
+    """A corpus in parts. Its raw files are read once: documents that are held out, or needed again,
+    stay in spools for the lifetime of this object.
 
     Args:
         folder: where skipped rows are listed, in files whose names begin with `prefix`, and on
@@ -99,11 +99,11 @@ class Text:
         Raises:
             DataError: values without weights, weights without values, too many values.
         """
-        if not isinstance(kept := self._kept.get(False), ByValue):
-            kept = ByValue(self.corpus, self._folder)
-            for _ in self._part(held_out=False, keep=kept):
+        if not isinstance(by_value := self._kept.get(False), ByValue):
+            by_value = ByValue(self.corpus, self._folder)
+            for _ in self._part(held_out=False, keep=by_value):
                 pass
-        return kept
+        return by_value
 
     def _by_value(self) -> ByValue | None:
         """A place for the documents of each value, if the text is mixed by a column."""
@@ -117,12 +117,12 @@ class Text:
         return self._part(held_out=True)
 
     def provenance(self) -> dict[str, Any]:
-        """Where the text came from, for the report."""
+        """The origin of the text, for the report."""
         if not self.paths:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
         paths = [*self.paths, *self.held_out_paths]
-        found = [curated.summary(path) for path in paths if curated.is_curated(path)]
-        corpora = {"curated": found} if found else {}
+        summaries = [curated.summary(path) for path in paths if curated.is_curated(path)]
+        corpora = {"curated": summaries} if summaries else {}
         return {"source": "files", "files": [str(p) for p in paths], **corpora}
 
     def hashes(self) -> dict[str, str]:
@@ -140,7 +140,7 @@ class Text:
         if self._reader is None or (held_out and not self.held_out_paths):
             return
         yield f"read: {self._reader.counts.summary()}"
-        yield from (found.line() for found in self._reader.counts.findings)
+        yield from (finding.line() for finding in self._reader.counts.findings)
         if self._reader.cut:
             limit = f"stopped at corpus.limit_bytes={self.corpus.limit_bytes}"
             yield Finding("text-limited", limit, "the files contain more text").line()
@@ -165,8 +165,8 @@ class Text:
     def _part(self, *, held_out: bool, keep: Spool | ByValue | None = None) -> Iterator[Document]:
         """A part of the documents, from its spool if it is kept; else the files are read, this part
         goes into `keep`, and what is held out into a spool of its own."""
-        if (kept := self._kept.get(held_out)) is not None:
-            yield from kept
+        if (kept_spool := self._kept.get(held_out)) is not None:
+            yield from kept_spool
             return
         spools: dict[bool, Spool | ByValue] = {}
         if keep is not None and self.paths:
@@ -180,7 +180,9 @@ class Text:
                 yield document
         if isinstance(keep, ByValue):
             keep.require_shares()
-        self._kept |= {part: spool for part, spool in spools.items() if spool.complete}
+        self._kept |= {
+            is_held_out: spool for is_held_out, spool in spools.items() if spool.complete
+        }
 
     def _divided(self) -> Iterator[tuple[Document, bool]]:
         """The documents, each with whether it is held out; one reading of the files."""
@@ -188,9 +190,9 @@ class Text:
         if self.held_out_paths:
             yield from ((document, False) for document in documents)
             return
-        first = Spool(self._folder)
-        chosen = self._chosen(_added(documents, first))
-        for document in itertools.chain(first, documents):
+        first_documents = Spool(self._folder)
+        chosen = self._chosen(_added(documents, first_documents))
+        for document in itertools.chain(first_documents, documents):
             if chosen is not None and not chosen:
                 begin, end = _halves(document, share)
                 yield begin, False
@@ -214,9 +216,11 @@ class Text:
         if not sizes:
             return None
         chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        some = f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        held_out_count = (
+            f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
+        )
         of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._division = f"of {of}{'s' * (len(sizes) > 1)} {some} held out"
+        self._division = f"of {of}{'s' * (len(sizes) > 1)} {held_out_count} held out"
         return chosen
 
     @cached_property
@@ -256,23 +260,23 @@ def _least(sizes: dict[float, int], share: float) -> set[float]:
     """The smallest hashes that together make up a `share` of the text; never all of them, and none
     that is most of the text unless it is alone."""
     out: set[float] = set()
-    total, taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
+    total, bytes_taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:
-        if len(out) >= least and taken >= share * total:
+        if len(out) >= least and bytes_taken >= share * total:
             break
         out.add(number)
-        taken += sizes[number]
+        bytes_taken += sizes[number]
     return out
 
 
 def _halves(document: Document, share: float) -> tuple[Document, Document]:
     """A document cut in two at a blank, the second part about a `share` of it."""
     text = document.text
-    place = min(len(text) - 1, int(len(text) * (1 - share)))
-    blank = next((n for n in range(place, 0, -1) if text[n].isspace()), place)
-    first, second = text[:blank].strip(), text[blank:].strip()
-    end = replace(document, text=second, id=f"{document.id}:{blank}")
-    return replace(document, text=first), end
+    target = min(len(text) - 1, int(len(text) * (1 - share)))
+    blank = next((n for n in range(target, 0, -1) if text[n].isspace()), target)
+    begin_text, end_text = text[:blank].strip(), text[blank:].strip()
+    end = replace(document, text=end_text, id=f"{document.id}:{blank}")
+    return replace(document, text=begin_text), end
 
 
 def text_bytes(corpus: Corpus) -> int:
@@ -288,20 +292,20 @@ def require_other_files(corpus: Corpus) -> None:
         ConfigError: naming the file both times.
         UsageError: a path that is not there.
     """
-    known: dict[tuple[int, int], str] = {}
+    shown_by_identity: dict[tuple[int, int], str] = {}
     for name in (*corpus.text, *corpus.held_out_text):
         for source in find([resolve(name)])[0]:
             status = source.path.stat()
             identity = (status.st_dev, status.st_ino)
-            if identity in known:
+            if identity in shown_by_identity:
                 raise ConfigError(
                     "a file is named twice, or as both training and held-out text",
                     where=source.shown,
-                    found=f"the same as {known[identity]}",
+                    found=f"the same as {shown_by_identity[identity]}",
                     wanted="files and folders that have no file in common",
                     do="name each file once",
                 )
-            known[identity] = source.shown
+            shown_by_identity[identity] = source.shown
 
 
 def resolve(text: str) -> Path:

@@ -8,7 +8,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.report.say import printer
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.commit import require_new, writing
-from maskwright.learn.pretrain.text import Text
+from maskwright.learn.pretrain.text import CorpusText
 from maskwright.learn.recipes.base.recipe import Corpus
 from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.read import DEFAULT
@@ -60,7 +60,7 @@ def train_and_report(
         # Not in `out`: the list is written while reading, and `save` makes the whole folder at
         # once.
         rejects = out.with_name(f"{out.name}-rejects")
-        text = Text(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
+        text = CorpusText(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
         tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
         for line in text.report_lines():
             say(line)
@@ -69,8 +69,8 @@ def train_and_report(
     remedy = f"--kind byte-bpe ({REMEDY})"
     measured = report(tokenizer, text.held_out(), remedy)
     if not measured.total.tokens:
-        what = "the text is too short for a held-out part"
-        say(Finding("nothing-held-out", what, "measured on the training text").line())
+        message = "the text is too short for a held-out part"
+        say(Finding("nothing-held-out", message, "measured on the training text").line())
         measured = report(tokenizer, text.for_tokenizer(), remedy)
     say(measured.render())
     return tokenizer

@@ -1,1 +1,1 @@
-"""Built-in recipes: a file each, with a function `recipe()`; `base/` has what they are made of."""
+"""Built-in recipes: one TOML file each. `base/` has the Recipe itself and the reader of files."""

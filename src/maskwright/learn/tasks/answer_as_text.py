@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs
-from maskwright.learn.tasks.base.text_to_text import InWords
+from maskwright.learn.tasks.base.text_to_text import TaskAsText
 
 SERVES = ("question-answering",)
 
 
-class AnswersInWords(InWords):
+class AnswerAsText(TaskAsText):
     """Answers are texts; an empty one says that there is none."""
 
     def wanted(self, row: Any) -> str:
         return row.answers[0][0] if row.answers else ""
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
-        return [str(each) for each in outputs]
+        return [str(output) for output in outputs]
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
-        yield from ({"answer": str(each)} for each in outputs)
+        yield from ({"answer": str(output)} for output in outputs)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"answer": str}
@@ -33,4 +33,4 @@ class AnswersInWords(InWords):
         return 1.0 - self.head_type.measured([row], [answer])[self.measures[0]]
 
 
-TYPE = AnswersInWords
+TYPE = AnswerAsText

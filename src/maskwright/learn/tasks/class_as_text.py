@@ -12,13 +12,13 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.base.report.tables import Table
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs
-from maskwright.learn.tasks.base.text_to_text import Read
+from maskwright.learn.tasks.base.text_to_text import ValueAsText
 from maskwright.learn.tasks.windows.text_to_text import Labels
 
 SERVES = ("classification", "pair-classification")
 
 
-class ClassesInWords(Read):
+class ClassAsText(ValueAsText):
     """Answers are numbers of classes, -1 for a text that is no label."""
 
     def wanted(self, row: Any) -> str:
@@ -29,7 +29,7 @@ class ClassesInWords(Read):
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.int64]:
-        return self._labels(encoded.way_back.frame).read([str(each) for each in outputs])
+        return self._labels(encoded.way_back.frame).read([str(output) for output in outputs])
 
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
         return np.asarray(answers) < 0
@@ -66,16 +66,16 @@ class ClassesInWords(Read):
             IncompatibleError: it cannot write one, or writes two alike.
         """
         ids = frame.tokenizer.encode_batch([name.strip() for name in self.labels])
-        made = [frame.tokenizer.decode(each.tolist()).strip() for each in ids]
-        for place, text in enumerate(made):
-            if not text or text in made[:place]:
+        decoded = [frame.tokenizer.decode(token_ids.tolist()).strip() for token_ids in ids]
+        for number, text in enumerate(decoded):
+            if not text or text in decoded[:number]:
                 raise IncompatibleError(
                     "the tokenizer cannot tell the labels apart",
                     where="tokenizer",
-                    found=f'"{self.labels[place]}" becomes "{text}"',
+                    found=f'"{self.labels[number]}" becomes "{text}"',
                     do="rename the label, or learn with a head: without --prompt",
                 )
-        return Labels(tuple(made))
+        return Labels(tuple(decoded))
 
 
-TYPE = ClassesInWords
+TYPE = ClassAsText

@@ -23,7 +23,7 @@ from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.encode import Frame, encode, examples_of, in_windows
+from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
     LOGIT,
     SECOND,
@@ -104,9 +104,9 @@ class Classification(TaskType):
         """What is trained on `train`; `after_training` ends it."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
-        made = self.objective(model, vocabulary, long)
-        if self.problem != "number" or not isinstance(made, Supervised):
-            return made
+        objective = self.objective(model, vocabulary, long)
+        if self.problem != "number" or not isinstance(objective, Supervised):
+            return objective
         centre, spread = self._unit(model, train)
         if spread < FINEST * abs(centre):
             raise DataError(
@@ -116,7 +116,7 @@ class Classification(TaskType):
                 wanted=f"a deviation above {FINEST:g} of their mean",
                 do="take a common number from all, such as the least",
             )
-        return Standardised(model, made.options, vocabulary, centre, spread)
+        return Standardised(model, objective.options, vocabulary, centre, spread)
 
     def after_training(self, model: Transformer, train: Encoded) -> None:
         """Fold the unit of `training_objective` into the head, which then gives the numbers."""
@@ -164,7 +164,7 @@ class Classification(TaskType):
         self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
     ) -> Encoded:
         """Windows of which the scores are averaged, though the model was not trained so."""
-        windows, owners = in_windows(texts, frame.tokenizer, frame.length)
+        windows, owners = encode_windows(texts, frame.tokenizer, frame.length)
         cut = np.bincount(owners, [row.cut for row in windows], len(rows)).astype(np.int64)
         labels = self._targets(rows)[owners]
         examples = examples_of(windows, labels, frame.tokenizer, frame.segments)
@@ -174,28 +174,30 @@ class Classification(TaskType):
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Every piece of a text has its label, or all together have it."""
         texts = [(row.text,) for row in rows]
-        pieces, owners = in_windows(texts, frame.tokenizer, frame.length)
+        pieces, owners = encode_windows(texts, frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
         extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces], np.int64), owners)
         divided = int((counts > 1).sum())
-        found: tuple[Finding, ...] = ()
+        findings: tuple[Finding, ...] = ()
         if divided:
-            what = f"{divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
-            found = (Finding("read-in-pieces", what),)
+            message = f"{divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+            findings = (Finding("read-in-pieces", message),)
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
-        how = frame.long.removeprefix("pieces-")
-        if how == frame.long:
-            return Encoded(rows, examples_of(pieces, labels, *framed, counts), found, None, extent)
+        pooling = frame.long.removeprefix("pieces-")
+        if pooling == frame.long:
+            return Encoded(
+                rows, examples_of(pieces, labels, *framed, counts), findings, None, extent
+            )
         examples = examples_of(pieces, labels[owners], *framed)
-        return Encoded(rows, examples, found, (owners, how), extent)
+        return Encoded(rows, examples, findings, (owners, pooling), extent)
 
     def of_value(self, value: Any, where: str) -> Any:
         if self.options.get(UNTOLD):
             if isinstance(value, Mapping) and value.keys() >= TWO_TEXTS:
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
-                first, second = map(text, value, ("text", SECOND), (where, where))
-                return Pair(first, second, self._none, where)
+                first_text, second_text = map(text, value, ("text", SECOND), (where, where))
+                return Pair(first_text, second_text, self._none, where)
         if len(self.roles) > 1 and isinstance(value, Mapping) and value.keys() == TWO_TEXTS:
             value = (value["text"], value[SECOND])
         return super().of_value(value, where)
@@ -238,8 +240,8 @@ class Classification(TaskType):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return estimates(self.measures, self._truth(rows), np.asarray(answers))
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
-        return [(each.name, each.predicted) for each in baseline.baselines(data)]
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+        return [(prediction.name, prediction.predicted) for prediction in baseline.baselines(data)]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         if self.problem == "number":
@@ -261,7 +263,7 @@ class Classification(TaskType):
             yield from super().ranked(encoded, outputs, top)
         for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
-            yield [self._one(row, int(place)) for place in order]
+            yield [self._one(row, int(label)) for label in order]
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         if self.problem == "number":
@@ -326,8 +328,8 @@ class Classification(TaskType):
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
 
-    def _one(self, shares: NDArray[np.float64], place: int) -> dict[str, Any]:
-        return {"label": self.labels[place], "score": round(float(shares[place]), 6)}
+    def _one(self, shares: NDArray[np.float64], label: int) -> dict[str, Any]:
+        return {"label": self.labels[label], "score": round(float(shares[label]), 6)}
 
     def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
         """(N, L) the probability of each label, of several labels each by itself."""
@@ -342,10 +344,10 @@ class Classification(TaskType):
             return np.array([row.label for row in rows], dtype=np.int64)
         if self.problem == "number":
             return np.array([[row.label] for row in rows], dtype=np.float32)
-        found = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
+        indicators = np.zeros((len(rows), len(self.labels)), dtype=np.float32)
         for number, row in enumerate(rows):
-            found[number, list(row.label)] = 1.0
-        return found
+            indicators[number, list(row.label)] = 1.0
+        return indicators
 
     def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
         if self.problem == "number":  # as it stands there, and no nearest float32
@@ -362,8 +364,8 @@ def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
     """The scores of texts from those of their pieces."""
     if encoded.way_back is None:
         return outputs
-    owners, how = encoded.way_back
-    return pool(outputs, owners, how).astype(np.float32)
+    owners, pooling = encoded.way_back
+    return pool(outputs, owners, pooling).astype(np.float32)
 
 
 TYPE = Classification

@@ -1,4 +1,4 @@
-"""Texts as vectors: how alike two are (`embedding`), or which of all belongs to one (`matching`).
+"""Text embeddings: similarity of two texts (`embedding`), or retrieval of a match (`matching`).
 
     {"score": 0.83}            how alike the two vectors are, by their cosine
     {"vector": [0.12, …]}      of a text by itself, of length 1
@@ -38,7 +38,7 @@ from maskwright.learn.tasks.base.choices import (
     VECTOR_POOLINGS,
     Long,
 )
-from maskwright.learn.tasks.base.encode import Frame, encode, examples_of, in_windows
+from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.similarities import compared
 from maskwright.learn.tasks.base.task_type import (
     Answers,
@@ -87,8 +87,8 @@ MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLING
 }
 
 
-class Embeddings(TaskType):
-    """Vectors of two texts, taught by how alike they are or by what belongs together."""
+class EmbeddingTask(TaskType):
+    """Vectors of texts, trained on similarities of pairs or on matching pairs."""
 
     head = None
     alone = "text"
@@ -118,7 +118,7 @@ class Embeddings(TaskType):
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        """What a vector consists of, side by side."""
+        """The poolings whose vectors are concatenated."""
         return tuple(str(self.options.get("pooling", "mean")).split("+"))
 
     @property
@@ -132,13 +132,13 @@ class Embeddings(TaskType):
             COMPARED: str(self.options.get(COMPARED, "cosine")),
         }
 
-    def compared(self, first: Scores, second: Scores) -> NDArray[np.float64]:
+    def compared(self, first_vectors: Scores, second_vectors: Scores) -> NDArray[np.float64]:
         """(N,) how alike the vectors (N, D) of texts are; the larger, the more alike."""
-        return compared(self.decoding[COMPARED], first, second)
+        return compared(self.decoding[COMPARED], first_vectors, second_vectors)
 
     @property
     def prompt(self) -> str:
-        """What is put before each text."""
+        """The prefix of each text."""
         name = self.options.get(NAME)
         return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
 
@@ -151,8 +151,8 @@ class Embeddings(TaskType):
         lowest and the highest of the training part as 0 and 1, the "scale" of `options`."""
         if self.task != EMBEDDING:
             return self
-        known = _truth(data.parts[TRAIN])
-        low, high = float(known.min()), float(known.max())
+        similarities = _truth(data.parts[TRAIN])
+        low, high = float(similarities.min()), float(similarities.max())
         if low == high:
             raise DataError(
                 "all pairs are alike to the same degree",
@@ -163,7 +163,7 @@ class Embeddings(TaskType):
             )
         return self if low >= -1 and high <= 1 else self.with_options({"scale": [low, high]})
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         if len({isinstance(row, Single) for row in rows}) > 1:
             raise DataError(
@@ -171,27 +171,27 @@ class Embeddings(TaskType):
                 where=rows[0].where,
                 wanted="one or the other",
             )
-        texts = [(self._as_read(each),) for row in rows for each in _texts(row)]
+        texts = [(self._as_read(text),) for row in rows for text in _texts(row)]
         choices = len(_texts(rows[0])) if rows else 2
         if frame.in_windows and SKIPPED not in self.options:  # a prompt begins the first alone
             return self._in_windows(rows, texts, choices, frame)
-        none = np.zeros(len(texts), np.int64)
-        given, cuts, cut = encode(
-            texts, none, frame.tokenizer, frame.length, segments=frame.segments
+        no_labels = np.zeros(len(texts), np.int64)
+        encoded, cuts, cut = encode(
+            texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
         )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], Single):
             pass  # nothing is known of a text by itself
         elif self.task == EMBEDDING:
-            known = np.array([row.label for row in rows], np.float32)
+            similarities = np.array([row.label for row in rows], np.float32)
             low, high = self.options.get("scale", (0.0, 1.0))
-            labels = ((known - low) / (high - low)).astype(np.float32)  # a cosine
+            labels = ((similarities - low) / (high - low)).astype(np.float32)  # a cosine
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
-        examples = Examples(given.texts, labels, given.segments, choices)
+        examples = Examples(encoded.texts, labels, encoded.segments, choices)
         extent = Extent.of(
-            given.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
+            encoded.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
         )
         return Encoded(rows, examples, cuts.findings(frame.length, "texts"), extent=extent)
 
@@ -200,19 +200,23 @@ class Embeddings(TaskType):
     ) -> Encoded:
         """Windows that do not overlap, each of which gets a vector; only to be answered, nothing
         is learned from them."""
-        windows, owners = in_windows(texts, frame.tokenizer, frame.length, overlap=False)
-        none = np.zeros(len(windows), np.float32)
-        examples = examples_of(windows, none, frame.tokenizer, frame.segments)
+        windows, owners = encode_windows(texts, frame.tokenizer, frame.length, overlap=False)
+        no_labels = np.zeros(len(windows), np.float32)
+        examples = examples_of(windows, no_labels, frame.tokenizer, frame.segments)
         lengths = examples.texts.lengths
         extent = Extent.of(lengths, owners, np.arange(len(texts)) // choices)
-        weights = np.array([max(1, int((row.places >= 0).sum())) for row in windows], np.float64)
+        weights = np.array(
+            [max(1, int((row.token_indices >= 0).sum())) for row in windows], np.float64
+        )
         return Encoded(rows, examples, (), (owners, weights, choices), extent)
 
     def example(self, values: Sequence[Any], where: str) -> Pair | Match:
-        first, second = (text(v, role, where) for v, role in zip(values, self.roles, strict=True))
+        first_text, second_text = (
+            text(v, role, where) for v, role in zip(values, self.roles, strict=True)
+        )
         if self.task == EMBEDDING:
-            return Pair(first, second, 0.0, where)
-        return Match(first, second, where)
+            return Pair(first_text, second_text, 0.0, where)
+        return Match(first_text, second_text, where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
         if self.alone in columns:
@@ -230,7 +234,7 @@ class Embeddings(TaskType):
         texts = _texts(example)
         return texts[0] if isinstance(example, Single) else list(texts[:2])
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
         tokens each has, at length 1 where all are; of a text in one window it is as it is."""
@@ -238,15 +242,15 @@ class Embeddings(TaskType):
             return outputs
         owners, weights, choices = encoded.way_back
         counts = np.bincount(owners)
-        found = np.zeros((len(counts), outputs.shape[1]), np.float64)
-        np.add.at(found, owners, outputs * weights[:, None])
-        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        vectors = np.zeros((len(counts), outputs.shape[1]), np.float64)
+        np.add.at(vectors, owners, outputs * weights[:, None])
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not self.decoding["unit"]:
             lengths = np.bincount(owners, weights)[:, None]
-        found /= np.where(lengths > 0, lengths, 1.0)
-        alone = counts[owners] == 1
-        found[owners[alone]] = outputs[alone]
-        return found.astype(np.float32).reshape(-1, choices * outputs.shape[1])
+        vectors /= np.where(lengths > 0, lengths, 1.0)
+        is_single = counts[owners] == 1
+        vectors[owners[is_single]] = outputs[is_single]
+        return vectors.astype(np.float32).reshape(-1, choices * outputs.shape[1])
 
     def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
         """(R, D) the vectors of each text of the rows, the anchors first."""
@@ -254,46 +258,48 @@ class Embeddings(TaskType):
         return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
 
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[Any]:
-        first, *others = self.parted(encoded, outputs)
+        anchors, *other_vectors = self.parted(encoded, outputs)
         if self.task == EMBEDDING:
-            return self.compared(first, others[0])
-        candidates = np.concatenate(others).T
-        return _ranks(lambda some: first[some] @ candidates, encoded.rows)
+            return self.compared(anchors, other_vectors[0])
+        candidates = np.concatenate(other_vectors).T
+        return _ranks(lambda rows: anchors[rows] @ candidates, encoded.rows)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        given = np.asarray(answers)
+        predicted = np.asarray(answers)
         if self.task == EMBEDDING:
             truth = _truth(rows)
-            return {m: metrics.METRICS[m](truth, given) for m in self.measures}
-        each = _of_ranks(given).mean(0)
-        return dict(zip(self.measures, map(float, each), strict=True))
+            return {m: metrics.METRICS[m](truth, predicted) for m in self.measures}
+        means = _of_ranks(predicted).mean(0)
+        return dict(zip(self.measures, map(float, means), strict=True))
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        given = np.asarray(answers)
+        predicted = np.asarray(answers)
         if self.task == EMBEDDING:
             truth = _truth(rows)
-            return {m: estimate(metrics.METRICS[m], truth, given) for m in self.measures}
-        return estimates_of_means(self.measures, _of_ranks(given))
+            return {m: estimate(metrics.METRICS[m], truth, predicted) for m in self.measures}
+        return estimates_of_means(self.measures, _of_ranks(predicted))
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
-        weigh = baseline.fitted([each for row in data.parts[TRAIN] for each in _texts(row)])
-        rows = data.parts[part]
-        first = weigh.transform([_texts(row)[0] for row in rows])
+        weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
+        rows = data.parts[eval_part]
+        anchors = weigh.transform([_texts(row)[0] for row in rows])
         if self.task == EMBEDDING:
             second = weigh.transform([row.second for row in rows])
-            return [("words", np.asarray(first.multiply(second).sum(1))[:, 0])]
-        others = weigh.transform(_candidates(rows))
-        return [("words", _ranks(lambda some: (first[some] @ others.T).toarray(), rows))]
+            return [("words", np.asarray(anchors.multiply(second).sum(1))[:, 0])]
+        candidates = weigh.transform(_candidates(rows))
+        return [("words", _ranks(lambda batch: (anchors[batch] @ candidates.T).toarray(), rows))]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        first, *others = self.parted(encoded, outputs)
-        if not others:
-            for vector in first.astype(float):  # of whatever length the model makes them
+        anchors, *other_vectors = self.parted(encoded, outputs)
+        if not other_vectors:
+            for vector in anchors.astype(float):  # of whatever length the model makes them
                 size = math.floor(math.log10(float(np.abs(vector).max(initial=0.0)) or 1.0))
                 yield {"vector": vector.round(max(DIGITS, DIGITS - 1 - size)).tolist()}
             return
-        yield from ({"score": rounded(v)} for v in self.compared(first, others[0]).tolist())
+        yield from (
+            {"score": rounded(v)} for v in self.compared(anchors, other_vectors[0]).tolist()
+        )
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {"vector": [float]} if isinstance(example, Single) else {"score": float}
@@ -311,7 +317,7 @@ class Embeddings(TaskType):
             }
             for i, name in enumerate(MODULES)
         ]
-        found: dict[str, Any] = {
+        contents: dict[str, Any] = {
             "modules.json": modules,
             "1_Pooling/config.json": {"word_embedding_dimension": width, **modes},
             "2_Normalize/config.json": {},
@@ -326,7 +332,7 @@ class Embeddings(TaskType):
                 "similarity_fn_name": "cosine",
             },
         }
-        return {name: json.dumps(value, indent=2) + "\n" for name, value in found.items()}
+        return {name: json.dumps(value, indent=2) + "\n" for name, value in contents.items()}
 
 
 def lowered(text: str) -> str:
@@ -349,16 +355,16 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
 def _candidates(rows: Sequence[Any]) -> list[str]:
     """C texts of which each anchor is to find its own: all positives, then the negatives."""
     return [
-        each for place in zip(*(_texts(row)[1:] for row in rows), strict=True) for each in place
+        text for column in zip(*(_texts(row)[1:] for row in rows), strict=True) for text in column
     ]
 
 
 def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each different candidate stands first, and (C,) which of them each is."""
-    _, first, code = np.unique(
+    _, first_index, code = np.unique(
         np.array(_candidates(rows), object), return_index=True, return_inverse=True
     )
-    return first, code
+    return first_index, code
 
 
 def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
@@ -374,21 +380,24 @@ def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArra
         near: of some anchors (A, C), how near each candidate is; asked for by portions, as of many
             rows all together have no room.
     """
-    first, code = _codes(rows)
+    first_index, code = _codes(rows)
     code, anchors = code[: len(rows)], _anchors(rows)
     order = np.argsort(anchors, kind="stable")
     ends = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
-    found = np.ones(len(rows))
+    ranks = np.ones(len(rows))
     for begin in range(0, len(rows), AT_ONCE):
-        here = np.arange(begin, min(begin + AT_ONCE, len(rows)))
-        similarities = near(slice(begin, begin + len(here)))[:, first]
-        own = similarities[np.arange(len(here)), code[here]]
-        for place, row in enumerate(here):
+        row_numbers = np.arange(begin, min(begin + AT_ONCE, len(rows)))
+        similarities = near(slice(begin, begin + len(row_numbers)))[:, first_index]
+        right_similarity = similarities[np.arange(len(row_numbers)), code[row_numbers]]
+        for number, row in enumerate(row_numbers):
             alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
-            similarities[place, alike] = -np.inf  # the row's own, too: it is no rival of itself
-        ahead, level = (similarities > own[:, None]).sum(1), (similarities == own[:, None]).sum(1)
-        found[here] += ahead + level / 2
-    return found
+            similarities[number, alike] = -np.inf  # the row's own, too: it is no rival of itself
+        ahead, level = (
+            (similarities > right_similarity[:, None]).sum(1),
+            (similarities == right_similarity[:, None]).sum(1),
+        )
+        ranks[row_numbers] += ahead + level / 2
+    return ranks
 
 
 def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -396,4 +405,4 @@ def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
 
 
-TYPE = Embeddings
+TYPE = EmbeddingTask

@@ -16,7 +16,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.metrics import metrics
 from maskwright.base.metrics.intervals import Estimate, estimates
 from maskwright.learn.tasks.base import baselines as baseline
-from maskwright.learn.tasks.base.encode import Frame, encode, examples_of, in_windows
+from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
 from maskwright.learn.tasks.base.task_type import (
     Answers,
     Encoded,
@@ -56,31 +56,31 @@ class MultipleChoice(TaskType):
     def beside(self) -> tuple[str, ...]:
         return ("context",)
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
         right = np.array([row.label for row in rows], np.int64)
         owners = np.repeat(np.arange(len(rows)), sizes)
         if frame.in_windows:
-            windows, choices = in_windows(pairs, frame.tokenizer, frame.length)
+            windows, choices = encode_windows(pairs, frame.tokenizer, frame.length)
             if len(windows) > len(pairs):
                 counts = np.bincount(owners[choices], minlength=len(rows))
-                made = examples_of(windows, right, frame.tokenizer, frame.segments, counts)
+                examples = examples_of(windows, right, frame.tokenizer, frame.segments, counts)
                 lost = np.bincount(choices, [row.cut for row in windows], len(pairs))
-                extent = Extent.of(made.texts.lengths, choices, owners, lost.astype(np.int64))
-                return Encoded(rows, made, (), (choices, owners), extent)
-        none = np.zeros(len(pairs), np.int64)
-        given, cuts, lost = encode(
-            pairs, none, frame.tokenizer, frame.length, segments=frame.segments
+                extent = Extent.of(examples.texts.lengths, choices, owners, lost.astype(np.int64))
+                return Encoded(rows, examples, (), (choices, owners), extent)
+        no_labels = np.zeros(len(pairs), np.int64)
+        encoded_pairs, cuts, lost = encode(
+            pairs, no_labels, frame.tokenizer, frame.length, segments=frame.segments
         )
         cut = cuts.findings(frame.length, "choices")
-        extent = Extent.of(given.texts.lengths, np.arange(len(pairs)), owners, lost)
+        extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            made = Examples(given.texts, right, given.segments, size)
-            return Encoded(rows, made, cut, None, extent)
-        examples = Examples(given.texts, right, given.segments, pieces=sizes)
+            examples = Examples(encoded_pairs.texts, right, encoded_pairs.segments, size)
+            return Encoded(rows, examples, cut, None, extent)
+        examples = Examples(encoded_pairs.texts, right, encoded_pairs.segments, pieces=sizes)
         return Encoded(rows, examples, cut, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Choice:
@@ -92,13 +92,13 @@ class MultipleChoice(TaskType):
                 found=repr(choices)[:80],
                 wanted='["one", "another"]',
             )
-        each = tuple(text(choice, "choice", where) for choice in choices)
-        return Choice(text(question, "question", where), each, 0, where)
+        choice_texts = tuple(text(choice, "choice", where) for choice in choices)
+        return Choice(text(question, "question", where), choice_texts, 0, where)
 
     def of_value(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping) and {"context", *self.roles} <= set(value):
-            both = (text(value[role], role, where) for role in ("context", "question"))
-            value = {**value, "question": " ".join(both)}
+            texts = (text(value[role], role, where) for role in ("context", "question"))
+            value = {**value, "question": " ".join(texts)}
         return super().of_value(value, where)
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
@@ -108,7 +108,7 @@ class MultipleChoice(TaskType):
     def value_of(self, example: Any) -> Any:
         return [example.question, list(example.choices)]
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
         """(N, choices): of a choice in windows the mean of their scores; -inf where a row has fewer
         choices."""
@@ -116,12 +116,12 @@ class MultipleChoice(TaskType):
             return outputs
         choices, owners = encoded.way_back  # the choice of each window, the row of each choice
         rows = owners[choices]
-        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        means = np.bincount(choices, outputs[rows, place]) / np.bincount(choices)
+        column = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        means = np.bincount(choices, outputs[rows, column]) / np.bincount(choices)
         sizes = np.bincount(owners, minlength=len(encoded.rows))
-        found = np.full((len(sizes), sizes.max(initial=0)), -np.inf, np.float32)
-        found[owners, np.arange(len(owners)) - np.searchsorted(owners, owners)] = means
-        return found
+        scores = np.full((len(sizes), sizes.max(initial=0)), -np.inf, np.float32)
+        scores[owners, np.arange(len(owners)) - np.searchsorted(owners, owners)] = means
+        return scores
 
     def answers(self, encoded: Encoded, outputs: Scores) -> NDArray[np.int64]:
         return np.asarray(self.merged(encoded, outputs).argmax(1))
@@ -134,11 +134,11 @@ class MultipleChoice(TaskType):
         return estimates(self.measures, _truth(rows), np.asarray(answers))
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        return alike(_truth(rows), answers, lambda place: f"choice {place + 1}")
+        return alike(_truth(rows), answers, lambda number: f"choice {number + 1}")
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
         """The place that is right most often, and the choice with most of the question's words."""
-        rows = data.parts[part]
+        rows = data.parts[eval_part]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
         weigh = baseline.fitted(
             [text for row in data.parts[TRAIN] for text in (row.question, *row.choices)]
@@ -149,7 +149,7 @@ class MultipleChoice(TaskType):
         ]
         return [
             ("majority", np.full(len(rows), usual)),
-            ("nearest by words", np.array([int(each.argmax()) for each in near])),
+            ("nearest by words", np.array([int(similarities.argmax()) for similarities in near])),
         ]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
@@ -160,20 +160,26 @@ class MultipleChoice(TaskType):
         return {"label": range(len(choices)), "choice": choices, "score": float}
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        found = [
+        mistakes = [
             Mistake(row.where, row.question, row.choices[row.label], best["choice"], best["score"])
             for row, best in zip(encoded.rows, self.as_pipeline(encoded, outputs), strict=True)
             if best["label"] != row.label
         ]
-        return sorted(found, key=lambda mistake: -mistake.weight)
+        return sorted(mistakes, key=lambda mistake: -mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         outputs = self.merged(encoded, outputs)
         shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
-        for row, each in zip(encoded.rows, shares / shares.sum(1, keepdims=True), strict=True):
-            order = np.argsort(-each, kind="stable")[: min(top, len(row.choices))]
+        for row, probabilities in zip(
+            encoded.rows, shares / shares.sum(1, keepdims=True), strict=True
+        ):
+            order = np.argsort(-probabilities, kind="stable")[: min(top, len(row.choices))]
             yield [
-                {"label": int(n), "choice": row.choices[n], "score": round(float(each[n]), 6)}
+                {
+                    "label": int(n),
+                    "choice": row.choices[n],
+                    "score": round(float(probabilities[n]), 6),
+                }
                 for n in order
             ]
 

@@ -14,7 +14,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs
-from maskwright.learn.tasks.base.text_to_text import Read
+from maskwright.learn.tasks.base.text_to_text import ValueAsText
 from maskwright.learn.tasks.windows.text_to_text import number_text, read_numbers
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.split_files import TRAIN
@@ -24,7 +24,7 @@ STEPS = 25
 NICE = (1.0, 2.0, 5.0, 10.0)
 
 
-class NumbersInWords(Read):
+class NumberAsText(ValueAsText):
     """Answers are numbers, NaN for a text that is none, or one out of range. Of `options`, "step",
     "low" and "high" are the training part's, and "usual" stands for a number that cannot be
     read."""
@@ -48,18 +48,18 @@ class NumbersInWords(Read):
         written = np.arange(low + step, high - step / 2, step)  # no more than `wanted` says
         values = [number_text(value, step) for value in written]
         ids = frame.tokenizer.encode_batch(values)
-        for value, each in zip(values, ids, strict=True):
-            if _bare(made := frame.tokenizer.decode(each.tolist())) != value:
+        for value, token_ids in zip(values, ids, strict=True):
+            if _bare(decoded := frame.tokenizer.decode(token_ids.tolist())) != value:
                 raise IncompatibleError(
                     "the tokenizer cannot write the numbers",
                     where="tokenizer",
-                    found=f'"{value}" becomes "{made}"',
+                    found=f'"{value}" becomes "{decoded}"',
                     do="learn with a head: without --prompt",
                 )
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:
-        texts = [_bare(str(each)) for each in outputs]
+        texts = [_bare(str(output)) for output in outputs]
         return read_numbers(texts, self.options["low"], self.options["high"])
 
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
@@ -103,4 +103,4 @@ def nice(step: float) -> float:
     return float(f"{factor * power:.3g}")
 
 
-TYPE = NumbersInWords
+TYPE = NumberAsText

@@ -109,8 +109,8 @@ class QuestionAnswering(TaskType):
         """By default chosen by what counts questions with and without an answer alike, where there
         are both; and with answers of whole words, unless those to learn from are not."""
         if WITHIN not in self.options:
-            known = [row for row in data.parts[TRAIN] if row.answers]
-            if sum(map(_cuts_a_word, known)) > OFTEN * len(known):
+            answerable_rows = [row for row in data.parts[TRAIN] if row.answers]
+            if sum(map(_cuts_a_word, answerable_rows)) > OFTEN * len(answerable_rows):
                 return self.with_options({WITHIN: True}).of_data(data)
         answerable = {bool(row.answers) for row in data.parts[VALIDATION]}
         if "measure" in self.options or len(answerable) < 2:
@@ -127,7 +127,7 @@ class QuestionAnswering(TaskType):
             "longest_question": LONGEST_QUESTION,
         }
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
             Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
@@ -143,42 +143,44 @@ class QuestionAnswering(TaskType):
             absent="null",
         )
         texts: list[list[int]] = []
-        segments, places, ends = [], [], []
-        for part in _portions(windows):
-            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
-            segments.append(part.segments[part.real])
-            askable = _answer_places(part)
-            places += [np.flatnonzero(row) for row in askable]
+        segments, positions, ends = [], [], []
+        for batch in _portions(windows):
+            texts += [
+                ids[real].tolist() for ids, real in zip(batch.tokens, batch.real, strict=True)
+            ]
+            segments.append(batch.segments[batch.real])
+            askable = _answer_places(batch)
+            positions += [np.flatnonzero(row) for row in askable]
             rank = askable.cumsum(1) - 1  # the number of each place among those of its window
             column = np.arange(len(askable))
-            both = [
+            target_columns = [
                 np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
-                for end in (part.start, part.stop)
+                for end in (batch.start, batch.stop)
             ]
-            ends.append(np.stack(both, axis=1))
+            ends.append(np.stack(target_columns, axis=1))
         empty = np.zeros(0, np.int64)
         examples = Examples(
             framed(texts),
             np.concatenate([np.zeros((0, 2), np.int64), *ends]),
             np.concatenate([empty, *segments]) if frame.segments else None,
             places=Sequences(
-                np.concatenate([empty, *places]), np.array([len(p) for p in places], np.int64)
+                np.concatenate([empty, *positions]), np.array([len(p) for p in positions], np.int64)
             ),
         )
         counts = windows.counts
         incomplete = counts.questions_cut or counts.tokenless or counts.lost
-        known = any(row.answers for row in questions)
+        has_answers = any(row.answers for row in questions)
         worth = (
             counts.questions_cut
             or counts.blank
-            or (known and (incomplete or len(windows) > len(questions)))
+            or (has_answers and (incomplete or len(windows) > len(questions)))
         )
-        found = [Finding("windows-of-answers", counts.render())] if worth else []
+        findings = [Finding("windows-of-answers", counts.render())] if worth else []
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
-            what = f"{counted(within, 'row')} with an answer that begins or ends within a word"
-            found.append(Finding("answers-within-words", what, "as predicted answers may"))
+            message = f"{counted(within, 'row')} with an answer that begins or ends within a word"
+            findings.append(Finding("answers-within-words", message, "as predicted answers may"))
         extent = Extent.of(examples.texts.lengths, windows.question_of, cut=windows.question_cut)
-        return Encoded(rows, examples, tuple(found), windows, extent)
+        return Encoded(rows, examples, tuple(findings), windows, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Answered:
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
@@ -187,9 +189,9 @@ class QuestionAnswering(TaskType):
     def value_of(self, example: Any) -> Any:
         return [example.question, example.context]
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
-        return [found.answer(self.threshold) for found in self._found(encoded, outputs)]
+        return [prediction.answer(self.threshold) for prediction in self._found(encoded, outputs)]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return {
@@ -208,39 +210,41 @@ class QuestionAnswering(TaskType):
     ) -> dict[str, tuple[OfSums, NDArray[np.float64]]]:
         """Each figure by name, and the sums over rows that it is made of; those of the two sorts of
         questions where there are both."""
-        each, has = _each(rows, answers), _has_answer(rows)
-        sums = np.column_stack([each, np.ones(len(each))])
-        found: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
-            name: (_mean, sums[:, [place, 2]]) for place, name in enumerate(self.measures)
+        row_scores, has = _each(rows, answers), _has_answer(rows)
+        sums = np.column_stack([row_scores, np.ones(len(row_scores))])
+        figures: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
+            name: (_mean, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
         }
-        both = 0 < has.sum() < len(has)
+        has_both = 0 < has.sum() < len(has)
         parted = np.column_stack([sums * has[:, None], sums * ~has[:, None]])
-        if both:
+        if has_both:
             for start, sort in ((0, HAS), (3, NO)):
-                found |= {
-                    sort + name: (_mean, parted[:, [start + place, start + 2]])
-                    for place, name in enumerate(self.measures)
+                figures |= {
+                    sort + name: (_mean, parted[:, [start + number, start + 2]])
+                    for number, name in enumerate(self.measures)
                 }
-        if both:
-            found[BALANCED_F1] = (_balanced, parted[:, [0, 2, 3, 5]])
+        if has_both:
+            figures[BALANCED_F1] = (_balanced, parted[:, [0, 2, 3, 5]])
         elif self.measure == BALANCED_F1:  # of one sort alone it is that sort's
-            found[BALANCED_F1] = found["f1"]
-        return found
+            figures[BALANCED_F1] = figures["f1"]
+        return figures
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
         longest = max(LONGEST_ANSWER, encoded.way_back.counts.longest)
-        made = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
+        task_type = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
         if all(row.answers for row in encoded.rows):
-            return made
-        found = made._found(encoded, outputs())
+            return task_type
+        predictions = task_type._found(encoded, outputs())
         # With exact match in the place of F1 where that is what is chosen by.
         column = int(self.measure == "exact")
-        answers = _each(encoded.rows, [prediction.answer() for prediction in found])[:, column]
-        none = _each(encoded.rows, [""] * len(found))[:, column]
-        differences = np.array([prediction.difference for prediction in found])
+        answers = _each(encoded.rows, [prediction.answer() for prediction in predictions])[
+            :, column
+        ]
+        null_scores = _each(encoded.rows, [""] * len(predictions))[:, column]
+        differences = np.array([prediction.difference for prediction in predictions])
         has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
-        threshold, _ = squad_score.best_threshold(differences, answers, none, has)
-        return made.with_options({"threshold": _finite(threshold, differences)})
+        threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has)
+        return task_type.with_options({"threshold": _finite(threshold, differences)})
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         has, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
@@ -263,21 +267,21 @@ class QuestionAnswering(TaskType):
             )
         return None
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words; and where some
         question has no answer, never to answer."""
-        rows = data.parts[part]
-        found: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
-        if any(not row.answers for other in data.parts.values() for row in other):
-            found.append(("never answers", [""] * len(rows)))
-        return found
+        rows = data.parts[eval_part]
+        answers: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
+        if any(not row.answers for part_rows in data.parts.values() for row in part_rows):
+            answers.append(("never answers", [""] * len(rows)))
+        return answers
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        for found in self._found(encoded, outputs):
-            answer = found.answer(self.threshold)
-            best = found.candidates[0] if found.candidates else None
+        for prediction in self._found(encoded, outputs):
+            answer = prediction.answer(self.threshold)
+            best = prediction.candidates[0] if prediction.candidates else None
             if not answer or best is None:
-                yield _pipeline_answer(found.null_probability, 0, "")
+                yield _pipeline_answer(prediction.null_probability, 0, "")
             else:
                 yield _pipeline_answer(best.probability, best.start, answer)
 
@@ -290,7 +294,7 @@ class QuestionAnswering(TaskType):
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         mine = self.answers(encoded, outputs)
-        found = [
+        mistakes = [
             Mistake(
                 row.where,
                 row.question,
@@ -303,20 +307,20 @@ class QuestionAnswering(TaskType):
             )
             if right < 1.0
         ]
-        return sorted(found, key=lambda mistake: mistake.weight)
+        return sorted(mistakes, key=lambda mistake: mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        for found in self._found(encoded, outputs):
+        for prediction in self._found(encoded, outputs):
             spans = [
-                _pipeline_answer(each.probability, each.start, each.text)
-                for each in found.candidates
+                _pipeline_answer(candidate.probability, candidate.start, candidate.text)
+                for candidate in prediction.candidates
             ]
-            none = _pipeline_answer(found.null_probability, 0, "")
+            null_answer = _pipeline_answer(prediction.null_probability, 0, "")
             # The answer comes first, "no answer" where it is that; the others by probability.
-            if not found.answer(self.threshold):
-                spans.insert(0, none)
+            if not prediction.answer(self.threshold):
+                spans.insert(0, null_answer)
             elif self.threshold < np.inf:
-                spans.append(none)
+                spans.append(null_answer)
             yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
 
     def _found(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
@@ -325,12 +329,12 @@ class QuestionAnswering(TaskType):
         def scored() -> Iterator[answer_search.Scored]:
             at = 0
             for rows in _portions(encoded.way_back):
-                here = _answer_places(rows)
-                both = np.full((2, *here.shape), -np.inf, np.float64)
-                count = int(here.sum())
-                both[:, here] = outputs[at : at + count].T
+                allowed = _answer_places(rows)
+                scores = np.full((2, *allowed.shape), -np.inf, np.float64)
+                count = int(allowed.sum())
+                scores[:, allowed] = outputs[at : at + count].T
                 at += count
-                yield rows, both[0], both[1]
+                yield rows, scores[0], scores[1]
 
         return answer_search.search(
             encoded.way_back, scored(), longest=self.longest_answer, words=not self.within_words
@@ -350,9 +354,9 @@ def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
 
 def _answer_places(rows: AnswerRows) -> NDArray[np.bool_]:
     """Where an answer may begin or end, the place for "none" among them."""
-    places = rows.allowed.copy()
-    places[:, NULL] = True
-    return places
+    allowed = rows.allowed.copy()
+    allowed[:, NULL] = True
+    return allowed
 
 
 def _cuts_a_word(row: Any) -> bool:
@@ -365,11 +369,11 @@ def _cuts_a_word(row: Any) -> bool:
 
 def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
     """(N, 2) F1 and exact match of each answer, of its golds the one that suits it best."""
-    found = [
+    scores = [
         squad_score.best(mine, [gold for gold, _ in row.answers])
         for row, mine in zip(rows, answers, strict=True)
     ]
-    return np.array(found, np.float64).reshape(-1, 2)[:, ::-1]
+    return np.array(scores, np.float64).reshape(-1, 2)[:, ::-1]
 
 
 def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
@@ -384,25 +388,38 @@ def _mean(sums: NDArray[Any]) -> NDArray[Any]:
 
 def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
     """`squad_score.balanced` of the sums (…, 4) of both sorts; of one sort alone, its mean."""
-    one, two = _mean(sums[:, :2]), _mean(sums[:, 2:])
+    with_answer, without_answer = _mean(sums[:, :2]), _mean(sums[:, 2:])
     return np.where(
-        np.isnan(one), two, np.where(np.isnan(two), one, squad_score.balanced(one, two))
+        np.isnan(with_answer),
+        without_answer,
+        np.where(
+            np.isnan(without_answer), with_answer, squad_score.balanced(with_answer, without_answer)
+        ),
     )
 
 
 def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
     """The threshold as a number that a file can hold: one that answers all of these questions, or
     none of them, lies just outside of them. None where no question can be answered at all."""
-    known = differences[np.isfinite(differences)]
-    if np.isfinite(threshold) or not len(known):
+    finite_differences = differences[np.isfinite(differences)]
+    if np.isfinite(threshold) or not len(finite_differences):
         return float(threshold) if np.isfinite(threshold) else None
-    return float(known.max() if threshold > 0 else np.nextafter(known.min(), -np.inf))
+    return float(
+        finite_differences.max()
+        if threshold > 0
+        else np.nextafter(finite_differences.min(), -np.inf)
+    )
 
 
 def _nearest(row: Answered) -> str:
-    wanted = Counter(squad_score.normalise(row.question).split())
-    sentences = [part for part in SENTENCE_END.split(row.context) if part.strip()] or [row.context]
-    shared = [(Counter(squad_score.normalise(part).split()) & wanted).total() for part in sentences]
+    question_words = Counter(squad_score.normalise(row.question).split())
+    sentences = [sentence for sentence in SENTENCE_END.split(row.context) if sentence.strip()] or [
+        row.context
+    ]
+    shared = [
+        (Counter(squad_score.normalise(sentence).split()) & question_words).total()
+        for sentence in sentences
+    ]
     return sentences[int(np.argmax(shared))]
 
 

@@ -14,7 +14,7 @@ from maskwright.base.metrics import text_score
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Mistake, Outputs, text
-from maskwright.learn.tasks.base.text_to_text import Writing
+from maskwright.learn.tasks.base.text_to_text import TextGeneration
 from maskwright.learn.tasks.windows.text_to_text import Template
 from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.tables import examples as labelled
@@ -34,7 +34,7 @@ SUMMARIES = ("summary", "highlights", "tldr", "abstract")
 CODE = 2
 
 
-class SequenceToSequence(Writing):
+class SequenceToSequenceTask(TextGeneration):
     """Texts that a model writes. Of `options`, "key" is what they are called."""
 
     judged = JUDGED
@@ -53,7 +53,7 @@ class SequenceToSequence(Writing):
             key = "translation_text"
         return self.with_options({"key": key})
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     @property
     def template(self) -> Template:
         return Template(str(self.options.get("prompt", WHOLE)))
@@ -70,9 +70,9 @@ class SequenceToSequence(Writing):
     def value_of(self, example: Any) -> Any:
         return example.source
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Outputs) -> list[str]:
-        return [str(each) for each in outputs]
+        return [str(output) for output in outputs]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return text_score.figures(list(answers), _references(rows))
@@ -83,16 +83,16 @@ class SequenceToSequence(Writing):
     def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
         """With several beams, unless one is better: then what is likely as a whole is not yet what
         is right."""
-        beam_search, one = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
+        beam_search, greedy = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
         figures = [
             decoding.measured(encoded.rows, decoding.answers(encoded, read(decoding)))[self.measure]
-            for decoding in (beam_search, one)
+            for decoding in (beam_search, greedy)
         ]
-        return one if figures[1] > figures[0] else beam_search
+        return greedy if figures[1] > figures[0] else beam_search
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, str]]:
         (key,) = self.answer_form(None)
-        yield from ({key: str(each)} for each in outputs)
+        yield from ({key: str(output)} for output in outputs)
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         return {str(self.options.get("key", "generated_text")): str}
@@ -102,24 +102,24 @@ class SequenceToSequence(Writing):
         return "chrF"
 
     def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
-        found = []
+        mistakes = []
         for row, mine in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
             right = text_score.chrf([mine], _references([row]))
-            found.append(Mistake(row.where, row.source, row.target, mine, right))
-        return sorted((m for m in found if m.weight < 1.0), key=lambda mistake: mistake.weight)
+            mistakes.append(Mistake(row.where, row.source, row.target, mine, right))
+        return sorted((m for m in mistakes if m.weight < 1.0), key=lambda mistake: mistake.weight)
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
         """What was read, its first sentence, and what was written for the training text that is
         most like it (by TF-IDF)."""
-        sources = [row.source for row in data.parts[part]]
-        known = data.parts[TRAIN]
-        weigh = baseline.fitted([row.source for row in known])
-        table = weigh.transform([row.source for row in known])
+        sources = [row.source for row in data.parts[eval_part]]
+        training_rows = data.parts[TRAIN]
+        weigh = baseline.fitted([row.source for row in training_rows])
+        table = weigh.transform([row.source for row in training_rows])
         near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
         return [
             ("the text itself", sources),
             ("its first sentence", [_first_sentence(source) for source in sources]),
-            ("what the nearest training text has", [known[n].target for n in near]),
+            ("what the nearest training text has", [training_rows[n].target for n in near]),
         ]
 
 
@@ -132,4 +132,4 @@ def _first_sentence(text: str) -> str:
     return text[: stop[0]].strip() if stop else text
 
 
-TYPE = SequenceToSequence
+TYPE = SequenceToSequenceTask

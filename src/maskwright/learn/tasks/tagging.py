@@ -89,7 +89,8 @@ class Tagging(TaskType):
     ) -> TagScore:
         """Entities predicted right, in all and by type."""
         mine, golds = (
-            [as_entities(some, self.labels) for some in each] for each in (predicted, true)
+            [as_entities(sentence_tags, self.labels) for sentence_tags in sentences]
+            for sentences in (predicted, true)
         )
         return tags.score(mine, golds)
 
@@ -97,7 +98,7 @@ class Tagging(TaskType):
     def measures(self) -> tuple[str, ...]:
         return self.shape.metrics[0 if self.marks_entities else 1 :]
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sentences = [row if isinstance(row, Sentence) else self._sentence(row) for row in rows]
         windows = TagWindows(
@@ -108,29 +109,31 @@ class Tagging(TaskType):
             stride=max(1, frame.length // 2),
         )
         texts: list[list[int]] = []
-        segments, places, words, classes = [], [], [], []
+        segments, positions, words, classes = [], [], [], []
         for begin in range(0, len(windows), PORTION):
-            part = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
-            texts += [ids[real].tolist() for ids, real in zip(part.tokens, part.real, strict=True)]
-            segments.append(part.segments[part.real])
-            read = part.words >= 0
-            places += [np.flatnonzero(row) for row in read]
-            words.append(part.words[read])
-            classes.append(part.labels[read])
-        counts = np.array([len(row) for row in places], np.int64)
+            batch = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
+            texts += [
+                ids[real].tolist() for ids, real in zip(batch.tokens, batch.real, strict=True)
+            ]
+            segments.append(batch.segments[batch.real])
+            read = batch.words >= 0
+            positions += [np.flatnonzero(row) for row in read]
+            words.append(batch.words[read])
+            classes.append(batch.labels[read])
+        counts = np.array([len(row) for row in positions], np.int64)
         empty = np.zeros(0, np.int64)
         examples = Examples(
             framed(texts),
             np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
             np.concatenate([empty, *segments]) if frame.segments else None,
-            places=Sequences(np.concatenate([empty, *places]), counts),
+            places=Sequences(np.concatenate([empty, *positions]), counts),
         )
         counted = windows.counts
         cut = (Finding("windows-of-words", counted.render()),)
-        found = cut if counted.dropped or counted.divided else ()
+        findings = cut if counted.dropped or counted.divided else ()
         extent = Extent.of(examples.texts.lengths, windows.sentence_of)
         way_back = (windows, np.concatenate([empty, *words]))
-        return Encoded(rows, examples, found, way_back, extent)
+        return Encoded(rows, examples, findings, way_back, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Sentence:
         (value,) = values
@@ -170,7 +173,7 @@ class Tagging(TaskType):
         tags_ = tuple(None if n == UNKNOWN else self.labels[n] for n in row.tags)
         return Sentence(row.tokens, tags_, row.text, row.where)
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
         windows, words = encoded.way_back
         missing = str(self.options.get("missing", OUTSIDE))
@@ -207,32 +210,32 @@ class Tagging(TaskType):
         return {name: estimate_of_sums(figure, counts) for name, figure in self._figures().items()}
 
     def _figures(self) -> dict[str, OfSums]:
-        known: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
-        return {name: known[name] for name in self.measures}
+        figures: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
+        return {name: figures[name] for name in self.measures}
 
     def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
         """(N, 5): words, words told right, entities, entities told, entities told right."""
-        found = np.zeros((len(rows), 5), np.int64)
+        counts = np.zeros((len(rows), 5), np.int64)
         for number, (true, mine) in enumerate(zip(*self._compared(rows, answers), strict=True)):
             right = sum(a == b for a, b in zip(true, mine, strict=True))
-            found[number, :2] = len(true), right
+            counts[number, :2] = len(true), right
             if self.marks_entities:
                 golds, ours = set(self._entities(true)), set(self._entities(mine))
-                found[number, 2:] = len(golds), len(ours), len(golds & ours)
-        return found
+                counts[number, 2:] = len(golds), len(ours), len(golds & ours)
+        return counts
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
         """The commonest tag, and the commonest tag of each word in the training part."""
-        each: dict[str, Counter[int]] = {}
+        counts_by_word: dict[str, Counter[int]] = {}
         every: Counter[int] = Counter()
         for row in data.parts[TRAIN]:
             for word, tag in zip(row.tokens, row.tags, strict=True):
                 if tag != UNKNOWN:
                     every[tag] += 1
-                    each.setdefault(word, Counter())[tag] += 1
+                    counts_by_word.setdefault(word, Counter())[tag] += 1
         usual = _commonest(every)
-        best = {word: _commonest(counts) for word, counts in each.items()}
-        rows = data.parts[part]
+        best = {word: _commonest(counts) for word, counts in counts_by_word.items()}
+        rows = data.parts[eval_part]
         return [
             ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
             (
@@ -247,8 +250,8 @@ class Tagging(TaskType):
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         true, predicted = (
-            np.array([tag for sentence in some for tag in sentence])
-            for some in self._compared(rows, answers)
+            np.array([tag for sentence in sentences for tag in sentence])
+            for sentences in self._compared(rows, answers)
         )
         return alike(true, predicted, str, "word")
 
@@ -259,56 +262,57 @@ class Tagging(TaskType):
             figures = [  # a share of nothing is none here, as in the tables of other tasks
                 metrics.ClassFigures(
                     name,
-                    each.precision if each.predicted else math.nan,
-                    each.recall if each.gold else math.nan,
-                    each.f1,
-                    each.gold,
+                    scores.precision if scores.predicted else math.nan,
+                    scores.recall if scores.gold else math.nan,
+                    scores.f1,
+                    scores.gold,
                 )
-                for name, each in by_type.items()
+                for name, scores in by_type.items()
             ]
             return classes_table(figures, "Rows are the entities of that kind in the file.")
         numbers = {name: n for n, name in enumerate(self.labels)}
         truth, predicted = (
-            np.array([numbers[tag] for sentence in some for tag in sentence], np.int64)
-            for some in (true, predicted_tags)
+            np.array([numbers[tag] for sentence in sentences for tag in sentence], np.int64)
+            for sentences in (true, predicted_tags)
         )
         figures = metrics.per_class(truth, predicted, self.labels)
         return classes_table(figures, "Rows are the words with that tag in the file.")
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        found = []
+        mistakes = []
         for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
             true = [mine[w] if n == UNKNOWN else self.labels[n] for w, n in enumerate(row.tags)]
             wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
-            wanted, predicted_words = (
-                ", ".join(f"{row.tokens[n]} {some[n]}" for n in wrong) for some in (true, mine)
+            true_words, predicted_words = (
+                ", ".join(f"{row.tokens[n]} {row_tags[n]}" for n in wrong)
+                for row_tags in (true, mine)
             )
-            found.append(
-                Mistake(row.where, " ".join(row.tokens), wanted, predicted_words, len(wrong))
+            mistakes.append(
+                Mistake(row.where, " ".join(row.tokens), true_words, predicted_words, len(wrong))
             )
-        return sorted((m for m in found if m.weight), key=lambda mistake: -mistake.weight)
+        return sorted((m for m in mistakes if m.weight), key=lambda mistake: -mistake.weight)
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[list[dict[str, Any]]]:
         windows, words = encoded.way_back
         shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
         shares = shares.max(1) / shares.sum(1)
-        each = np.zeros(sum(len(s.words) for s in windows.sentences))
-        each[words] = shares
+        word_scores = np.zeros(sum(len(s.words) for s in windows.sentences))
+        word_scores[words] = shares
         at = 0
-        for sentence, told_tags in zip(
+        for sentence, predicted_tags in zip(
             windows.sentences, self.answers(encoded, outputs), strict=True
         ):
-            scores = each[at : at + len(sentence.words)]
+            scores = word_scores[at : at + len(sentence.words)]
             at += len(sentence.words)
             if self.marks_entities:
                 yield [
                     {"entity_group": e.entity_type, **_part(sentence, e.first, e.stop, scores)}
-                    for e in self._entities(told_tags)
+                    for e in self._entities(predicted_tags)
                 ]
                 continue
             yield [  # a word without a token has no tag that the model knows
-                {"entity": tag, **_part(sentence, place, place + 1, scores)}
-                for place, tag in enumerate(told_tags)
+                {"entity": tag, **_part(sentence, number, number + 1, scores)}
+                for number, tag in enumerate(predicted_tags)
                 if tag in self.labels
             ]
 
@@ -318,11 +322,11 @@ class Tagging(TaskType):
         return [{**name, "score": float, "word": str, "start": int, "end": int}]
 
 
-def _part(sentence: Sentence, first: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
-    """The words `first` to `stop` - 1 with their place in the text and the mean of their scores."""
-    begin, end = sentence.spans[first][0], sentence.spans[stop - 1][1]
+def _part(sentence: Sentence, start: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    """The words `start` to `stop` - 1 with their place in the text and the mean of their scores."""
+    begin, end = sentence.spans[start][0], sentence.spans[stop - 1][1]
     return {
-        "score": round(float(scores[first:stop].mean()), 6),
+        "score": round(float(scores[start:stop].mean()), 6),
         "word": sentence.text[begin:end],
         "start": begin,
         "end": end,

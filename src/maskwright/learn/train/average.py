@@ -42,11 +42,11 @@ class Average:
         """A block in which the module computes with the average; after it the module has its own
         weights, bit for bit."""
         p = self.parameters
-        own = p.masters.clone()
+        weights = p.masters.clone()
         p.masters.copy_(self.vector)
         p.publish()
         try:
             yield
         finally:
-            p.masters.copy_(own)
+            p.masters.copy_(weights)
             p.publish()

@@ -30,12 +30,12 @@ class DivergedError(MaskwrightError):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of a step before its update: the loss, its parts by name, the length of the
-    gradient, and the loss of each microbatch of this process by number."""
+class StepOutcome:
+    """The result of a step before its update: the loss and its parts, the norm of the gradient, and
+    the loss of each microbatch of this process by number."""
 
     loss: float
-    parts: Mapping[str, float]
+    part_losses: Mapping[str, float]
     norm: float
     microbatches: Mapping[int, torch.Tensor]
 
@@ -44,12 +44,15 @@ class Outcome:
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
-def diverged(step: int, outcome: Outcome, parameters: Parameters, skipped: int) -> DivergedError:
+def diverged(
+    step: int, outcome: StepOutcome, parameters: Parameters, skipped: int
+) -> DivergedError:
     """The error for step number `step` (from 0), after `skipped` others in a row."""
     error = DivergedError(
         "the loss or its gradient is no longer a finite number",
         where=f"step {step + 1}" + (f", after {skipped} others in a row" if skipped else ""),
-        found=f"loss {outcome.loss}, parts {dict(outcome.parts)}, gradient norm {outcome.norm}",
+        found=f"loss {outcome.loss}, parts {dict(outcome.part_losses)}, "
+        f"gradient norm {outcome.norm}",
         wanted="finite numbers",
         do="lower the learning rate or lengthen its warm-up",
     )
@@ -58,7 +61,7 @@ def diverged(step: int, outcome: Outcome, parameters: Parameters, skipped: int) 
         "step": step + 1,
         "skipped_before": skipped,
         "loss": _plain(outcome.loss),
-        "parts": {name: _plain(value) for name, value in outcome.parts.items()},
+        "parts": {name: _plain(value) for name, value in outcome.part_losses.items()},
         "gradient_norm": _plain(outcome.norm),
         "microbatches": {str(n): _plain(float(v)) for n, v in outcome.microbatches.items()},
         "gradients_not_finite": _nonfinite_names(parameters, parameters.gradient),

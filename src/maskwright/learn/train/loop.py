@@ -21,7 +21,7 @@ from maskwright.base.randomness import key, torch_seed
 from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.diverged import DivergedError as DivergedError
-from maskwright.learn.train.diverged import Outcome, diverged
+from maskwright.learn.train.diverged import StepOutcome, diverged
 from maskwright.learn.train.optimizers.optimizer import OptimizerState
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 # (step, microbatch number) -> its batch; a pure function of these and of the run's state. None:
 # nothing is left for that microbatch, as in the last step of an epoch.
 Batches = Callable[[int, int], Batch | None]
-# So many steps in a row without a finite loss are no accident.
+# Maximum number of skipped steps in a row.
 SKIPS = 20
 
 
@@ -53,7 +53,7 @@ class StopFlag:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The settings of the loop. `on_nonfinite` decides about a step whose loss or gradient is not
     finite; `skip` leaves the weights as they are and continues, but not more than `SKIPS` times in
     a row."""
@@ -70,7 +70,7 @@ def train(
     objective: Objective,
     batches: Batches,
     optimizer: OptimizerState,
-    plan: Plan,
+    plan: TrainingPlan,
     state: TrainState,
     *,
     processes: Processes = Processes(),  # noqa: B008 - frozen
@@ -116,7 +116,7 @@ def finished(budget: Budget, state: TrainState) -> bool:
     return budget.spent(**state.counted)
 
 
-def progress(plan: Plan, state: TrainState) -> float:
+def progress(plan: TrainingPlan, state: TrainState) -> float:
     """How much of the budget is used, 0 to 1; the first step of a run has 0."""
     return plan.budget.share(**state.counted)
 
@@ -125,7 +125,7 @@ def step(
     objective: Objective,
     batches: Batches,
     optimizer: OptimizerState,
-    plan: Plan,
+    plan: TrainingPlan,
     state: TrainState,
     processes: Processes,
     average: Average | None = None,
@@ -147,14 +147,14 @@ def step(
         loss = terms.scaled(counts)
         loss.backward()
         losses[number] = loss.detach()
-        for name, part in terms.parts.items():
-            sums[name] = sums[name] + part.total.detach().double()  # as processes add them up
-            weights[name] = part.weight
+        for name, loss_part in terms.parts.items():
+            sums[name] = sums[name] + loss_part.total.detach().double()  # as processes add them up
+            weights[name] = loss_part.weight
     parameters.zero_untouched()
     processes.sum(parameters.gradient)
     means = _means({n: float(s) for n, s in sums.items()}, counts, processes)
     norm = float(optimizer.norm())
-    outcome = Outcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
+    outcome = StepOutcome(sum(means[n] * weights[n] for n in means), means, norm, losses)
     figures: Record
     if outcome.finite:
         rate = _update(optimizer, plan, state, norm, average)
@@ -174,7 +174,11 @@ def step(
 
 
 def _update(
-    optimizer: OptimizerState, plan: Plan, state: TrainState, norm: float, average: Average | None
+    optimizer: OptimizerState,
+    plan: TrainingPlan,
+    state: TrainState,
+    norm: float,
+    average: Average | None,
 ) -> float:
     """Clip the gradient, whose length is `norm`, and move the weights; returns the rate."""
     parameters = optimizer.parameters
@@ -201,9 +205,9 @@ def _counts(
     for batch in mine:
         for name, count in objective.counts(batch).items():
             totals[name] = totals.get(name, 0) + count
-    other = None if mine else next((b for b in any_batch if b is not None), None)
-    if other is not None:
-        totals = dict.fromkeys(objective.counts(other), 0)
+    batch_of_another = None if mine else next((b for b in any_batch if b is not None), None)
+    if batch_of_another is not None:
+        totals = dict.fromkeys(objective.counts(batch_of_another), 0)
     names = sorted(totals)
     sums = processes.totals([float(totals[n]) for n in names])
     counts = {n: int(s) for n, s in zip(names, sums, strict=True)}

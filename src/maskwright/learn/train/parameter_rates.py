@@ -58,16 +58,16 @@ class ParameterRates(OptimizerState):
         """The parts of the masters whose factor is not 1 after `steps` steps; neighbours with one
         factor are one part."""
         factors = self.rate_factors(before)
-        found: list[tuple[slice, float]] = []
+        changed: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():
             factor = factors[name]
             if factor == 1.0:
                 continue
-            if found and (found[-1][0].stop, found[-1][1]) == (span.start, factor):
-                found[-1] = slice(found[-1][0].start, span.stop), factor
+            if changed and (changed[-1][0].stop, changed[-1][1]) == (span.start, factor):
+                changed[-1] = slice(changed[-1][0].start, span.stop), factor
             else:
-                found.append((slice(span.start, span.stop), factor))
-        return found
+                changed.append((slice(span.start, span.stop), factor))
+        return changed
 
     def state(self) -> dict[str, Tensor]:
         return self.inner.state()

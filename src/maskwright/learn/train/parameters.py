@@ -22,7 +22,7 @@ from maskwright.base.errors import CheckpointError, ConfigError
 
 
 @dataclass(frozen=True)
-class Span:
+class ParameterSpan:
     """Where a named parameter lies in the vectors."""
 
     start: int
@@ -47,10 +47,10 @@ class Parameters:
         self.decayed = [n for n, p in named.items() if p.dim() > 1]
         order = self.decayed + [n for n, p in named.items() if p.dim() <= 1]
         self.named = {n: named[n] for n in order}
-        self.spans: dict[str, Span] = {}
+        self.spans: dict[str, ParameterSpan] = {}
         start = 0
         for name, parameter in self.named.items():
-            self.spans[name] = Span(start, start + parameter.numel(), parameter.shape)
+            self.spans[name] = ParameterSpan(start, start + parameter.numel(), parameter.shape)
             start += parameter.numel()
         boundary = self.spans[self.decayed[-1]].stop if self.decayed else 0
         self.matrices, self.rest = slice(0, boundary), slice(boundary, start)

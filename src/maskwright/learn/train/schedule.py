@@ -130,11 +130,11 @@ class Schedule:
         warm, end = self.warmup * total, (1.0 - self.cooldown) * total
         if position <= end or not self.cooldown:
             return self._shape(position, warm, end, self.decay * total)
-        left = max(0.0, (total - position) / (total - end))
-        return left * self._shape(end, warm, end, self.decay * total)
+        remaining = max(0.0, (total - position) / (total - end))
+        return remaining * self._shape(end, warm, end, self.decay * total)
 
-    def _shape(self, position: float, warm: float, total: float, left: float) -> float:
-        """The factor without cool-down; `left` is what the last decay takes of `total`."""
+    def _shape(self, position: float, warm: float, total: float, decay_length: float) -> float:
+        """The factor without cool-down; `decay_length` is what the last decay takes of `total`."""
         if position < warm:
             return 1.0 if self.kind == "held-inverse-sqrt" else position / warm
         if self.kind == "constant" or total <= warm:
@@ -146,7 +146,9 @@ class Schedule:
             return self.floor + (1 - self.floor) * (1 - share)
         if self.kind == "cosine":
             return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * share))
-        begin = total - left
-        if position < begin or left == 0:
+        begin = total - decay_length
+        if position < begin or decay_length == 0:
             return 1.0
-        return self.floor + (1 - self.floor) * (1 - math.sqrt(min(1.0, (position - begin) / left)))
+        return self.floor + (1 - self.floor) * (
+            1 - math.sqrt(min(1.0, (position - begin) / decay_length))
+        )

@@ -24,7 +24,7 @@ from torch import Tensor
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.learn.pretrain.rows import rows as rows_of
-from maskwright.learn.recipes import tiny
+from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import ObjectiveChoice, RowChoice
 from maskwright.model.batch import Batch
 from maskwright.model.families.base.family import family
@@ -210,7 +210,7 @@ def _source(member: Member, tokenizer: Tokenizer, asked: Asked, longest: int) ->
         whole = min(longest, max(8, store.num_tokens))
         length = max(4, spec.lengths(defaults(member, asked.options), whole)[0])
     recipe = replace(
-        tiny.recipe(),
+        find("tiny"),
         objective=ObjectiveChoice(name=member.name, options=options),
         rows=RowChoice(length=length),
     )

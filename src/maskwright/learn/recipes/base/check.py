@@ -23,13 +23,13 @@ def require_settings(recipe: Recipe) -> None:
             does not know or take.
         IncompatibleError: the objective does not learn from such rows.
     """
-    known = catalogue.names("objectives")
-    if recipe.objective.name not in known:
+    objectives = catalogue.names("objectives")
+    if recipe.objective.name not in objectives:
         raise UsageError(
             "no objective of that name",
             where="objective.name",
             found=repr(recipe.objective.name),
-            wanted=near(recipe.objective.name, known),
+            wanted=near(recipe.objective.name, objectives),
             do="maskwright list objectives",
         )
     require_rows(recipe)

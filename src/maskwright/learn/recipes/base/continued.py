@@ -34,24 +34,26 @@ SCHEDULE = Schedule(kind="linear", warmup=0.1)
 def of_run(folder: Path, minutes: float) -> Recipe:
     """The recipe that continues the pretraining of a run's model, on the embedded text until
     another text is named."""
-    own = read(folder / RECIPE)
-    rate = SHARE * own.training.optimizer.learning_rate
+    recipe_of_run = read(folder / RECIPE)
+    rate = SHARE * recipe_of_run.training.optimizer.learning_rate
     training = replace(
-        own.training,
+        recipe_of_run.training,
         budget=Budget(minutes=minutes),
         phases=(),
         ramp=Ramp(),
-        optimizer=replace(own.training.optimizer, learning_rate=rate),
+        optimizer=replace(recipe_of_run.training.optimizer, learning_rate=rate),
         schedule=SCHEDULE,
     )
     further = replace(
-        own,
+        recipe_of_run,
         corpus=Corpus(),
         model=Folder(path=str(folder)),
         training=training,
         tokenizer=TokenizerFolder(path=str(folder)),
     )
-    return replace(further, name=f"{own.name}-further", note=f"{own.note}, further")
+    return replace(
+        further, name=f"{recipe_of_run.name}-further", note=f"{recipe_of_run.note}, further"
+    )
 
 
 def of_model(

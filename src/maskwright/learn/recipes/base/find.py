@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base import catalogue, config, dotted
-from maskwright.base.budget import Budget
+from maskwright.base.budget import UNITS, Budget
 from maskwright.base.errors import ConfigError, UsageError, near, shorten
 from maskwright.base.terminal import shell_word
-from maskwright.base.toml import read_toml
+from maskwright.base.toml import from_table, read_table
 from maskwright.learn.recipes.base.recipe import (
     FamilyModel,
     Folder,
@@ -24,6 +24,15 @@ from maskwright.text.corpus.files import Paths, listed
 
 BUDGET = "training.budget."
 OPTIMIZER = "training.optimizer"
+BUILT_IN = Path(__file__).parents[1]
+# Table -> the settings of which another value than the inherited one makes the table begin anew.
+CHOICES = {
+    "tokenizer": ("type", "kind"),
+    "model": ("type", "family", "config"),
+    "objective": ("name",),
+    "budget": UNITS,
+    "optimizer": ("kind",),
+}
 FOLDERS = ("model.folder", "tokenizer.folder")
 
 
@@ -51,10 +60,10 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     recipe would make; of a family's model the architecture stays.
     """
     values: dict[str, Any] = {}
-    given = dotted.assignments(settings, "for example --set training.batch=32")
-    for path, text in given.items():
+    assignments = dotted.assignments(settings, "for example --set training.batch=32")
+    for path, text in assignments.items():
         _require_under_options(recipe.objective, path, text)
-    for path, text in sorted(given.items(), key=lambda setting: setting[0] not in FOLDERS):
+    for path, text in sorted(assignments.items(), key=lambda setting: setting[0] not in FOLDERS):
         if path == f"{OPTIMIZER}.kind" and text != recipe.training.optimizer.kind:
             rate = recipe.training.optimizer.learning_rate
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
@@ -111,8 +120,8 @@ def find(name: str) -> Recipe:
         return read(path / "recipe.toml")
     if path.suffix == ".toml":
         return read(path)
-    known = catalogue.names("recipes")
-    if name not in known:
+    names = catalogue.names("recipes")
+    if name not in names:
         if any((path / inside / "config.json").is_file() for inside in ("", "model")):
             raise UsageError(
                 "a model, not a recipe",
@@ -130,9 +139,12 @@ def find(name: str) -> Recipe:
         raise UsageError(
             "no recipe of that name",
             found=repr(name),
-            wanted=near(name, known),
+            wanted=near(name, names),
             do="maskwright list recipes",
         )
+    built_in = BUILT_IN / f"{name}.toml"
+    if built_in.is_file():
+        return read(built_in)
     recipe = catalogue.load("recipes", name).recipe()
     assert isinstance(recipe, Recipe)
     return recipe
@@ -148,9 +160,43 @@ def run_of(name: str) -> Path | None:
 
 
 def read(path: Path) -> Recipe:
-    """A recipe from a TOML file.
+    """A recipe from a TOML file; what the file leaves out is that of the recipe that it `extends`.
 
     Raises:
-        UsageError: no such file.  ConfigError: not TOML, or not a recipe.
+        UsageError: no such file, or no recipe that it could extend.
+        ConfigError: not TOML, not a recipe, or one that extends itself.
     """
-    return read_toml(Recipe, path)
+    return _read(path, ())
+
+
+def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
+    """`read`, for a recipe that `extensions` extend."""
+    plain = read_table(path)
+    if "extends" not in plain:
+        return from_table(Recipe, plain, path)
+    name = plain.pop("extends")
+    where = f"{path}, extends"
+    if not isinstance(name, str):
+        raise ConfigError("not the name of a recipe", where=where, found=repr(name))
+    extensions = (*extensions, path.resolve())
+    inherited = path.parent / name
+    if inherited.suffix == ".toml":
+        if inherited.resolve() in extensions:
+            raise ConfigError("a recipe extends itself", where=where, found=repr(name))
+        recipe = _read(inherited, extensions)
+    else:
+        recipe = find(str(inherited) if is_run(inherited) else name)
+    return from_table(Recipe, _extended(config.to_plain(recipe), plain), path)
+
+
+def _extended(inherited: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The tables of `inherited` with those of `changes` merged into them."""
+    merged = dict(inherited)
+    for name, change in changes.items():
+        before = inherited.get(name)
+        if isinstance(before, dict) and isinstance(change, dict):
+            choices = [key for key in CHOICES.get(name, ()) if key in change]
+            if all(change[key] == before.get(key) for key in choices):
+                change = _extended(before, change)
+        merged[name] = change
+    return merged

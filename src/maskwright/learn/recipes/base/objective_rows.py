@@ -34,8 +34,8 @@ def require_rows(recipe: Recipe) -> None:
     Raises:
         IncompatibleError: the rows are not those of the objective, or it learns from no text.
     """
-    name, kind, own = recipe.objective.name, row_kind(recipe), recipe.objective.spec.rows
-    if own not in get_args(get_type_hints(RowChoice)["kind"]):
+    name, kind, usual_kind = recipe.objective.name, row_kind(recipe), recipe.objective.spec.rows
+    if usual_kind not in get_args(get_type_hints(RowChoice)["kind"]):
         raise IncompatibleError(
             f"`{name}` learns from labelled data, and a text has no labels",
             where="objective.name",
@@ -54,13 +54,13 @@ def require_rows(recipe: Recipe) -> None:
             wanted="one of them",
             do=f"--set {static}=false",
         )
-    if own in PAIRS and kind != own:
+    if usual_kind in PAIRS and kind != usual_kind:
         raise IncompatibleError(
             f"`{name}` does not learn from rows of this kind",
             where="rows.kind",
             found=kind,
-            wanted=own,
-            do=f"--set rows.kind={own}, or choose another objective",
+            wanted=usual_kind,
+            do=f"--set rows.kind={usual_kind}, or choose another objective",
         )
 
 

@@ -1,8 +1,8 @@
 """Recipe: every choice of a run as one frozen value, saved with its results.
 
-A built-in recipe is a function that returns a Recipe; a user's is a TOML file; the `recipe.toml` in
-a run folder is the resolved one and can be run again (`find`). `--set a.b=c` replaces one field
-(`override`). Unknown keys are errors with the near name.
+Built-in recipes and those of users are TOML files; a plug-in's is a function that returns a Recipe;
+the `recipe.toml` in a run folder is the resolved one and can be run again (`find`). `--set a.b=c`
+replaces one field (`override`). Unknown keys are errors with the near name.
 """
 
 from __future__ import annotations
@@ -88,18 +88,18 @@ def check(corpus: Corpus) -> None:
 
 
 def _check_column(corpus: Corpus) -> None:
-    found = ""
+    problem = ""
     if not corpus.mix_by or corpus.mix_by in (OTHERS, corpus.column):
-        found = repr(corpus.mix_by)
+        problem = repr(corpus.mix_by)
     elif not corpus.mixed:
-        found = "a column without weights"
+        problem = "a column without weights"
     elif corpus.characters is not None:
-        found = "a column, and corpus.characters"
-    if found:
+        problem = "a column, and corpus.characters"
+    if problem:
         raise ConfigError(
             "the text cannot be mixed by this",
             where="corpus.mix_by",
-            found=found,
+            found=problem,
             wanted="a column besides that of the text, with corpus.weights or corpus.temperature",
             do="for example --set corpus.mix_by=source --set corpus.temperature=0.7",
         )
@@ -146,13 +146,13 @@ def _check_texts(corpus: Corpus) -> None:
             found=", ".join(corpus.text),
             do="name each text once",
         )
-    for other in ("characters", "limit_bytes"):
-        if getattr(corpus, other) is not None:
+    for setting in ("characters", "limit_bytes"):
+        if getattr(corpus, setting) is not None:
             raise ConfigError(
-                f"{where.partition('.')[2]} does not go with corpus.{other}",
+                f"{where.partition('.')[2]} does not go with corpus.{setting}",
                 where=where,
                 wanted="one or the other",
-                do=f"leave corpus.{other} out",
+                do=f"leave corpus.{setting} out",
             )
 
 
@@ -391,9 +391,9 @@ class ObjectiveChoice:
 
     def with_options(self, options: dict[str, Any]) -> ObjectiveChoice:
         """The same objective by other options; what is resolved stays so."""
-        other = replace(self, options=options)
-        other.__dict__["member"] = self.member
-        return other
+        choice = replace(self, options=options)
+        choice.__dict__["member"] = self.member
+        return choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,7 +457,7 @@ class Training:
                 wanted=f"a divisor of training.batch = {', '.join(map(str, batches))}",
             )
         ends = [0.0, *(phase.until for phase in self.phases), 1.0]
-        if any(one >= next for one, next in itertools.pairwise(ends)):
+        if any(end >= next_end for end, next_end in itertools.pairwise(ends)):
             raise ConfigError(
                 "the phases do not end in rising order",
                 where="training.phases",
@@ -547,8 +547,8 @@ class Recipe:
     @property
     def phases(self) -> tuple[Phase, ...]:
         """All phases of the run; the last has the recipe's own length and batch."""
-        last = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
-        return (*self.training.phases, last)
+        last_phase = Phase(until=1.0, length=self.rows.length, batch=self.training.batch)
+        return (*self.training.phases, last_phase)
 
     @property
     def divisors(self) -> list[int]:

@@ -24,12 +24,12 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
     member = pretrained.described(path).family
     architectures = {} if member is None else member.architectures
     # A vector of a text is that of an encoder where there is one; others read such a folder so.
-    alone = task_type.head is None and not task_type.writes
+    is_embedding = task_type.head is None and not task_type.writes
     for name, architecture in sorted(
-        architectures.items(), key=lambda item: alone and item[1].decoder is True
+        architectures.items(), key=lambda item: is_embedding and item[1].decoder is True
     ):
-        wanted = [] if task_type.head is None else [task_type.head]
-        if [head for _, head in architecture.heads] != wanted:
+        head_kinds = [] if task_type.head is None else [task_type.head]
+        if [head for _, head in architecture.heads] != head_kinds:
             continue
         if (
             architecture.vocabulary != task_type.writes

@@ -37,15 +37,15 @@ class Baseline:
 
     Attributes:
         name: `majority` (of numbers: `mean`) or `words`.
-        part: the part predicted.
+        eval_part: the part predicted.
         predicted: (rows,) classes or numbers, or (rows, C) 0 and 1 of several labels each.
-        how: settings, for the report.
+        description: settings, for the report.
     """
 
     name: str
-    part: str
+    eval_part: str
     predicted: NDArray[Any]
-    how: str
+    description: str
 
 
 def baselines(examples: Examples) -> list[Baseline]:
@@ -54,24 +54,26 @@ def baselines(examples: Examples) -> list[Baseline]:
     Raises:
         UsageError: a task without such labels, or no part to predict.
     """
-    parts = examples.parts
-    if not isinstance(next((row for rows in parts.values() for row in rows), None), Single | Pair):
+    rows_by_part = examples.parts
+    if not isinstance(
+        next((row for rows in rows_by_part.values() for row in rows), None), Single | Pair
+    ):
         raise UsageError(
             "no baseline for this task",
             found=examples.task.name,
             wanted="a label for each text, or for two",
         )
-    if TRAIN not in parts or not {TEST, VALIDATION} & set(parts):
+    if TRAIN not in rows_by_part or not {TEST, VALIDATION} & set(rows_by_part):
         raise UsageError(
             "the baseline needs a part to learn from and one to predict",
-            found=", ".join(parts),
+            found=", ".join(rows_by_part),
             wanted="train and validation or test",
             do="divide the table first (splits.complete)",
         )
-    part = TEST if TEST in parts else VALIDATION
-    choosing = parts.get(VALIDATION, []) if part == TEST else []
-    simple = _constant(examples, part)
-    return [simple, _words(examples, part, choosing)]
+    eval_part = TEST if TEST in rows_by_part else VALIDATION
+    choosing = rows_by_part.get(VALIDATION, []) if eval_part == TEST else []
+    simple = _constant(examples, eval_part)
+    return [simple, _words(examples, eval_part, choosing)]
 
 
 def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
@@ -80,38 +82,40 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     labels = [e.label for e in rows if isinstance(e, Single | Pair)]
     if not isinstance(labels[0], tuple):
         return np.array(labels)
-    found = np.zeros((len(labels), classes), np.int64)
-    for row, some in enumerate(labels):
-        assert isinstance(some, tuple)
-        found[row, list(some)] = 1
-    return found
+    indicators = np.zeros((len(labels), classes), np.int64)
+    for row, classes_of_row in enumerate(labels):
+        assert isinstance(classes_of_row, tuple)
+        indicators[row, list(classes_of_row)] = 1
+    return indicators
 
 
 def _classes(examples: Examples) -> int:
     return 0 if examples.labels is None else len(examples.labels)
 
 
-def _constant(examples: Examples, part: str) -> Baseline:
+def _constant(examples: Examples, eval_part: str) -> Baseline:
     truth = targets(examples.parts[TRAIN], _classes(examples))
-    count = len(examples.parts[part])
+    count = len(examples.parts[eval_part])
     if truth.ndim > 1:  # each label by itself; where none has half the rows, the commonest
         usual = (truth.mean(0) > 0.5).astype(np.int64)
         usual[truth.sum(0).argmax()] = 1
         assert examples.labels is not None
         labels_text = ", ".join(repr(examples.labels.names[n]) for n in np.flatnonzero(usual))
-        return Baseline("majority", part, np.tile(usual, (count, 1)), f"{labels_text} for all")
+        return Baseline("majority", eval_part, np.tile(usual, (count, 1)), f"{labels_text} for all")
     if examples.labels is None:
-        return Baseline("mean", part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all")
+        return Baseline(
+            "mean", eval_part, np.full(count, truth.mean()), f"{truth.mean():.3f} for all"
+        )
     counts = Counter(truth.tolist())
     commonest = min(counts, key=lambda c: (-counts[c], c))
     name = examples.labels.names[commonest]
-    return Baseline("majority", part, np.full(count, commonest), f"{name!r} for all")
+    return Baseline("majority", eval_part, np.full(count, commonest), f"{name!r} for all")
 
 
-def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseline:
+def _words(examples: Examples, eval_part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
     classes = _classes(examples)
-    bag = _Bag(train, WEIGHTS // max(1, classes))
+    bag = _BagOfWords(train, WEIGHTS // max(1, classes))
     learned, truth = bag.features(train), targets(train, classes)
     metric = metrics.METRICS[examples.task.shape.metrics[0]]
     chosen, best = STRENGTHS[1], -np.inf
@@ -119,16 +123,21 @@ def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseli
     for strength in STRENGTHS if choosing else (chosen,):
         models[strength] = _fitted(learned, truth, strength, examples.labels is None)
         if choosing:
-            guessed = models[strength].predict(bag.features(choosing))
-            score = metric(targets(choosing, classes), guessed)
+            predicted = models[strength].predict(bag.features(choosing))
+            score = metric(targets(choosing, classes), predicted)
             if score > best:
                 chosen, best = strength, score
-    how = f"TF-IDF of {learned.shape[1]:,} words and pairs of words, strength {chosen:g}"
-    how += " (chosen on validation)" if choosing else ""
-    return Baseline("words", part, models[chosen].predict(bag.features(examples.parts[part])), how)
+    description = f"TF-IDF of {learned.shape[1]:,} words and pairs of words, strength {chosen:g}"
+    description += " (chosen on validation)" if choosing else ""
+    return Baseline(
+        "words",
+        eval_part,
+        models[chosen].predict(bag.features(examples.parts[eval_part])),
+        description,
+    )
 
 
-class _Each:
+class _ModelPerLabel:
     """A model for each label."""
 
     def __init__(self, features: Any, truth: NDArray[Any], strength: float) -> None:
@@ -140,7 +149,7 @@ class _Each:
 
 def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) -> Any:
     if truth.ndim > 1:
-        return _Each(features, truth, strength)
+        return _ModelPerLabel(features, truth, strength)
     # Imported where it is used, as in `metrics.py`.
     from sklearn.dummy import DummyClassifier
     from sklearn.exceptions import ConvergenceWarning
@@ -167,7 +176,7 @@ def fitted(texts: Sequence[str], **options: Any) -> Any:
     return TfidfVectorizer(vocabulary=["a"]).fit(texts)  # of blank texts alone
 
 
-class _Bag:
+class _BagOfWords:
     """Texts as rows of word weights; learned from the training part only."""
 
     def __init__(self, train: Sequence[Example], most: int) -> None:
@@ -177,15 +186,17 @@ class _Bag:
 
     def features(self, rows: Sequence[Example]) -> Any:
         """(rows, features), sparse."""
-        first = self.weigh.transform([_texts(e)[0] for e in rows])
+        first_weights = self.weigh.transform([_texts(e)[0] for e in rows])
         if not isinstance(rows[0], Pair):
-            return first
-        second = self.weigh.transform([_texts(e)[1] for e in rows])
+            return first_weights
+        second_weights = self.weigh.transform([_texts(e)[1] for e in rows])
         from scipy import sparse
 
-        shared = first.multiply(second)
+        shared = first_weights.multiply(second_weights)
         angle = sparse.csr_matrix(shared.sum(axis=1))
-        return sparse.hstack([first, second, shared, abs(first - second), angle]).tocsr()
+        return sparse.hstack(
+            [first_weights, second_weights, shared, abs(first_weights - second_weights), angle]
+        ).tocsr()
 
 
 def _texts(example: Example) -> tuple[str, ...]:

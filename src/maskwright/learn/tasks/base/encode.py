@@ -19,7 +19,7 @@ from maskwright.learn.tasks.windows.windows import (
     HEAD,
     Cuts,
     Keep,
-    Row,
+    WindowRow,
     fit,
     fit_pair,
     fit_pair_windows,
@@ -33,11 +33,16 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Frame:
-    """How texts become ids: at most `length` of them, `segments` where the model tells a first text
-    from a second, what becomes of a whole text that is too `long`, whether a model of one stack
-    `continues` what it has read when it writes, what becomes of long texts where the model was
-    trained with no way of its own (`too_long`), and the id that is not read at the end of a whole
-    text: transformers takes it for padding (`unread`)."""
+    """How texts become ids.
+
+    Attributes:
+        length: maximum number of ids.
+        segments: whether the model distinguishes a first text from a second.
+        long: how longer texts were read in training.
+        continues: whether the model has one stack, which generates behind its input.
+        too_long: how longer texts are read in prediction, if training cut them to their head.
+        unread: an id that is dropped at the end of a text, as transformers takes it for padding.
+    """
 
     tokenizer: Tokenizer
     length: int
@@ -49,7 +54,7 @@ class Frame:
 
     @property
     def in_windows(self) -> bool:
-        """Whether what is too long is read in windows, though the model was not trained so."""
+        """Whether longer texts are read in windows, though the model was not trained so."""
         return self.too_long == "windows" and self.long == "head"
 
     @property
@@ -59,24 +64,24 @@ class Frame:
 
 
 def asking(frame: Frame, long: LongText) -> Frame:
-    """The same frame, asked so of texts that are too long."""
+    """The frame with another `too_long`."""
     return replace(frame, too_long=long)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
-    """How texts become ids of the model."""
+    """The frame of a model of this config."""
     return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
 
 
-def room(config: TransformerConfig, wanted: int, taken: int = 0) -> int:
-    """`wanted` tokens of a text, or what the model has positions for besides the `taken` ones."""
-    return wanted if config.longest is None else min(wanted, config.longest - taken)
+def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
+    """`length` tokens, or as many as the model has positions for besides `reserved` ones."""
+    return length if config.longest is None else min(length, config.longest - reserved)
 
 
 def collation_of(
     config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
 ) -> Collation:
-    """How the model reads texts; `extra` are keys of its config.json."""
+    """The collation of a model of this config; `extra` are keys of its config.json."""
     start = None
     if len(config.stacks) == 2:
         start = (extra or {}).get("decoder_start_token_id")
@@ -106,45 +111,51 @@ def encode(
         keep: what stays of a single text that is too long; of its head a quarter at most stays
             with "head-and-tail", as the published 128 of 510 places.
     """
-    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
+    encoded_texts = iter(
+        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
+    )
     rows, cuts = [], Cuts()
     for text in texts:
-        first, *second = [next(parts).tolist() for _ in text]
-        if second:
-            row = fit_pair(tokenizer, first, second[0], length)
+        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
+        if second_ids:
+            row = fit_pair(tokenizer, first_ids, second_ids[0], length)
         else:
-            row = fit(tokenizer, first, length, keep, min(HEAD, length // 4))
-        whole = len(first) + sum(map(len, second))
-        cuts += Cuts.of(whole, whole - row.cut)
+            row = fit(tokenizer, first_ids, length, keep, min(HEAD, length // 4))
+        full_length = len(first_ids) + sum(map(len, second_ids))
+        cuts += Cuts.of(full_length, full_length - row.cut)
         rows.append(row)
     cut = np.array([row.cut for row in rows], np.int64)
     return examples_of(rows, labels, tokenizer, segments), cuts, cut
 
 
-def in_windows(
+def encode_windows(
     texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
-) -> tuple[list[Row], NDArray[np.int64]]:
+) -> tuple[list[WindowRow], NDArray[np.int64]]:
     """Texts, one or two to an example, as rows of at most `length` ids, several where they are too
     long, and the number of the example that each is of. Of two texts the longer one is in windows.
 
     Args:
         overlap: windows of one text overlap by half; else each token is in one window.
     """
-    parts = iter(tokenizer.encode_batch([part for row in texts for part in row]))
-    found = []
+    encoded_texts = iter(
+        tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
+    )
+    windows_by_text = []
     for text in texts:
-        first, *second = [next(parts).tolist() for _ in text]
-        if second:
-            found.append(fit_pair_windows(tokenizer, first, second[0], length))
+        first_ids, *second_ids = [next(encoded_texts).tolist() for _ in text]
+        if second_ids:
+            windows_by_text.append(fit_pair_windows(tokenizer, first_ids, second_ids[0], length))
             continue
         stride = max(1, length // 2 - 2) if overlap else room_of(tokenizer, length)
-        found.append(fit_windows(tokenizer, first, length, stride)[0])
-    counts = [len(rows) for rows in found]
-    return [row for rows in found for row in rows], np.repeat(np.arange(len(found)), counts)
+        windows_by_text.append(fit_windows(tokenizer, first_ids, length, stride)[0])
+    counts = [len(rows) for rows in windows_by_text]
+    return [row for rows in windows_by_text for row in rows], np.repeat(
+        np.arange(len(windows_by_text)), counts
+    )
 
 
 def examples_of(
-    rows: Sequence[Row],
+    rows: Sequence[WindowRow],
     labels: NDArray[np.int64] | NDArray[np.float32],
     tokenizer: Tokenizer,
     segments: bool,

@@ -1,4 +1,4 @@
-"""What a sentence-transformers folder says of how its vectors are made.
+"""How a sentence-transformers folder computes its vectors.
 
     modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
                                         Normalize in any number and order
@@ -37,7 +37,7 @@ from maskwright.learn.tasks.base.choices import (
     VECTOR_POOLINGS,
 )
 from maskwright.learn.tasks.base.similarities import SIMILARITIES
-from maskwright.learn.tasks.embeddings import MODES, Embeddings, lowered
+from maskwright.learn.tasks.embeddings import MODES, EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.checkpoint.sentence_modules import Module, around, modules_of
@@ -53,8 +53,8 @@ READING = tuple(
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 ACTIVATIONS: dict[str, type[nn.Module]] = {
-    each.__name__: each
-    for each in (
+    activation.__name__: activation
+    for activation in (
         nn.Identity,
         nn.Tanh,
         nn.ReLU,
@@ -89,7 +89,7 @@ OTHER_LIBRARY = "ask it with sentence-transformers"
 
 @dataclass(frozen=True)
 class SentenceFolder:
-    """How the vectors of a folder are made.
+    """The settings of a folder that computes vectors.
 
     Attributes:
         poolings: the parts of a vector in their order, by the names of that library.
@@ -123,16 +123,16 @@ class SentenceFolder:
         Raises:
             IncompatibleError: the prompt leaves no room for a text.
         """
-        found: dict[str, Any] = {"pooling": "+".join(self.poolings)}
+        options: dict[str, Any] = {"pooling": "+".join(self.poolings)}
         if self.prompts:
-            found[PROMPTS] = dict(self.prompts)
+            options[PROMPTS] = dict(self.prompts)
         if self.default_prompt is not None:
-            found[NAME] = self.default_prompt
+            options[NAME] = self.default_prompt
         if self.prompt and not self.include_prompt:
-            found[SKIPPED] = self._prompt_tokens(tokenizer)
+            options[SKIPPED] = self._prompt_tokens(tokenizer)
         if self.lower:
-            found[LOWER] = True
-        return found
+            options[LOWER] = True
+        return options
 
     def _prompt_tokens(self, tokenizer: Tokenizer) -> int:
         """How many tokens at the beginning of a text are the prompt's, [CLS] among them."""
@@ -163,7 +163,7 @@ class SentenceFolder:
     @property
     def plain(self) -> bool:
         """Whether nothing but a length of 1 comes after the pooling, and cosines are asked."""
-        names = [each.name for each in self.after if each.name != "Dropout"]
+        names = [module.name for module in self.after if module.name != "Dropout"]
         return names == ["Normalize"] and self.similarity == "cosine"
 
     def require_learnable(self) -> None:
@@ -172,27 +172,31 @@ class SentenceFolder:
         Raises:
             IncompatibleError: naming it.
         """
-        own = [each.name for each in self.after if each.name in ("Dense", "LayerNorm")]
-        if own:
+        trained_modules = [
+            module.name for module in self.after if module.name in ("Dense", "LayerNorm")
+        ]
+        if trained_modules:
             raise IncompatibleError(
                 "a module behind the pooling that is not trained here",
                 where=self.folder / "modules.json",
-                found=", ".join(own),
+                found=", ".join(trained_modules),
                 wanted="Transformer, Pooling, Normalize",
                 do="fine-tune it with sentence-transformers, or take the module out of "
                 "modules.json to go on without it",
             )
 
     def beside_the_model(self) -> list[str]:
-        """What is done besides running the model and its first pooling of cls, mean or max."""
-        found = [f"the prompt {self.prompt!r}"] if self.prompt else []
-        found += ["lower case"] if self.lower else []
+        """The steps besides running the model and one pooling of cls, mean or max."""
+        steps = [f"the prompt {self.prompt!r}"] if self.prompt else []
+        steps += ["lower case"] if self.lower else []
         if self.poolings not in (("cls",), ("mean",), ("max",)):
-            found.append(f"the pooling {' and '.join(self.poolings)}")
-        return found + [each.name for each in self.after if each.name in ("Dense", "LayerNorm")]
+            steps.append(f"the pooling {' and '.join(self.poolings)}")
+        return steps + [
+            module.name for module in self.after if module.name in ("Dense", "LayerNorm")
+        ]
 
     def findings(self) -> list[Finding]:
-        """What is done with every text, and what is not."""
+        """The findings on prompts that are applied, or not applied, to every text."""
         if self.prompt:
             left_out = "" if self.include_prompt else ", and left out of the pooling"
             return [
@@ -227,10 +231,10 @@ def read(path: Path) -> SentenceFolder | None:
     modules = modules_of(folder)
     if not modules:
         return None
-    names = [each.name for each in modules]
+    names = [module.name for module in modules]
     for module in modules:
-        known = module.type.startswith(LIBRARY)
-        if not known or module.name not in ("Transformer", "Pooling", *_BUILT):
+        is_of_library = module.type.startswith(LIBRARY)
+        if not is_of_library or module.name not in ("Transformer", "Pooling", *_BUILT):
             raise _not_applied(
                 "a module that is not applied here",
                 folder / "modules.json",
@@ -288,15 +292,15 @@ def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
         return "", None
     prefix, _, name = str(activation or "").rpartition(".")
     if activation and not (prefix.startswith("torch.nn") and name in HEAD_ACTIVATIONS):
-        where, wanted = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
+        where, activations = f"{path}: activation_fn", " or ".join(HEAD_ACTIVATIONS)
         raise _not_applied(
-            "a function of scores that is not applied here", where, activation, wanted
+            "a function of scores that is not applied here", where, activation, activations
         )
     reading = _reading(path, path, HEAD_READING)
     prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
     if reading["lower"] or prompt:
-        found = f"the prompt {prompt!r}" if prompt else "do_lower_case"
-        raise _not_applied("what is done with each text is not applied here", path, found, "none")
+        setting = f"the prompt {prompt!r}" if prompt else "do_lower_case"
+        raise _not_applied("what is done with each text is not applied here", path, setting, "none")
     return name, reading["length"]
 
 
@@ -310,8 +314,8 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
         flags = {name: config[key] for name, key in MODES.items() if key in config}
         modes = [name for name, on in flags.items() if on is True] if flags else ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    known = isinstance(modes, list) and modes and all(m in VECTOR_POOLINGS for m in modes)
-    if not known or len(set(modes)) < len(modes):
+    all_supported = isinstance(modes, list) and modes and all(m in VECTOR_POOLINGS for m in modes)
+    if not all_supported or len(set(modes)) < len(modes):
         raise _not_applied(
             "a pooling that is not applied here",
             where / "config.json",
@@ -326,7 +330,7 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
 
 def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
     """`lower` and `length`."""
-    name = next((each for each in READING if (folder / each).is_file()), READING[0])
+    name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
     config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
     for key, usual in {**usual_settings, "processing_kwargs": None}.items():
         if config.get(key) not in (None, usual, {}):
@@ -356,8 +360,8 @@ def _about(folder: Path) -> dict[str, Any]:
     config = safe_read.read_json(folder, ABOUT)
     model_type = config.get("model_type", "SentenceTransformer")
     if model_type != "SentenceTransformer":
-        what, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
-        raise _not_applied(what, where, model_type, "SentenceTransformer")
+        message, where = "models of this type are not applied here", f"{folder / ABOUT}: model_type"
+        raise _not_applied(message, where, model_type, "SentenceTransformer")
     if config.get("truncate_dim") is not None:
         where, dimensions = f"{folder / ABOUT}: truncate_dim", config["truncate_dim"]
         raise _not_applied("vectors are not cut off here", where, dimensions, "null")
@@ -368,15 +372,17 @@ def _about(folder: Path) -> dict[str, Any]:
         where = f"{folder / ABOUT}: prompts"
         raise _damaged("the prompts are no texts by name", where, str(prompts)[:80])
     if usual is not None and usual not in prompts:
-        where, known = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
-        raise _damaged("the default prompt is none of the prompts", where, repr(usual), known)
+        where, prompt_names = f"{folder / ABOUT}: default_prompt_name", ", ".join(prompts) or "null"
+        raise _damaged(
+            "the default prompt is none of the prompts", where, repr(usual), prompt_names
+        )
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in SIMILARITIES:
-        what, where = (
+        message, where = (
             "a similarity that is not applied here",
             f"{folder / ABOUT}: similarity_fn_name",
         )
-        raise _not_applied(what, where, similarity, ", ".join(SIMILARITIES))
+        raise _not_applied(message, where, similarity, ", ".join(SIMILARITIES))
     return {
         "prompts": {name: text or "" for name, text in prompts.items()},
         "default_prompt": usual,
@@ -384,15 +390,19 @@ def _about(folder: Path) -> dict[str, Any]:
     }
 
 
-def _not_applied(what: str, where: object, found: object, wanted: object) -> MaskwrightError:
-    return IncompatibleError(what, where=where, found=found, wanted=wanted, do=OTHER_LIBRARY)
+def _not_applied(
+    message: str, where: object, setting: object, supported: object
+) -> MaskwrightError:
+    return IncompatibleError(
+        message, where=where, found=setting, wanted=supported, do=OTHER_LIBRARY
+    )
 
 
 def _damaged(
-    what: str, where: object, found: object = "no such file", wanted: object = None
+    message: str, where: object, content: object = "no such file", expected: object = None
 ) -> CheckpointError:
     do = "copy the whole folder again"
-    return CheckpointError(what, where=where, found=found, wanted=wanted, do=do)
+    return CheckpointError(message, where=where, found=content, wanted=expected, do=do)
 
 
 # -------------------------------------------------------------------- modules behind the pooling
@@ -404,23 +414,23 @@ class _Dense(nn.Module):
         self.linear, self.activation, self.residual = linear, activation, residual
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.activation(self.linear(x))
-        return made if self.residual is None else made + self.residual(x)
+        output: torch.Tensor = self.activation(self.linear(x))
+        return output if self.residual is None else output + self.residual(x)
 
 
 def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
-            what = "a module of something else than the vector of a text"
-            raise _not_applied(what, f"{where}: {key}", config[key], "sentence_embedding")
+            message = "a module of something else than the vector of a text"
+            raise _not_applied(message, f"{where}: {key}", config[key], "sentence_embedding")
 
 
 def _config_of(folder: Path, module: Module) -> dict[str, Any]:
     """The module's settings; a folder that held nothing else may be missing."""
-    place = folder / module.path
-    found = (place / "config.json").is_file() if module.path else False
-    config = safe_read.read_json(place, "config.json") if found else {}
-    _require_sentence_vector(config, place / "config.json")
+    module_folder = folder / module.path
+    has_config = (module_folder / "config.json").is_file() if module.path else False
+    config = safe_read.read_json(module_folder, "config.json") if has_config else {}
+    _require_sentence_vector(config, module_folder / "config.json")
     return config
 
 
@@ -446,38 +456,38 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
     config = _config_of(folder, module)
     rows, bias = config.get("out_features"), config.get("bias", True)
     if type(rows) is not int or not 0 < rows < 1 << 20 or config.get("in_features") != width:
-        sizes, wanted = f"{config.get('in_features')} to {rows}", f"in_features {width}"
-        raise _damaged("a module does not fit what comes before it", where, sizes, wanted)
+        sizes, expected = f"{config.get('in_features')} to {rows}", f"in_features {width}"
+        raise _damaged("a module does not fit what comes before it", where, sizes, expected)
     named = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     activation = ACTIVATIONS.get(str(named).rpartition(".")[2])
     if activation is None or not str(named).startswith("torch.nn."):
-        what = "an activation that is not applied here"
-        raise _not_applied(what, f"{where}: activation_function", named, ", ".join(ACTIVATIONS))
+        message = "an activation that is not applied here"
+        raise _not_applied(message, f"{where}: activation_function", named, ", ".join(ACTIVATIONS))
     linear = nn.Linear(width, rows, bias=bool(bias))
-    parts: dict[str, nn.Module] = {"linear": linear}
+    layers: dict[str, nn.Module] = {"linear": linear}
     residual: nn.Module | None = None
     if config.get("use_residual"):
         residual = nn.Identity() if rows == width else nn.Linear(width, rows, bias=False)
-        parts |= {} if rows == width else {"residual": residual}
-    _fill(folder, module, parts)
+        layers |= {} if rows == width else {"residual": residual}
+    _fill(folder, module, layers)
     return _Dense(linear, activation(), residual), rows
 
 
 @torch.no_grad()
-def _fill(folder: Path, module: Module, parts: Mapping[str, nn.Module]) -> None:
+def _fill(folder: Path, module: Module, layers: Mapping[str, nn.Module]) -> None:
     """Read the weights of a module's parts."""
-    place = folder / module.path
-    tensors = files.open_folder(safe_read.model_folder(place))
-    for part, layer in parts.items():
+    module_folder = folder / module.path
+    tensors = files.open_folder(safe_read.model_folder(module_folder))
+    for layer_name, layer in layers.items():
         for name, parameter in layer.named_parameters():
-            full = f"{part}.{name}"
+            full = f"{layer_name}.{name}"
             if full not in tensors.entries or tensors.entries[full].shape != parameter.shape:
                 entry = tensors.entries.get(full)
-                what = "the weights of a module do not fit its settings"
+                message = "the weights of a module do not fit its settings"
                 shape = "no such tensor" if entry is None else list(entry.shape)
-                raise _damaged(what, f"{place}: {full}", shape, list(parameter.shape))
+                raise _damaged(message, f"{module_folder}: {full}", shape, list(parameter.shape))
             value = tensors.read(full)
-            require_finite(value, f"{place}: {full}", "copy the folder again")
+            require_finite(value, f"{module_folder}: {full}", "copy the folder again")
             parameter.copy_(value)
 
 
@@ -486,31 +496,32 @@ _BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Norma
 
 # ------------------------------------------------------------------------------- its answers
 @dataclass(frozen=True)
-class AsMade(Embeddings):
-    """Vectors as the folder makes them: with its own modules behind the pooling, of whatever
-    length."""
+class FolderEmbeddingTask(EmbeddingTask):
+    """Vectors of a folder with its own modules after the pooling, of any norm."""
 
     top: nn.Module = field(default_factory=Unit)
 
     @property
     def decoding(self) -> dict[str, Any]:
         """`unit`: None where modules with weights of their own stand behind the pooling."""
-        behind = [each for each in self.top.modules() if not isinstance(each, nn.Sequential)]
-        plain = all(isinstance(each, Unit | nn.Identity) for each in behind)
-        unit = any(isinstance(each, Unit) for each in behind) if plain else None
+        behind = [layer for layer in self.top.modules() if not isinstance(layer, nn.Sequential)]
+        plain = all(isinstance(layer, Unit | nn.Identity) for layer in behind)
+        unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
         return {**super().decoding, "unit": unit}
 
     def objective(self, model: Transformer, vocabulary: Vocabulary, long: Any = "head") -> Contrast:
-        found = super().objective(model, vocabulary, long)
-        found.top = self.top.to(model.device)
-        return found
+        contrast = super().objective(model, vocabulary, long)
+        contrast.top = self.top.to(model.device)
+        return contrast
 
 
-def as_made(described: SentenceFolder, tokenizer: Tokenizer, width: int) -> AsMade:
-    """What answers with the vectors of the folder, for a model of this width.
+def task_of_folder(
+    described: SentenceFolder, tokenizer: Tokenizer, width: int
+) -> FolderEmbeddingTask:
+    """The task type that computes the vectors of the folder, for a model of this width.
 
     Raises:
         CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
     """
     options = {**described.options(tokenizer), COMPARED: described.similarity}
-    return AsMade("embedding", (), options, described.top(width))
+    return FolderEmbeddingTask("embedding", (), options, described.top(width))

@@ -23,6 +23,10 @@ SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Vectors]] = {
 }
 
 
-def compared(similarity: str, first: NDArray[np.float32], second: NDArray[np.float32]) -> Vectors:
+def compared(
+    similarity: str, first_vectors: NDArray[np.float32], second_vectors: NDArray[np.float32]
+) -> Vectors:
     """(N,) of vectors (N, D), or of one (1, D) with each; the larger, the more alike."""
-    return SIMILARITIES[similarity](first.astype(np.float64), second.astype(np.float64))
+    return SIMILARITIES[similarity](
+        first_vectors.astype(np.float64), second_vectors.astype(np.float64)
+    )

@@ -1,4 +1,4 @@
-"""What a task type asks of a model, and how its scores become answers.
+"""The interface of task types: encoding of rows, head, predictions, metrics and baselines.
 
     rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
@@ -38,20 +38,20 @@ from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 
 def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
-    """Figures of classes; a dash where one is not defined."""
+    """Precision, recall and F1 of each class; a dash where one is not defined."""
     return {
         "title": "Class by class",
         "head": ["", "precision", "recall", "F1", "rows"],
         "rows": [
             [
-                each.name,
+                scores.name,
                 *(
                     figure(v) if np.isfinite(v) else "–"
-                    for v in (each.precision, each.recall, each.f1)
+                    for v in (scores.precision, scores.recall, scores.f1)
                 ),
-                f"{each.rows:,}",
+                f"{scores.rows:,}",
             ]
-            for each in figures
+            for scores in figures
         ],
         "note": note,
     }
@@ -77,12 +77,12 @@ Answers = Sequence[Any] | NDArray[Any]  # one for each row
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of each row a model reads, (N,) int64 each.
+    """The amount of each row that a model reads, (N,) int64 each.
 
     Attributes:
-        tokens: all ids that are read of the row, special tokens and every window among them.
-        windows: in how many windows its longest text is read; 1: at once.
-        cut: how many tokens of its texts are not read.
+        tokens: number of ids read of the row, special tokens included, summed over windows.
+        windows: number of windows in which its longest text is read.
+        cut: number of tokens of its texts that are not read.
     """
 
     tokens: NDArray[np.int64]
@@ -115,9 +115,9 @@ class Extent:
 
     @classmethod
     def whole(cls, examples: Examples, count: int) -> Extent:
-        """Of so many rows, each of which is read at once and whole."""
-        each = -(-int(examples.texts.lengths.sum()) // max(1, count))
-        return cls(np.full(count, each), np.ones(count, np.int64), np.zeros(count, np.int64))
+        """The extent of `count` rows that are read whole in one window."""
+        mean_length = -(-int(examples.texts.lengths.sum()) // max(1, count))
+        return cls(np.full(count, mean_length), np.ones(count, np.int64), np.zeros(count, np.int64))
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Mistake:
 
     where: str
     text: str
-    wanted: str
+    label: str
     predicted: str
     weight: float
 
@@ -162,13 +162,13 @@ class TaskType(ABC):
     """
 
     head: ClassVar[Literal["sequence", "token", "span", "choice"] | None]
-    # Whether the model writes its answers, token by token.
+    # Whether the model generates its answers, token by token.
     writes: ClassVar[bool] = False
-    # Of how many rows, the first, mistakes are looked for; None: of all.
+    # Number of leading rows in which mistakes are looked for; None: all.
     judged: ClassVar[int | None] = None
-    # The role of a text that is asked by itself, where examples are learned from two.
+    # The role of a single text, where the task is trained on two texts but predicts for one.
     alone: ClassVar[str] = ""
-    # The most tokens of a text, where nobody says how many and the model has room.
+    # Default maximum number of tokens of a text.
     longest: ClassVar[int] = 512
 
     task: str
@@ -177,75 +177,75 @@ class TaskType(ABC):
 
     @property
     def problem(self) -> Problem:
-        """What the labels of the head are."""
+        """The kind of the labels: one class, several classes or a number."""
         return "single"
 
     @property
     def rivals(self) -> bool:
-        """Whether the examples of a step are wrong answers to each other."""
+        """Whether the other examples of a step serve as negatives."""
         return False
 
     @property
     def num_outputs(self) -> int:
-        """How many scores the head gives."""
+        """Number of outputs of the head."""
         return max(1, len(self.labels))
 
     @property
     def wrongness(self) -> str:
-        """What the weight of a mistake is."""
+        """Name of the quantity in `Mistake.weight`."""
         return "how sure"
 
     @property
     @abstractmethod
     def pipeline(self) -> str:
-        """What transformers' hub calls such a task."""
+        """The pipeline tag of the task on the Hugging Face hub."""
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """What turns the scores of the head into answers, besides head, problem and labels: JSON
-        values by name, for what computes the answers elsewhere."""
+        """The settings besides head, problem and labels that turn scores into answers: JSON values
+        by name, for programs that compute the answers elsewhere."""
         return {}
 
     @property
     def shape(self) -> Shape:
-        """What the data of the task look like, and its metrics."""
+        """The layout of the data and the metrics of the task."""
         return shape_of(self.task)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What is read of a row, by the names of its layout: all but what is predicted."""
+        """The input roles of a row: all roles of its layout but the predicted one."""
         layout = self.shape.layout
         return tuple(role for role in layout.roles if role != layout.learned)
 
     @property
     def beside(self) -> tuple[str, ...]:
-        """What is read as well of rows that have it."""
+        """Optional input roles."""
         return ()
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """Names of the metrics, the usual one first."""
+        """Names of the metrics, the default first."""
         return self.shape.metrics
 
     @property
     def choosable(self) -> tuple[str, ...]:
-        """The metrics by which an epoch can be selected: the higher, the better."""
+        """The metrics by which an epoch can be selected; higher is better."""
         ours = (name for name in self.shape.choosable if name in self.measures)
         return (*ours, *self.shape.selectable)
 
     @property
     def measure(self) -> str:
-        """The metric that chooses the epoch and the seed: "measure" of `options`, or the usual."""
+        """The metric that selects epoch and seed: "measure" of `options`, or the default."""
         return str(self.options.get("measure", self.measures[0]))
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
     ) -> Objective:
-        """What is trained; `long` as in a `Frame`."""
+        """The objective around `model`; `long` as in a `Frame`."""
         from maskwright.model.objectives.modules.supervised import Supervised
 
-        how: ChunkPooling = "max" if long == "vectors-max" else "mean"
-        return Supervised(model, Options(problem=self.problem, pieces=how), vocabulary)
+        pooling: ChunkPooling = "max" if long == "vectors-max" else "mean"
+        return Supervised(model, Options(problem=self.problem, pieces=pooling), vocabulary)
 
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
@@ -254,35 +254,35 @@ class TaskType(ABC):
         return self.objective(model, vocabulary, long)
 
     def after_training(self, model: Transformer, train: Encoded) -> None:
-        """Make `model`, which learned `train` by `training_objective`, what `objective`
-        asks."""
+        """Convert `model`, trained on `train` by `training_objective`, into one for
+        `objective`."""
         return
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
-        """What the model makes of `encoded` rows."""
+        """The outputs of the model for `encoded` rows."""
         from maskwright.model.inference.scores import Scored, scores
 
         assert isinstance(objective, Scored)
         return scores(objective, encoded.examples, collation)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
-        """The same, in steps where answers are written, between which it can be left."""
+        """`outputs` as a generator that can be abandoned between decoding steps."""
         yield from ()
         return self.outputs(objective, encoded, collation)
 
     def continues(self, labels: Sequence[str]) -> bool:
-        """Whether a head for these `labels` is one for this task, to be trained on."""
+        """Whether training can continue from a head with these `labels`."""
         return not self.labels or tuple(labels) == self.labels
 
     def of_data(self, data: labelled.Examples) -> Self:
-        """The same for these data, where their columns' names or labels tell something."""
+        """The task type with the options that follow from column names or labels of `data`."""
         return self
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
-        """Text files that lie beside the model, by path, for programs that read such a model."""
+        """Further text files of the model folder, by path, for programs that load such a model."""
         return {}
 
-    # ------------------------------------------------------------------------ the way there
+    # ------------------------------------------------------------------------ encoding
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         """Rows as ids in frames.
 
@@ -323,7 +323,7 @@ class TaskType(ABC):
 
     @abstractmethod
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        """The same, not yet looked through for what is unknown."""
+        """`encode` without the checks of `frame` and of unknown characters."""
 
     @abstractmethod
     def example(self, values: Sequence[Any], where: str) -> Any:
@@ -335,7 +335,7 @@ class TaskType(ABC):
 
     @property
     def counts_places(self) -> bool:
-        """Whether answers say places in the text, which count its characters as given."""
+        """Whether answers hold character offsets into the text as given."""
         return False
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
@@ -358,29 +358,29 @@ class TaskType(ABC):
             value = tuple(value[role] for role in self.roles)
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
         if len(values) != len(self.roles):
-            found = counted(len(values), "value") if values else "nothing"
+            description = counted(len(values), "value") if values else "nothing"
             if isinstance(value, Mapping):
-                found = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
+                description = f"a mapping with {', '.join(map(str, value)) or 'nothing'}"
             raise DataError(
                 "not what the model was trained to read",
                 where=where,
-                found=found,
+                found=description,
                 wanted=f"{len(self.roles)}: {', '.join(self.roles)}",
             )
         return self.example(values, where)
 
     def value_of(self, example: Any) -> Any:
-        """What `of_value` makes such an example of, as JSON has it: a text, or a list.
+        """The inverse of `of_value`, as a JSON value: a text, or a list.
 
         Raises:
             UsageError: examples of this task do not travel.
         """
         raise UsageError("rows of this task cannot be sent to a server", found=self.task)
 
-    # ------------------------------------------------------------------------ the way back
+    # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
-        """`outputs` with one row for each of the rows, those of its windows put together; of task
-        types that answer at places, or in writing, as they are."""
+        """`outputs` with the windows of each row combined; unchanged for task types that predict
+        positions or generate text."""
         return outputs
 
     @abstractmethod
@@ -389,11 +389,11 @@ class TaskType(ABC):
 
     @abstractmethod
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        """The figures of `measures`; NaN where one is not defined."""
+        """The values of `measures`; NaN where one is not defined."""
 
     @abstractmethod
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        """The same with 95 % intervals."""
+        """The values of `measures` with 95 % intervals."""
 
     @abstractmethod
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[Any]:
@@ -425,7 +425,7 @@ class TaskType(ABC):
         return None
 
     def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
-        """(L, L) how often each label (row) was taken for which (column), where there is one."""
+        """The confusion matrix (L, L), true label by predicted label, if the task has one."""
         return None
 
     def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
@@ -439,49 +439,53 @@ class TaskType(ABC):
         Raises:
             UsageError: there is only one answer in such a task.
         """
-        what = f"{self.task}, text to text" if self.writes else self.task
+        description = f"{self.task}, text to text" if self.writes else self.task
         raise UsageError(
             "such a model has one answer for each row",
             where="--top",
-            found=what,
+            found=description,
             do="ask without it",
         )
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
-        """The same with what is to be chosen on validation data chosen; `outputs` gives what the
-        model makes of these, which may take a while."""
+        """The task type with the options that are chosen on validation data, such as a threshold;
+        `outputs` computes the model's outputs for these data, which may take a while."""
         return self
 
     def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
-        """The same with how answers are written chosen, where they are; `read` gives what the model
-        makes of validation data if it is asked so."""
+        """The task type with the decoding options that are chosen on validation data; `read`
+        computes the model's outputs for these data with given options."""
         return self
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
-        """(name, answers) of what needs no pretraining, for the `part`."""
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+        """(name, answers) of baselines without pretraining, for the part `eval_part`."""
         return []
 
     def with_options(self, values: Mapping[str, Any]) -> Self:
-        """The same with these values chosen."""
+        """The task type with these options set."""
         return replace(self, options={**self.options, **values})
 
 
 def alike(
-    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], one: str = "row"
+    truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], unit: str = "row"
 ) -> Finding | None:
     """What `TaskType.one_sided` says of answers that can be compared with the `truth`, row by row.
 
     Args:
         truth, answers: (N,) or (N, L).
         name: of an answer, as it is shown.
-        one: what an answer is given to.
+        unit: what an answer is given to.
     """
-    given = np.asarray(answers)
-    if len(given) < 2 or bool((given != given[0]).any()) or np.array_equal(given, truth):
+    predicted = np.asarray(answers)
+    if (
+        len(predicted) < 2
+        or bool((predicted != predicted[0]).any())
+        or np.array_equal(predicted, truth)
+    ):
         return None
     return Finding(
         ONE_SIDED,
-        f"all {counted(len(given), one)} get the same answer, {name(given[0])}: the model "
+        f"all {counted(len(predicted), unit)} get the same answer, {name(predicted[0])}: the model "
         "tells nothing apart, whatever its figures are",
         severity="warning",
     )
@@ -526,8 +530,8 @@ def task_for(
             wanted="one of " + ", ".join(module.__name__ for module in fitting),
             do="uninstall the package that brings the other",
         )
-    made: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
-    return made
+    task_type: TaskType = fitting[0].TYPE(task, tuple(labels), options or {})
+    return task_type
 
 
 def task_for_head(
@@ -542,19 +546,19 @@ def task_for_head(
         module = catalogue.load(ROOM, name)
         if module.TYPE.head == head:
             for task in _served(module):
-                made: TaskType = module.TYPE(task, tuple(labels), options)
-                if made.problem == problem:
-                    return made
+                task_type: TaskType = module.TYPE(task, tuple(labels), options)
+                if task_type.problem == problem:
+                    return task_type
     raise UsageError("no task type has this head", found=f"{head}, {problem}")
 
 
 def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
-    """The task that makes a vector of a text by itself."""
+    """The task type that embeds a single text."""
     return _first(lambda module: bool(module.TYPE.alone), options)
 
 
 def task_for_writing(options: Mapping[str, Any]) -> TaskType:
-    """The task that writes a text for a text, of its own shape."""
+    """The task type that generates a text for a text."""
     return _first(lambda module: module.TYPE.writes and hasattr(module, "SHAPES"), options)
 
 
@@ -562,8 +566,8 @@ def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> Ta
     modules = (catalogue.load(ROOM, name) for name in catalogue.names(ROOM))
     if (module := next(filter(fits, modules), None)) is None:
         raise UsageError("no task type is of this kind", where=f"maskwright.{ROOM}")
-    made: TaskType = module.TYPE(_served(module)[0], (), options)
-    return made
+    task_type: TaskType = module.TYPE(_served(module)[0], (), options)
+    return task_type
 
 
 def _served(module: ModuleType) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""What task types whose answers are written share: a prompt around what is read, a text that is
-wanted, and a model that writes, token by token.
+"""Base of task types with generated answers: a prompt around the input, a target text, and a model
+that generates token by token.
 
 A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
 continues:
@@ -7,7 +7,7 @@ continues:
     encoder   S S S </s>                       S S S <end> T T T T <end>
     decoder   start T T T T  -> T T T T </s>               wanted: T T T T <end>
 
-How long answers may be is learned from the validation part.
+The maximum length of answers is chosen on the validation part.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ ROOM = 1.5
 
 @dataclass(frozen=True)
 class WritingPlan:
-    """How to write answers: ids that the encoder reads, if there is one, ids that the decoder goes
-    on from, the end token, the longest answer that is known of, the most there is room for."""
+    """How to generate answers: input ids of the encoder, if there is one, prefix of the decoder,
+    end token, length of the longest known answer, maximum length that fits, frame of the texts."""
 
     sources: list[list[int]] | None
     prompts: list[list[int]] | None
@@ -68,10 +68,9 @@ class WritingPlan:
     frame: Frame
 
 
-class Writing(TaskType):
-    """A task type whose answers are written. Of `options`, "prompt" is a template over the
-    `roles`, such as "summarize: {source}"; "beams" and "longest" are what answers are written
-    with."""
+class TextGeneration(TaskType):
+    """A task type with generated answers. Of `options`, "prompt" is a template over the `roles`,
+    such as "summarize: {source}"; "beams" and "longest" are decoding settings."""
 
     head = None
     writes = True
@@ -79,15 +78,15 @@ class Writing(TaskType):
     @property
     @abstractmethod
     def template(self) -> Template:
-        """What is read, with holes for the fields of a row."""
+        """The input template over the fields of a row."""
 
     @abstractmethod
     def fields(self, row: Any) -> dict[str, str]:
-        """What fills the holes."""
+        """The values of the fields of the template."""
 
     @abstractmethod
     def wanted(self, row: Any) -> str:
-        """What is to be written; of a row that is only asked, anything."""
+        """The target text; any text for a row without a label."""
 
     def objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
@@ -107,26 +106,26 @@ class Writing(TaskType):
         spare = frame.length // SHARE if frame.continues else 0
         most = frame.length - spare
         fields = [(self.fields(row), row.where) for row in rows]
-        behind = end if frame.continues else None
-        sources, read, cut = _read(frame, fields, self.template, most, behind)
+        end_token = end if frame.continues else None
+        sources, read, cut = _read(frame, fields, self.template, most, end_token)
         room = (spare or frame.length) - int(frame.continues)
         answers = [self.wanted(row) for row in rows]
         targets, written = _framed(frame, answers, room, end)
         longest = max(map(len, targets), default=1)
-        found = [each.of("texts read") for each in read.findings(most)]
-        found += [each.of("texts written") for each in written.findings(room)]
+        findings = [finding.of("texts read") for finding in read.findings(most)]
+        findings += [finding.of("texts written") for finding in written.findings(room)]
         if lost := lost_finding(frame.tokenizer, answers):
-            found.append(lost)
+            findings.append(lost)
         if frame.continues:
             examples = _continued(sources, targets)
             plan = WritingPlan(None, sources, end, longest, room, frame)
         else:
-            none = np.zeros(len(rows), np.int64)
-            examples = Examples(framed(sources), none, targets=framed(targets))
+            no_labels = np.zeros(len(rows), np.int64)
+            examples = Examples(framed(sources), no_labels, targets=framed(targets))
             plan = WritingPlan(sources, None, end, longest, room, frame)
         lengths = np.array([len(source) for source in sources], np.int64)
         extent = Extent.of(lengths, np.arange(len(rows)), cut=cut)
-        return Encoded(rows, examples, tuple(found), plan, extent)
+        return Encoded(rows, examples, tuple(findings), plan, extent)
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         from maskwright.model.inference.steps import finished
@@ -144,10 +143,10 @@ class Writing(TaskType):
         # What is asked at the end must not tell how long its answers are.
         longest = min(plan.room, int(self.options.get("longest", plan.longest)))
         lengths = np.array([len(s) for s in plan.sources or prompts], np.int64) + longest
-        found = np.full(len(encoded.rows), "", object)
+        texts = np.full(len(encoded.rows), "", object)
         writer = prepared(objective.product)
         for numbers in by_length(lengths * beams):
-            made = yield from beam_steps(
+            generated_ids = yield from beam_steps(
                 writer,
                 [prompts[n] for n in numbers],
                 longest,
@@ -157,8 +156,8 @@ class Writing(TaskType):
                 known=tokenizer.vocabulary_size,
                 **{name: self.options[name] for name in SEARCHED if name in self.options},
             )
-            found[numbers] = [tokenizer.decode(ids).strip() for ids in made]
-        return found
+            texts[numbers] = [tokenizer.decode(ids).strip() for ids in generated_ids]
+        return texts
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         plan: WritingPlan = encoded.way_back
@@ -169,15 +168,15 @@ def _framed(
     frame: Frame, texts: Sequence[str], length: int, end: int | None
 ) -> tuple[list[list[int]], Cuts]:
     """Texts with their special tokens, at most `length` ids; an `end` is the last, if given."""
-    found, cuts = [], Cuts()
+    framed_ids, cuts = [], Cuts()
     for ids in frame.tokenizer.encode_batch(texts):
         row = fit(frame.tokenizer, ids.tolist(), length - int(end is not None))
         tokens = row.tokens.tolist()
         if end is not None and tokens[-1:] != [end]:
             tokens.append(end)
         cuts += Cuts.of(len(ids), len(ids) - row.cut)
-        found.append(tokens or [frame.tokenizer.pad or 0])
-    return found, cuts
+        framed_ids.append(tokens or [frame.tokenizer.pad or 0])
+    return framed_ids, cuts
 
 
 def _read(
@@ -196,20 +195,25 @@ def _read(
     """
     room = room_of(frame.tokenizer, length) - int(end is not None)
     texts = [template.fill(fields, where) for fields, where in rows]
-    whole = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
-    sizes = list(whole)
+    full_lengths = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
+    sizes = list(full_lengths)
     for number, (fields, where) in enumerate(rows):
-        left, size = {name: fields[name] for name in template.fields}, whole[number]
-        while size > room and any(left.values()):
-            encoded = frame.tokenizer.encode_batch(list(left.values()), offsets=True)
-            ends = {name: spans[:, 1] for name, (_, spans) in zip(left, encoded, strict=True)}
-            *_, next_to, name = ["", *sorted(left, key=lambda n: (len(ends[n]), bool(left[n])))]
+        shortened, size = {name: fields[name] for name in template.fields}, full_lengths[number]
+        while size > room and any(shortened.values()):
+            encoded = frame.tokenizer.encode_batch(list(shortened.values()), offsets=True)
+            ends = {name: spans[:, 1] for name, (_, spans) in zip(shortened, encoded, strict=True)}
+            *_, next_to, name = [
+                "",
+                *sorted(shortened, key=lambda n: (len(ends[n]), bool(shortened[n]))),
+            ]
             over, longer = size - room, len(ends[name]) - len(ends.get(next_to, ()))
-            kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
+            tokens_kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
             # Several tokens may be parts of one character: each turn takes one at least.
-            stop = min(ends[name][kept - 1], len(left[name]) - 1) if kept > 0 else 0
-            left[name] = left[name][:stop]
-            texts[number] = template.fill(left, where)
+            stop = (
+                min(ends[name][tokens_kept - 1], len(shortened[name]) - 1) if tokens_kept > 0 else 0
+            )
+            shortened[name] = shortened[name][:stop]
+            texts[number] = template.fill(shortened, where)
             size = sizes[number] = len(frame.tokenizer.encode(texts[number]))
         if size > room:
             raise ConfigError(
@@ -220,31 +224,31 @@ def _read(
             )
     sources, _ = _framed(frame, texts, length, end)
     cuts = Cuts()
-    for before, after in zip(whole, sizes, strict=True):
+    for before, after in zip(full_lengths, sizes, strict=True):
         cuts += Cuts.of(before, after)
-    return sources, cuts, np.array(whole, np.int64) - np.array(sizes, np.int64)
+    return sources, cuts, np.array(full_lengths, np.int64) - np.array(sizes, np.int64)
 
 
 def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
     """Source and target as one text, of which every token of the target is asked for."""
     texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
-    places = [
+    positions = [
         list(range(len(source) - 1, len(source) + len(target) - 1))
         for source, target in zip(sources, targets, strict=True)
     ]
-    wanted: NDArray[np.int64] = framed(targets).tokens
-    return Examples(framed(texts), wanted, places=framed(places))
+    target_ids: NDArray[np.int64] = framed(targets).tokens
+    return Examples(framed(texts), target_ids, places=framed(positions))
 
 
 UNREAD = "unread"
 
 
-class InWords(Writing):
-    """One of such tasks, without a figure for what cannot be read."""
+class TaskAsText(TextGeneration):
+    """A task that also has a head type, learned as text to text."""
 
     @cached_property
     def head_type(self) -> TaskType:
-        """The same task of a head."""
+        """The task type that solves the task with a head."""
         return task_for(self.task, self.labels)
 
     @property
@@ -282,33 +286,33 @@ class InWords(Writing):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return self.head_type.estimated(rows, answers)
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
-        return self.head_type.baselines(data, part)
+    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+        return self.head_type.baselines(data, eval_part)
 
     @property
     def wrongness(self) -> str:
         return "wrong by"
 
     def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
-        found = []
+        mistakes = []
         answers = self.answers(encoded, outputs)
         for row, text, answer in zip(encoded.rows, outputs, answers, strict=True):
             if weight := self.wrong(row, answer):
-                read = row.whole_text
-                found.append(Mistake(row.where, read, self.right(row), str(text), weight))
-        return sorted(found, key=lambda mistake: -mistake.weight)
+                input_text = row.whole_text
+                mistakes.append(Mistake(row.where, input_text, self.right(row), str(text), weight))
+        return sorted(mistakes, key=lambda mistake: -mistake.weight)
 
     @abstractmethod
     def right(self, row: Any) -> str:
-        """What would have been right, to be shown."""
+        """The correct answer, for display."""
 
     @abstractmethod
     def wrong(self, row: Any, answer: Any) -> float:
-        """How wrong an answer is; 0 if it is right."""
+        """The error of an answer; 0 if it is correct."""
 
 
-class Read(InWords):
-    """Answers that are read as values; `missing` tells which could not be."""
+class ValueAsText(TaskAsText):
+    """Answers that are parsed as values; `missing` tells which could not be parsed."""
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -316,17 +320,17 @@ class Read(InWords):
 
     @abstractmethod
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
-        """(N,) which answers could not be read."""
+        """(N,) which answers could not be parsed."""
 
     def filled(self, answers: Answers) -> Answers:
-        """The answers with what stands for those in their place."""
+        """The answers with substitutes for missing ones."""
         return answers
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        found = super().measured(rows, self.filled(answers))
-        return {**found, UNREAD: float(self.missing(answers).mean())}
+        figures = super().measured(rows, self.filled(answers))
+        return {**figures, UNREAD: float(self.missing(answers).mean())}
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        found = super().estimated(rows, self.filled(answers))
+        estimates = super().estimated(rows, self.filled(answers))
         missing = self.missing(answers)[:, None].astype(np.float64)
-        return found | estimates_of_means((UNREAD,), missing)
+        return estimates | estimates_of_means((UNREAD,), missing)

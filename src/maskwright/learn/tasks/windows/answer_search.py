@@ -31,7 +31,7 @@ Scored = tuple[AnswerRows, NDArray[np.floating], NDArray[np.floating]]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AnswerCandidate:
     """A slice of the context, its score, and its probability in the window of that score."""
 
     text: str
@@ -50,7 +50,7 @@ class Prediction:
     """
 
     id: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[AnswerCandidate, ...]
     null_score: float
     null_probability: float = 1.0
 
@@ -91,10 +91,10 @@ def best_spans(
     total = begin[:, :, None] + sliding_window_view(end, longest, axis=1)
     flat = total.reshape(rows, width * longest)
     count = min(count, flat.shape[1])
-    place = _largest(flat, count)
-    score = np.take_along_axis(flat, place, axis=1)
-    first = place // longest
-    return first, first + place % longest, score
+    index = _largest(flat, count)
+    score = np.take_along_axis(flat, index, axis=1)
+    first_token = index // longest
+    return first_token, first_token + index % longest, score
 
 
 def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -103,9 +103,9 @@ def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     above, equal = values > least, values == least
     spare = count - above.sum(axis=1, keepdims=True)
     chosen = above | (equal & (np.cumsum(equal, axis=1) <= spare))
-    place = np.nonzero(chosen)[1].reshape(-1, count)
-    order = np.argsort(-np.take_along_axis(values, place, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(place, order, axis=1)
+    index = np.nonzero(chosen)[1].reshape(-1, count)
+    order = np.argsort(-np.take_along_axis(values, index, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(index, order, axis=1)
 
 
 def search(
@@ -138,40 +138,42 @@ def search(
             found=f"longest {longest}, num_best {num_best}",
             wanted="at least 1",
         )
-    seen = np.zeros(len(windows), np.int64)
+    times_scored = np.zeros(len(windows), np.int64)
     null, null_log = np.full(len(windows.questions), np.inf), np.zeros(len(windows.questions))
-    parts: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
+    found_spans: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
     scores: list[NDArray[np.float64]] = [np.zeros((0, 2))]
-    for rows, start, stop in _parts(batches, longest):
-        np.add.at(seen, rows.windows, 1)
+    for rows, start, stop in _portions(batches, longest):
+        np.add.at(times_scored, rows.windows, 1)
         question = windows.question_of[rows.windows]
         nothing = start[:, NULL].astype(np.float64) + stop[:, NULL]
         np.minimum.at(null, question, nothing)
         total = _log_total(start, rows.allowed) + _log_total(stop, rows.allowed)
         np.minimum.at(null_log, question, nothing - total)
-        first, last, score = best_spans(start, stop, rows.allowed, longest, num_best)
-        row, place = np.nonzero(score > -np.inf)
-        begin = windows.characters(rows.windows[row], first[row, place])[:, 0]
-        end = windows.characters(rows.windows[row], last[row, place])[:, 1]
+        first_token, last_token, score = best_spans(start, stop, rows.allowed, longest, num_best)
+        row, rank = np.nonzero(score > -np.inf)
+        begin = windows.characters(rows.windows[row], first_token[row, rank])[:, 0]
+        end = windows.characters(rows.windows[row], last_token[row, rank])[:, 1]
         rising = begin < end  # tokens may be out of order where normalisation reorders a few
         spans = np.stack([question[row], begin, end], axis=1)[rising]
-        parts.append(_in_whole_words(windows, spans) if words else spans)
-        both = np.stack([score[row, place], score[row, place] - total[row]], axis=1)
-        scores.append(both[rising])
-    if (seen != 1).any():
-        wrong = int(np.argmax(seen != 1))
+        found_spans.append(_in_whole_words(windows, spans) if words else spans)
+        span_scores = np.stack([score[row, rank], score[row, rank] - total[row]], axis=1)
+        scores.append(span_scores[rising])
+    if (times_scored != 1).any():
+        wrong = int(np.argmax(times_scored != 1))
         raise IncompatibleError(
-            "every window is scored once", where=f"window {wrong}", found=f"{seen[wrong]} times"
+            "every window is scored once",
+            where=f"window {wrong}",
+            found=f"{times_scored[wrong]} times",
         )
-    spans, score = _ranked(np.concatenate(parts), np.concatenate(scores), num_best)
+    spans, score = _ranked(np.concatenate(found_spans), np.concatenate(scores), num_best)
     return _predictions(windows, spans, score, null, np.exp(null_log))
 
 
 def _log_total(scores: NDArray[np.floating], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
     """(B,) the logarithm of what the scores of a window's places sum up to, as exponentials."""
-    places = allowed.copy()
-    places[:, NULL] = True
-    return np.logaddexp.reduce(np.where(places, scores, -np.inf), axis=1, dtype=np.float64)
+    positions = allowed.copy()
+    positions[:, NULL] = True
+    return np.logaddexp.reduce(np.where(positions, scores, -np.inf), axis=1, dtype=np.float64)
 
 
 def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -183,7 +185,7 @@ def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray
     return np.array(widened, np.int64).reshape(-1, 3)
 
 
-def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
+def _portions(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
     """The batches, checked and cut into parts of bounded size."""
     for rows, start, stop in batches:
         if not start.shape == stop.shape == rows.allowed.shape:
@@ -201,9 +203,9 @@ def _parts(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
             )
         count = max(1, SCORES_AT_ONCE // max(1, start.shape[1] * longest))
         for at in range(0, len(start), count):
-            part = slice(at, at + count)
-            each = {name: value[part] for name, value in vars(rows).items()}
-            yield AnswerRows(**each), start[part], stop[part]
+            portion = slice(at, at + count)
+            fields = {name: value[portion] for name, value in vars(rows).items()}
+            yield AnswerRows(**fields), start[portion], stop[portion]
 
 
 def _ranked(
@@ -229,18 +231,18 @@ def _predictions(
     spans: NDArray[np.int64],
     score: NDArray[np.float64],
     null: NDArray[np.float64],
-    none: NDArray[np.float64],
+    null_probability: NDArray[np.float64],
 ) -> list[Prediction]:
     bounds = np.searchsorted(spans[:, 0], np.arange(len(windows.questions) + 1))
     predictions = []
     for number, question in enumerate(windows.questions):
-        here = slice(bounds[number], bounds[number + 1])
+        span_range = slice(bounds[number], bounds[number + 1])
         candidates = tuple(
-            Candidate(question.context[b:e], b, own, float(np.exp(log)))
-            for (_, b, e), (own, log) in zip(
-                spans[here].tolist(), score[here].tolist(), strict=True
+            AnswerCandidate(question.context[b:e], b, span_score, float(np.exp(log)))
+            for (_, b, e), (span_score, log) in zip(
+                spans[span_range].tolist(), score[span_range].tolist(), strict=True
             )
         )
-        scores_of_none = float(null[number]), float(none[number])
+        scores_of_none = float(null[number]), float(null_probability[number])
         predictions.append(Prediction(question.id, candidates, *scores_of_none))
     return predictions

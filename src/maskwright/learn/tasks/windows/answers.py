@@ -167,7 +167,7 @@ class AnswerWindows:
         return AnswerRows(
             windows=numbers,
             tokens=tokens,
-            segments=padded([np.array(part, np.int64) for _, part, _ in framed], 0),
+            segments=padded([np.array(row_segments, np.int64) for _, row_segments, _ in framed], 0),
             real=column < lengths[:, None],
             allowed=padded([allowed for _, _, allowed in framed], 0).astype(bool),
             start=self.start[numbers],
@@ -186,24 +186,25 @@ class AnswerWindows:
     def _row(self, number: int) -> tuple[list[int], list[int], NDArray[np.int64]]:
         question = int(self.question_of[number])
         context = int(self._context_of[question])
-        first, stop = int(self._first[number]), int(self._stop[number])
-        part = self._ids[context][first:stop].tolist()
-        ids, segments = self._tokenizer.frame(self._ask[question].tolist(), part)
+        start, stop = int(self._first[number]), int(self._stop[number])
+        context_ids = self._ids[context][start:stop].tolist()
+        ids, segments = self._tokenizer.frame(self._ask[question].tolist(), context_ids)
         allowed = np.zeros(len(ids), np.int64)
-        spans = self._spans[self._origin[context] :][first:stop]
+        spans = self._spans[self._origin[context] :][start:stop]
         begin = int(self._before[question])
-        allowed[begin : begin + len(part)] = spans[:, 0] < spans[:, 1]
+        allowed[begin : begin + len(context_ids)] = spans[:, 0] < spans[:, 1]
         return ids, segments, allowed
 
     def _read_contexts(self) -> None:
         """Each context is tokenized once, however many questions it has."""
-        places: dict[str, int] = {}
+        context_numbers: dict[str, int] = {}
         self._context_of = np.array(
-            [places.setdefault(q.context, len(places)) for q in self.questions], np.int64
+            [context_numbers.setdefault(q.context, len(context_numbers)) for q in self.questions],
+            np.int64,
         )
-        encoded = encode(self._tokenizer, places)
+        encoded = encode(self._tokenizer, context_numbers)
         self._ids = [ids for ids, _ in encoded]
-        spans = [inked(text, s) for text, (_, s) in zip(places, encoded, strict=True)]
+        spans = [inked(text, s) for text, (_, s) in zip(context_numbers, encoded, strict=True)]
         self._spans = np.concatenate([np.zeros((0, 2), np.int64), *spans])
         self._origin = np.cumsum([0, *(len(ids) for ids in self._ids)])
 
@@ -211,8 +212,8 @@ class AnswerWindows:
         window_parts = [np.zeros((0, 3), np.int64)]
         for number, (space, context) in enumerate(zip(room, self._context_of, strict=True)):
             # As in BERT's script: with a long question the stride is the room that is left.
-            parts = windows(len(self._ids[context]), int(space), min(stride, max(1, int(space))))
-            window_parts.append(np.insert(parts, 0, number, axis=1))
+            spans = windows(len(self._ids[context]), int(space), min(stride, max(1, int(space))))
+            window_parts.append(np.insert(spans, 0, number, axis=1))
         columns = np.concatenate(window_parts)
         self.question_of, self._first, self._stop = columns.T
 
@@ -229,12 +230,12 @@ class AnswerWindows:
             golds = [tokens for tokens, _ in token_spans if tokens is not None]
             exact += token_spans[0][1]
             tokenless += not golds
-            here = slice(bounds[number], bounds[number + 1])
-            start, stop = self._targets(number, here, golds)
+            window_range = slice(bounds[number], bounds[number + 1])
+            start, stop = self._targets(number, window_range, golds)
             lost += bool(golds) and not (start != IGNORE).any()
             if absent == "null" and (start != IGNORE).any():
                 start[start == IGNORE] = stop[stop == IGNORE] = NULL
-            self.start[here], self.stop[here] = start, stop
+            self.start[window_range], self.stop[window_range] = start, stop
         return exact, tokenless, lost
 
     def _tokens_of(self, number: int, begin: int, end: int) -> tuple[tuple[int, int] | None, bool]:
@@ -250,12 +251,12 @@ class AnswerWindows:
         return tokens, characters == (begin, end) and len(text) == end - begin
 
     def _targets(
-        self, number: int, here: slice, golds: Sequence[tuple[int, int]]
+        self, number: int, window_range: slice, golds: Sequence[tuple[int, int]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        first, stop = self._first[here], self._stop[here]
-        start, last = np.full_like(first, IGNORE), np.full_like(first, IGNORE)
+        window_start, stop = self._first[window_range], self._stop[window_range]
+        start, last_token = np.full_like(window_start, IGNORE), np.full_like(window_start, IGNORE)
         for begin, end in reversed(golds):  # the first gold is written last and stays
-            inside = (first <= begin) & (end <= stop)
-            start[inside] = (begin - first + self._before[number])[inside]
-            last[inside] = (end - 1 - first + self._before[number])[inside]
-        return start, last
+            inside = (window_start <= begin) & (end <= stop)
+            start[inside] = (begin - window_start + self._before[number])[inside]
+            last_token[inside] = (end - 1 - window_start + self._before[number])[inside]
+        return start, last_token

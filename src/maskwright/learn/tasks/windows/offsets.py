@@ -16,9 +16,9 @@ def inked(text: str, spans: NDArray[np.integer]) -> NDArray[np.int64]:
     Where nothing is left, begin equals end.
     """
     solid = np.fromiter((not c.isspace() for c in text), bool, len(text))
-    place = np.arange(len(text))
-    after = np.minimum.accumulate(np.where(solid, place, len(text))[::-1])[::-1]
-    before = np.maximum.accumulate(np.where(solid, place + 1, 0))
+    index = np.arange(len(text))
+    after = np.minimum.accumulate(np.where(solid, index, len(text))[::-1])[::-1]
+    before = np.maximum.accumulate(np.where(solid, index + 1, 0))
     # after[i]: the first solid character from i on; before[i]: the end of the last one before i.
     begin = np.append(after, len(text))[spans[:, 0]].astype(np.int64)
     end = np.concatenate([[0], before])[spans[:, 1]].astype(np.int64)

@@ -99,19 +99,19 @@ class TagWindows:
         encoded = encode(tokenizer, (s.text for s in self.sentences))
         self._ids = [ids for ids, _ in encoded]
         room = room_of(tokenizer, length)
-        parts = [np.zeros((0, 3), np.int64)]
+        window_spans = [np.zeros((0, 3), np.int64)]
         self._words: list[NDArray[np.int64]] = []  # by window, then by token
         dropped = 0
         for number, (sentence, (ids, raw)) in enumerate(zip(self.sentences, encoded, strict=True)):
-            first = first_tokens(sentence, raw)
-            dropped += int((first < 0).sum())
+            word_tokens = first_tokens(sentence, raw)
+            dropped += int((word_tokens < 0).sum())
             if sentence.tags is not None:  # words without a tag are neither learned nor scored
-                known = self._wanted[self._origin[number] : self._origin[number + 1]] != IGNORE
-                first = np.where(known, first, -1)
+                has_tag = self._wanted[self._origin[number] : self._origin[number + 1]] != IGNORE
+                word_tokens = np.where(has_tag, word_tokens, -1)
             divided = windows(len(ids), room, min(stride, max(1, room)))
-            parts.append(np.insert(divided, 0, number, axis=1))
-            self._words += self._owned(number, first, divided)
-        self.sentence_of, self._first, self._stop = np.concatenate(parts).T
+            window_spans.append(np.insert(divided, 0, number, axis=1))
+            self._words += self._owned(number, word_tokens, divided)
+        self.sentence_of, self._first, self._stop = np.concatenate(window_spans).T
         self.counts = TagCounts(
             sentences=len(self.sentences),
             words=int(self._origin[-1]),
@@ -139,7 +139,7 @@ class TagWindows:
         return TagRows(
             windows=numbers,
             tokens=tokens,
-            segments=padded([np.array(part, np.int64) for _, part in framed], 0),
+            segments=padded([np.array(row_segments, np.int64) for _, row_segments in framed], 0),
             real=np.arange(tokens.shape[1]) < lengths[:, None],
             words=read,
             labels=np.append(self._wanted, IGNORE)[read],  # word -1 is the last, IGNORE
@@ -161,33 +161,33 @@ class TagWindows:
     def _named(self, best: NDArray[np.integer], missing: str) -> list[list[str]]:
         names = np.array([*self.labels, missing], dtype=object)[best]
         edges = zip(self._origin[:-1], self._origin[1:], strict=True)
-        return [names[first:stop].tolist() for first, stop in edges]
+        return [names[start:stop].tolist() for start, stop in edges]
 
     def _numbers(self) -> NDArray[np.int64]:
         """The label of each word of all sentences, IGNORE where tags are not known."""
         number = {label: i for i, label in enumerate(self.labels)}
-        wanted = np.full(self._origin[-1], IGNORE, np.int64)
+        word_labels = np.full(self._origin[-1], IGNORE, np.int64)
         for start, sentence in zip(self._origin, self.sentences, strict=False):
-            for place, tag in enumerate(sentence.tags or ()):
+            for index, tag in enumerate(sentence.tags or ()):
                 if tag is None:
                     continue
                 if tag not in number:
                     raise DataError(
                         "a tag that is not among the labels",
-                        where=f"{sentence.where}, word {place + 1}".removeprefix(", "),
+                        where=f"{sentence.where}, word {index + 1}".removeprefix(", "),
                         found=repr(tag),
                         wanted=near(tag, self.labels),
                     )
-                wanted[start + place] = number[tag]
-        return wanted
+                word_labels[start + index] = number[tag]
+        return word_labels
 
     def _owned(
-        self, number: int, first: NDArray[np.int64], divided: NDArray[np.int64]
+        self, number: int, word_tokens: NDArray[np.int64], divided: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
         """For each window of a sentence, the word that is read at each of its tokens, or -1."""
         word = np.full(int(divided[-1, 1]), -1, np.int64)
-        (kept,) = np.nonzero(first >= 0)
-        word[first[kept]] = self._origin[number] + kept
+        (word_numbers,) = np.nonzero(word_tokens >= 0)
+        word[word_tokens[word_numbers]] = self._origin[number] + word_numbers
         owner = central(divided)
         return [
             np.where(owner[a:b] == window, word[a:b], -1)
@@ -205,7 +205,7 @@ def first_tokens(sentence: Sentence, spans: NDArray[np.integer]) -> NDArray[np.i
         owner[begin:end] = number
     ink = inked(sentence.text, spans)
     word = np.where(ink[:, 0] < ink[:, 1], owner[ink[:, 0]], -1)
-    places = np.full(len(sentence.words), -1, np.int64)
-    known, place = np.unique(word, return_index=True)
-    places[known[known >= 0]] = place[known >= 0]
-    return places
+    word_tokens = np.full(len(sentence.words), -1, np.int64)
+    words_found, token_index = np.unique(word, return_index=True)
+    word_tokens[words_found[words_found >= 0]] = token_index[words_found >= 0]
+    return word_tokens

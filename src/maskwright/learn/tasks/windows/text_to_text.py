@@ -54,7 +54,7 @@ class Template:
 
     def __init__(self, text: str) -> None:
         try:
-            parts = list(string.Formatter().parse(text))
+            fields_of_text = list(string.Formatter().parse(text))
         except ValueError as error:
             raise ConfigError(
                 "not a template",
@@ -62,7 +62,7 @@ class Template:
                 wanted="text with {field} in it",
                 do="write {{ and }} for braces",
             ) from error
-        for _, name, form, conversion in parts:
+        for _, name, form, conversion in fields_of_text:
             if name is not None and (not name.isidentifier() or form or conversion):
                 raise ConfigError(
                     "a field of the template has no plain name",
@@ -71,8 +71,8 @@ class Template:
                     wanted="{field}",
                 )
         self.text = text
-        self.fields = tuple(name for _, name, _, _ in parts if name is not None)
-        self._parts = [(plain, name) for plain, name, _, _ in parts]
+        self.fields = tuple(name for _, name, _, _ in fields_of_text if name is not None)
+        self._parts = [(plain, name) for plain, name, _, _ in fields_of_text]
         if not self.fields:
             raise ConfigError(
                 "a template that no row fills", found=repr(text), wanted="text with {field} in it"
@@ -84,9 +84,9 @@ class Template:
         Raises:
             DataError: a field that is missing, or no text.
         """
-        made = []
+        pieces = []
         for plain, name in self._parts:
-            made.append(plain)
+            pieces.append(plain)
             if name is None:
                 continue
             if name not in row:
@@ -102,8 +102,8 @@ class Template:
                 raise DataError(
                     f'the field "{name}" is no text', where=where or None, found=repr(value)[:80]
                 )
-            made.append(value)
-        return "".join(made)
+            pieces.append(value)
+        return "".join(pieces)
 
 
 @dataclass(frozen=True)

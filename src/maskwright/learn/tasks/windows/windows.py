@@ -50,12 +50,12 @@ class Cuts:
         """The cut of one row."""
         return cls(1, int(after < before), before, before - after)
 
-    def __add__(self, other: Cuts) -> Cuts:
+    def __add__(self, addend: Cuts) -> Cuts:
         return Cuts(
-            self.rows + other.rows,
-            self.rows_cut + other.rows_cut,
-            self.tokens + other.tokens,
-            self.tokens_cut + other.tokens_cut,
+            self.rows + addend.rows,
+            self.rows_cut + addend.rows_cut,
+            self.tokens + addend.tokens,
+            self.tokens_cut + addend.tokens_cut,
         )
 
     def findings(self, length: int, unit: str = "rows") -> tuple[Finding, ...]:
@@ -74,13 +74,17 @@ class Cuts:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One framed row; `places` says for each position which token of the first text stands there,
-    or -1, and `cut` how many tokens of its texts are missing."""
+class WindowRow:
+    """One framed row.
+
+    Attributes:
+        token_indices: for each position the number of its token in the first text, or -1.
+        cut: how many tokens of its texts are missing.
+    """
 
     tokens: NDArray[np.int64]
     segments: NDArray[np.int64]
-    places: NDArray[np.int64]
+    token_indices: NDArray[np.int64]
     cut: int
 
     def __len__(self) -> int:
@@ -88,7 +92,7 @@ class Row:
 
 
 # ------------------------------------------------------------------------------ what is kept
-def kept(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int64]:
+def kept_indices(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int64]:
     """Which of `length` tokens stay where there is room for `room`, rising.
 
     Args:
@@ -107,8 +111,10 @@ def kept(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int
         )
     if length <= room:
         return np.arange(length)
-    first = {"head": room, "tail": 0, "head-and-tail": head}[keep]
-    return np.concatenate([np.arange(first), np.arange(length - (room - first), length)])
+    head_length = {"head": room, "tail": 0, "head-and-tail": head}[keep]
+    return np.concatenate(
+        [np.arange(head_length), np.arange(length - (room - head_length), length)]
+    )
 
 
 def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
@@ -128,8 +134,8 @@ def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
             wanted=f"1 to {room}",
         )
     count = 1 + max(0, -(-(length - room) // stride))
-    first = np.arange(count) * stride
-    return np.stack([first, np.minimum(first + room, length)], axis=1)
+    start = np.arange(count) * stride
+    return np.stack([start, np.minimum(start + room, length)], axis=1)
 
 
 def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -137,12 +143,12 @@ def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     length = int(spans[-1, 1])
     owner = np.zeros(length, np.int64)
     best = np.full(length, -1, np.int64)
-    for number, (first, stop) in enumerate(spans.tolist()):
-        place = np.arange(first, stop)
-        context = np.minimum(place - first, stop - 1 - place)
-        better = context > best[first:stop]
-        owner[first:stop][better] = number
-        best[first:stop] = np.maximum(best[first:stop], context)
+    for number, (start, stop) in enumerate(spans.tolist()):
+        position = np.arange(start, stop)
+        context = np.minimum(position - start, stop - 1 - position)
+        better = context > best[start:stop]
+        owner[start:stop][better] = number
+        best[start:stop] = np.maximum(best[start:stop], context)
     return owner
 
 
@@ -164,68 +170,72 @@ def room_of(tokenizer: Tokenizer, length: int, *, pair: bool = False) -> int:
 
 def fit(
     tokenizer: Tokenizer, ids: Sequence[int], length: int, keep: Keep = "head", head: int = HEAD
-) -> Row:
+) -> WindowRow:
     """One text as a framed row of at most `length` positions.
 
     Raises:
         ConfigError: an unknown truncation, or no room.
     """
-    chosen = kept(len(ids), room_of(tokenizer, length), keep, head)
+    chosen = kept_indices(len(ids), room_of(tokenizer, length), keep, head)
     return _framed(tokenizer, ids, chosen, None, len(ids) - len(chosen))
 
 
 def fit_windows(
     tokenizer: Tokenizer, ids: Sequence[int], length: int, stride: int
-) -> tuple[list[Row], NDArray[np.int64]]:
+) -> tuple[list[WindowRow], NDArray[np.int64]]:
     """One text as framed rows that overlap, and for each token the row in which it is central."""
     spans = windows(len(ids), room_of(tokenizer, length), stride)
     rows = [
-        _framed(tokenizer, ids, np.arange(first, stop), None, 0) for first, stop in spans.tolist()
+        _framed(tokenizer, ids, np.arange(start, stop), None, 0) for start, stop in spans.tolist()
     ]
     return rows, central(spans)
 
 
-def fit_pair(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int) -> Row:
+def fit_pair(
+    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
+) -> WindowRow:
     """Two texts as a framed row; what is too long loses its last tokens, the longer text first. If
     both lose some, the longer keeps the remaining one, of equals the second, as in `tokenizers`.
 
-    `places` numbers the tokens of the first text only.
+    `token_indices` numbers the tokens of the first text only.
     """
     room = room_of(tokenizer, length, pair=True)
     _require_room(room)
-    longer_first = len(first) > len(second)
-    a = min(len(first), max((room + longer_first) // 2, room - len(second)))
-    b = min(len(second), room - a)
-    return _framed(tokenizer, first, np.arange(a), second[:b], len(first) + len(second) - a - b)
+    longer_first = len(first_ids) > len(second_ids)
+    a = min(len(first_ids), max((room + longer_first) // 2, room - len(second_ids)))
+    b = min(len(second_ids), room - a)
+    return _framed(
+        tokenizer, first_ids, np.arange(a), second_ids[:b], len(first_ids) + len(second_ids) - a - b
+    )
 
 
 def fit_pair_windows(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int], length: int
-) -> list[Row]:
+    tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
+) -> list[WindowRow]:
     """Two texts as framed rows, each with all of the shorter text and a window of the longer one;
     windows overlap by half. One row is that of `fit_pair`, where both fit.
 
     A shorter text that leaves less than a quarter of the room to the longer one loses its end:
     `cut` of the first row says how much.
 
-    `places` numbers the tokens of the first text only.
+    `token_indices` numbers the tokens of the first text only.
     """
     room = room_of(tokenizer, length, pair=True)
     _require_room(room)
-    if len(first) + len(second) <= room:
-        return [fit_pair(tokenizer, first, second, length)]
-    shorter = min(len(first), len(second), room - max(1, room // 4))
-    left = room - shorter
-    found: list[Row] = []
-    cut = min(len(first), len(second)) - shorter
-    spans = windows(max(len(first), len(second)), left, max(1, left // 2))
+    if len(first_ids) + len(second_ids) <= room:
+        return [fit_pair(tokenizer, first_ids, second_ids, length)]
+    shorter = min(len(first_ids), len(second_ids), room - max(1, room // 4))
+    longer_room = room - shorter
+    rows: list[WindowRow] = []
+    cut = min(len(first_ids), len(second_ids)) - shorter
+    spans = windows(max(len(first_ids), len(second_ids)), longer_room, max(1, longer_room // 2))
     for begin, stop in spans.tolist():
-        if len(first) > len(second):
-            chosen, beside = np.arange(begin, stop), second[:shorter]
+        if len(first_ids) > len(second_ids):
+            chosen, beside = np.arange(begin, stop), second_ids[:shorter]
         else:
-            chosen, beside = np.arange(shorter), second[begin:stop]
-        found.append(_framed(tokenizer, first, chosen, beside, 0 if found else cut))
-    return found
+            chosen, beside = np.arange(shorter), second_ids[begin:stop]
+        rows.append(_framed(tokenizer, first_ids, chosen, beside, 0 if rows else cut))
+    return rows
 
 
 def _framed(
@@ -234,13 +244,13 @@ def _framed(
     chosen: NDArray[np.int64],
     second: Sequence[int] | None,
     cut: int,
-) -> Row:
-    part = np.asarray(ids, dtype=np.int64)[chosen]
-    tokens, segments = tokenizer.frame(part.tolist(), second)
-    places = np.full(len(tokens), -1, np.int64)
+) -> WindowRow:
+    kept_ids = np.asarray(ids, dtype=np.int64)[chosen]
+    tokens, segments = tokenizer.frame(kept_ids.tolist(), second)
+    token_indices = np.full(len(tokens), -1, np.int64)
     before = tokenizer.frame_margins(second is not None)[0]
-    places[before : before + len(chosen)] = chosen
-    return Row(np.array(tokens, np.int64), np.array(segments, np.int64), places, cut)
+    token_indices[before : before + len(chosen)] = chosen
+    return WindowRow(np.array(tokens, np.int64), np.array(segments, np.int64), token_indices, cut)
 
 
 def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
@@ -254,7 +264,7 @@ def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
 
 # ------------------------------------------------------------------------------ back to texts
 def pool(
-    scores: NDArray[np.floating], texts: NDArray[np.integer], how: Pooling
+    scores: NDArray[np.floating], texts: NDArray[np.integer], pooling: Pooling
 ) -> NDArray[np.float64]:
     """Scores of windows (W, L) as scores of texts (N, L): the mean or the largest over each text's.
 
@@ -264,8 +274,10 @@ def pool(
         ConfigError: no such pooling.
         IncompatibleError: not one text for each window.  DataError: a text without windows.
     """
-    if how not in ("mean", "max"):
-        raise ConfigError("no such pooling", found=repr(how), wanted=near(how, ("mean", "max")))
+    if pooling not in ("mean", "max"):
+        raise ConfigError(
+            "no such pooling", found=repr(pooling), wanted=near(pooling, ("mean", "max"))
+        )
     if texts.shape != scores.shape[:1]:
         raise IncompatibleError(
             "scores and texts are not of the same windows", found=f"{len(scores)} and {len(texts)}"
@@ -273,8 +285,8 @@ def pool(
     counts = np.bincount(texts)
     if not counts.all():
         raise DataError("a text without windows", found=f"text {int(np.argmin(counts))}")
-    total = np.full((len(counts), scores.shape[1]), 0.0 if how == "mean" else -np.inf)
-    if how == "max":
+    total = np.full((len(counts), scores.shape[1]), 0.0 if pooling == "mean" else -np.inf)
+    if pooling == "max":
         np.maximum.at(total, texts, scores)
         return total
     np.add.at(total, texts, scores)

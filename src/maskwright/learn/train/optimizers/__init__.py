@@ -1,1 +1,1 @@
-"""Optimizers over flat vectors; `optimizer` has the contract and AdamW."""
+"""Optimizers over flat vectors: `settings`, the contract in `optimizer`, and `states`."""

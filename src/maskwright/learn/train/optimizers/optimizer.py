@@ -45,15 +45,15 @@ class OptimizerState(abc.ABC):
         Raises:
             CheckpointError: a tensor is missing or of another shape.
         """
-        own = self.state()
-        wrong = [n for n, t in own.items() if n not in state or state[n].shape != t.shape]
+        current = self.state()
+        wrong = [n for n, t in current.items() if n not in state or state[n].shape != t.shape]
         if wrong:
             raise CheckpointError(
                 "the optimizer's state does not fit the model",
                 found=wrong[:10],
                 do="resume from an older checkpoint: remove this one",
             )
-        for name, tensor in own.items():
+        for name, tensor in current.items():
             tensor.copy_(state[name])
         self.steps = steps
 

@@ -1,33 +1,24 @@
 """The optimizer settings of a recipe: frozen, and checked before torch is loaded.
 
-    adamw      two fused kernel calls, whatever the number of parameters    (`adamw.py`)
-    lamb       Adam's step, scaled to the length of the tensor              (`lamb.py`)
-    adafactor  second moments of matrices by row and column                 (`adafactor.py`)
-    muon       orthogonal steps for matrices of layers, AdamW for the rest  (`muon.py`)
+    adamw      two fused kernel calls, whatever the number of parameters
+    lamb       Adam's step, scaled to the length of the tensor
+    adafactor  second moments of matrices by row and column
+    muon       orthogonal steps for matrices of layers, AdamW for the rest
 
-Settings `start` a state for some parameters (`optimizer.py`); its file is imported then, and torch
-with it. Matrices decay, biases and norms do not (google-research/bert, optimization.py).
+`states.py` has their computation. Matrices decay, biases and norms do not (google-research/bert,
+optimization.py).
 """
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.base.errors import ConfigError
 
-if TYPE_CHECKING:
-    from maskwright.learn.train.optimizers.adafactor import AdafactorState
-    from maskwright.learn.train.optimizers.adamw import AdamWState
-    from maskwright.learn.train.optimizers.lamb import LambState
-    from maskwright.learn.train.optimizers.muon import MuonState
-    from maskwright.learn.train.optimizers.optimizer import OptimizerState
-    from maskwright.learn.train.parameters import Parameters
-
 
 @dataclass(frozen=True, kw_only=True)
-class Optimizer(abc.ABC):
+class Optimizer:
     """Settings that every optimizer has; `kind` is its name in a recipe, `decay` decoupled weight
     decay, `clip` the largest gradient norm (0 = none)."""
 
@@ -43,23 +34,19 @@ class Optimizer(abc.ABC):
         for name, high in (("learning_rate", 1e3), ("decay", 1e3), ("clip", 1e9)):
             self.require(name, 0.0 <= getattr(self, name) <= high, f"0 to {high}")
 
-    def require(self, name: str, fits: bool, wanted: str) -> None:
+    def require(self, name: str, fits: bool, expected: str) -> None:
         """Refuse the setting `name` unless it `fits`.
 
         Raises:
-            ConfigError: naming the setting, its value and what is `wanted`.
+            ConfigError: naming the setting, its value and what is `expected`.
         """
         if not fits:
             raise ConfigError(
                 "a setting of the optimizer is out of range",
                 where=f"training.optimizer.{name}",
                 found=getattr(self, name),
-                wanted=wanted,
+                wanted=expected,
             )
-
-    @abc.abstractmethod
-    def start(self, parameters: Parameters) -> OptimizerState:
-        """The state before the first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +73,6 @@ class AdamW(Adam):
 
     kind: Literal["adamw"] = "adamw"
 
-    def start(self, parameters: Parameters) -> AdamWState:
-        from maskwright.learn.train.optimizers.adamw import AdamWState
-
-        return AdamWState(parameters, self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Lamb(Adam):
@@ -99,11 +81,6 @@ class Lamb(Adam):
     bytes_per_parameter: ClassVar[int] = 12
 
     kind: Literal["lamb"] = "lamb"
-
-    def start(self, parameters: Parameters) -> LambState:
-        from maskwright.learn.train.optimizers.lamb import LambState
-
-        return LambState(parameters, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +105,6 @@ class Adafactor(Optimizer):
         self.require("epsilon", 1e-36 <= self.epsilon <= 1.0, "1e-36 to 1")
         self.require("floor", 0.0 <= self.floor <= 1.0, "0 to 1")
 
-    def start(self, parameters: Parameters) -> AdafactorState:
-        from maskwright.learn.train.optimizers.adafactor import AdafactorState
-
-        return AdafactorState(parameters, self)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Muon(Adam):
@@ -155,8 +127,3 @@ class Muon(Adam):
         self.require("momentum", 0.0 <= self.momentum < 1.0, "0 <= momentum < 1")
         self.require("iterations", 1 <= self.iterations < 100, "1 to 99")
         self.require("adam_rate", 0.0 <= self.adam_rate <= 1e3, "0 to 1000")
-
-    def start(self, parameters: Parameters) -> MuonState:
-        from maskwright.learn.train.optimizers.muon import MuonState
-
-        return MuonState(parameters, self)

@@ -1,0 +1,254 @@
+"""The optimizers: what each remembers of the parameters, and its update."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.base.errors import IncompatibleError
+from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.optimizers.settings import Adafactor, Adam, Lamb, Muon, Optimizer
+from maskwright.learn.train.parameters import Parameters
+
+_LATE_STEP = 1e8
+
+
+def _adam_step(
+    settings: Adam,
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    first_moments: list[Tensor],
+    second_moments: list[Tensor],
+    *,
+    steps: int,
+    learning_rate: float,
+    decay: float,
+) -> None:
+    """AdamW's step number `steps` of all `weights`, in place, by one call of the fused kernel.
+
+    To leave the bias correction out, the kernel is given a step so late that the correction is 1 in
+    float32.
+    """
+    if not any(w.numel() for w in weights):
+        return
+    step_number = float(steps) if settings.bias_correction else _LATE_STEP
+    torch._fused_adamw_(
+        weights,
+        gradients,
+        first_moments,
+        second_moments,
+        [],
+        [torch.tensor(step_number, device=w.device) for w in weights],
+        lr=learning_rate,
+        beta1=settings.beta1,
+        beta2=settings.beta2,
+        weight_decay=decay,
+        eps=settings.epsilon,
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+class AdamState(OptimizerState):
+    """First and second moments of all parameters."""
+
+    settings: Adam
+
+    def __init__(self, parameters: Parameters, settings: Adam) -> None:
+        super().__init__(parameters, settings)
+        self.first = torch.zeros_like(parameters.masters)
+        self.second = torch.zeros_like(parameters.masters)
+
+    def state(self) -> dict[str, Tensor]:
+        names = self.parameters.named
+        return self.named("first", self.first, names) | self.named("second", self.second, names)
+
+
+class AdamWState(AdamState):
+    """AdamW (Loshchilov & Hutter 2019): two calls of the fused kernel."""
+
+    def _update(self, learning_rate: float) -> None:
+        p = self.parameters
+        vectors = (p.masters, p.gradient, self.first, self.second)
+        for span, decay in ((p.matrices, self.settings.decay), (p.rest, 0.0)):
+            _adam_step(
+                self.settings,
+                *([v[span]] for v in vectors),
+                steps=self.steps,
+                learning_rate=learning_rate,
+                decay=decay,
+            )
+
+
+class LambState(AdamState):
+    """LAMB scales the step of each tensor to the tensor's length (You et al. 2019, alg. 2).
+
+    u = m / (sqrt(v) + epsilon) + decay * w
+    w = w - learning_rate * |w| / |u| * u
+
+    Tensors without decay (biases, norms) take Adam's step as it is, as in the authors' own program
+    (google-research/albert, lamb_optimizer.py). A tensor or a step of length 0 has the ratio 1.
+    `change` is scratch, one step long.
+    """
+
+    def __init__(self, parameters: Parameters, settings: Lamb) -> None:
+        super().__init__(parameters, settings)
+        self.change = torch.empty_like(parameters.masters)
+
+    def _update(self, learning_rate: float) -> None:
+        p, settings = self.parameters, self.settings
+        # Adam's step at the rate 1, from zero: the kernel writes down the step itself.
+        _adam_step(
+            settings,
+            [self.change.zero_()],
+            [p.gradient],
+            [self.first],
+            [self.second],
+            steps=self.steps,
+            learning_rate=1.0,
+            decay=0.0,
+        )
+        self.change[p.matrices].sub_(p.masters[p.matrices], alpha=settings.decay)
+        weights, changes = ([p.view(v, n) for n in p.decayed] for v in (p.masters, self.change))
+        if weights:
+            lengths = torch.stack(torch._foreach_norm(weights))
+            steps = torch.stack(torch._foreach_norm(changes))
+            ratios = torch.where((lengths > 0) & (steps > 0), lengths / steps, 1.0)
+            torch._foreach_addcmul_(weights, changes, list(ratios.unbind()), value=learning_rate)
+        p.masters[p.rest].add_(self.change[p.rest], alpha=learning_rate)
+
+
+class AdafactorState(OptimizerState):
+    """Means of squared gradients: by row and column for matrices, complete for vectors.
+
+    R, C    means of gradient² + epsilon by row and by column, of which 1 - t^exponent stays
+    u       gradient * sqrt(mean(R)) / sqrt(R C)         (vectors have a whole second moment)
+    step    learning_rate * max(floor, rms(w)) * u / max(1, rms(u) / threshold)
+
+    (Shazeer & Stern 2018, alg. 4.) `relative` is the factor max(floor, rms(w)). With it, T5's rate
+    max(t, 10^4)^-½ is a learning rate of 0.01 and the schedule `held-inverse-sqrt` with a warm-up
+    of 10,000 steps (Raffel et al. 2020, 3.1.2). u is never stored: its mean square is the squares
+    of the gradient times two vectors.
+    """
+
+    settings: Adafactor
+
+    def __init__(self, parameters: Parameters, settings: Adafactor) -> None:
+        super().__init__(parameters, settings)
+        self.means: dict[str, Tensor] = {}
+        for name, span in parameters.spans.items():
+            moments: dict[str, tuple[int, ...]] = {"second": span.shape}
+            if len(span.shape) == 2:
+                moments = {"row": span.shape[:1], "column": span.shape[1:]}
+            for moment, shape in moments.items():
+                self.means[f"{moment}.{name}"] = parameters.masters.new_zeros(shape)
+        largest = max(s.stop - s.start for s in parameters.spans.values())
+        self._scratch = parameters.masters.new_empty(largest)
+
+    def _update(self, learning_rate: float) -> None:
+        for name in self.parameters.named:
+            self._move(name, learning_rate)
+
+    def _move(self, name: str, learning_rate: float) -> None:
+        p, s, means = self.parameters, self.settings, self.means
+        rows = p.spans[name].shape[0] if f"row.{name}" in means else 1  # a vector is one row
+        weight, gradient = (p.view(v, name).view(rows, -1) for v in (p.masters, p.gradient))
+        size, fresh = weight.numel(), float(self.steps) ** s.exponent
+        scratch = self._scratch[:size].view(rows, -1)
+        squares = torch.mul(gradient, gradient, out=scratch)
+        if f"row.{name}" in means:
+            row = means[f"row.{name}"].lerp_(squares.mean(1) + s.epsilon, fresh)
+            column = means[f"column.{name}"].lerp_(squares.mean(0) + s.epsilon, fresh)
+            by_row = (row / row.mean()).rsqrt()
+        else:
+            by_row = squares.new_ones(1)
+            second = means[f"second.{name}"]
+            column = second.lerp_(squares.view_as(second) + s.epsilon, fresh).flatten()
+        by_column = column.rsqrt()
+        length = ((squares @ by_column.square()) @ by_row.square() / size).sqrt()  # rms(u)
+        scale = learning_rate / (length / s.threshold).clamp(min=1.0)
+        if s.relative:
+            scale = scale * (torch.linalg.vector_norm(weight) / size**0.5).clamp(min=s.floor)
+        if s.decay and name in p.decayed:
+            weight.mul_(1.0 - learning_rate * s.decay)
+        torch.mul(gradient, (by_row * -scale)[:, None], out=scratch)
+        weight.addcmul_(scratch, by_column)
+
+    def state(self) -> dict[str, Tensor]:
+        return dict(self.means)
+
+
+class MuonState(OptimizerState):
+    """First moments of all parameters, second moments of those that AdamW updates.
+
+    Muon updates the matrices of layers: a few Newton-Schulz iterations in bfloat16 make the
+    momentum of a matrix nearly orthogonal (Jordan 2024; Liu et al. 2025, arXiv:2502.16982), by
+    `torch.optim.Muon`. Embeddings, heads, norms and biases take AdamW's step. With `adjust =
+    "match_rms_adamw"` a step is as long as AdamW's, so that one learning rate serves both; with
+    "original" it is not, and `adam_rate` sets AdamW's apart.
+
+    Raises:
+        IncompatibleError: there is no layer with a matrix.
+    """
+
+    settings: Muon
+
+    def __init__(self, parameters: Parameters, settings: Muon) -> None:
+        super().__init__(parameters, settings)
+        p, view = parameters, parameters.view
+        layers = [n for n in p.decayed if "blocks" in n.split(".")]
+        if not layers:
+            raise IncompatibleError(
+                "muon trains the weight matrices of layers, and this model has none",
+                where="training.optimizer.kind",
+                do="--set training.optimizer.kind=adamw",
+            )
+        self.first = torch.zeros_like(p.masters)
+        matrices = [nn.Parameter(view(p.masters, n), requires_grad=False) for n in layers]
+        self._muon = torch.optim.Muon(
+            matrices,
+            weight_decay=settings.decay,
+            momentum=settings.momentum,
+            nesterov=settings.nesterov,
+            ns_steps=settings.iterations,
+            adjust_lr_fn=settings.adjust,
+        )
+        for name, matrix in zip(layers, matrices, strict=True):
+            matrix.grad = view(p.gradient, name)
+            self._muon.state[matrix]["momentum_buffer"] = view(self.first, name)
+        other_names = [n for n in p.named if n not in set(layers)]
+        self.second = {n: torch.zeros_like(view(p.masters, n)) for n in other_names}
+
+    def _update(self, learning_rate: float) -> None:
+        p, settings = self.parameters, self.settings
+        self._muon.param_groups[0]["lr"] = learning_rate
+        self._muon.step()
+        decayed = set(p.decayed)
+        for matrices, decay in ((True, settings.decay), (False, 0.0)):
+            names = [n for n in self.second if (n in decayed) is matrices]
+            _adam_step(
+                settings,
+                [p.view(p.masters, n) for n in names],
+                [p.view(p.gradient, n) for n in names],
+                [p.view(self.first, n) for n in names],
+                [self.second[n] for n in names],
+                steps=self.steps,
+                learning_rate=learning_rate * settings.adam_rate,
+                decay=decay,
+            )
+
+    def state(self) -> dict[str, Tensor]:
+        second = {f"second.{n}": t for n, t in self.second.items()}
+        return self.named("first", self.first, self.parameters.named) | second
+
+
+STATES = {"adamw": AdamWState, "lamb": LambState, "adafactor": AdafactorState, "muon": MuonState}
+
+
+def start_optimizer(settings: Optimizer, parameters: Parameters) -> OptimizerState:
+    """Returns the state before the first step.
+
+    Raises:
+        IncompatibleError: Muon, for a model without matrices in layers.
+    """
+    return STATES[settings.kind](parameters, settings)
