@@ -32,12 +32,12 @@ from maskwright.base.errors import UsageError
 from maskwright.base.findings import Note, ignore
 from maskwright.base.metrics.intervals import Estimate
 from maskwright.base.report.say import printer
+from maskwright.learn import quickstart_task
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import read as read_finetuning
 from maskwright.learn.pretrain import continued_pretraining, run
 from maskwright.learn.pretrain.continued_pretraining import adapt
 from maskwright.learn.pretrain.tokenizer_run import train_and_report
-from maskwright.learn import quickstart_task
 from maskwright.learn.recipes.base.find import find, override, run_of, with_text
 from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.learn.tasks.base.choices import LongText
