@@ -27,6 +27,7 @@ import numpy as np
 import torch
 
 from maskwright.base import catalogue
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.families.base.family import family
 from maskwright.model.inference.encoded import Collation, Examples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
@@ -69,7 +70,7 @@ def head_of(base: Transformer, seed: int) -> Transformer:
 @torch.no_grad()
 def adapt(network: Transformer, seed: int) -> Any:
     settings = catalogue.load("adapters", "lora").SETTINGS(rank=8, alpha=16.0)
-    adapter = settings.attach(network, torch.Generator().manual_seed(seed))
+    adapter = attach(settings, network, torch.Generator().manual_seed(seed))
     draw = torch.Generator().manual_seed(seed)
     for parameter in adapter.parameters():
         parameter += 0.02 * torch.randn(parameter.shape, generator=draw)

@@ -11,7 +11,7 @@ import torch
 import rounding
 from checkpoint.small import model_of, small
 from maskwright.base.errors import DataError
-from maskwright.model.adapters.base.adapter import Settings
+from maskwright.model.adapters.base.adapter import Settings, attach
 from maskwright.model.adapters.bottleneck import Bottleneck
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
@@ -137,7 +137,7 @@ def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
     architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
     network = model_of(small(family(family_name), architecture.get(family_name, "GPT2LMHeadModel")))
     before = scores_of(network, True)[-1]
-    adapter = ADAPTERS[kind]().attach(network, torch.Generator().manual_seed(0))
+    adapter = attach(ADAPTERS[kind](), network, torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in adapter.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from checkpoint.small import model_of, small
 from conformance.test_adapters import SMALL, settings_of, stir
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import shared_layers, together
 from maskwright.model.inference.encoded import Collation, Examples, framed
@@ -58,7 +59,7 @@ def on(base: Transformer, network: Transformer, method: str, seed: int) -> Trans
         options = {**SMALL.get(method, {})}
         if method == "lora":
             options["targets"] = [("query", "value"), ("output", "up"), ("key", "down")][seed % 3]
-        adapter = settings_of(method, **options).attach(network, generator(seed))
+        adapter = attach(settings_of(method, **options), network, generator(seed))
         stir(adapter, seed)
         stir(adapter, seed + 1)
     known = dict(base.named_parameters())

@@ -37,6 +37,25 @@ def load(room: str, name: str) -> ModuleType:
     return importlib.import_module(known[name])
 
 
+def load_modules(room: str, name: str) -> ModuleType:
+    """Import what builds the member `name` of `room`, which may load torch.
+
+    It is `modules/NAME` beside the member, or the member itself, where there is no such file.
+
+    Raises:
+        UsageError: no such member.
+    """
+    member = load(room, name)
+    package, _, file = member.__name__.rpartition(".")
+    beside = f"{package}.modules.{file}"
+    try:
+        return importlib.import_module(beside) if package else member
+    except ModuleNotFoundError as error:
+        if error.name not in (beside, f"{package}.modules"):
+            raise
+        return member
+
+
 @functools.cache
 def _modules(room: str) -> dict[str, str]:
     """The module of every member, by name.

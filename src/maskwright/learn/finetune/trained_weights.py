@@ -12,6 +12,7 @@ from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.train.parameter_rates import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.nn.transformer import Transformer
 
 # The share of the run from which on everything trains.
@@ -37,7 +38,7 @@ def attach(
         return None, _train_only(model, freeze.last_layers(model, int(last[1])))
     assert method.adapter is not None
     tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-    adapter = method.adapter.attach(model, generator, heads=tops)
+    adapter = attach_adapter(method.adapter, model, generator, heads=tops)
     return adapter, adapter.share()
 
 

@@ -11,15 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.model.adapters.base.settings import Settings
-
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +38,6 @@ class LoRA(Settings):
     @property
     def scale(self) -> float:
         return self.alpha / self.rank
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.base.adapter import projections
-        from maskwright.model.adapters.modules.lora import LowRank
-
-        found = projections(model, self.targets, "lora.targets")
-        return {path: LowRank(self, module.weight, generator) for path, module in found.items()}
 
 
 SETTINGS = LoRA

@@ -13,15 +13,9 @@ would talk to each other through the prompt. Like a prefix, a prompt changes out
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.model.adapters.base.settings import Settings
-
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +36,6 @@ class Prompt(Settings):
     @property
     def positions(self) -> int:
         return self.length
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.modules.prompt import fresh_prompt
-
-        stack = "encoder" if model.encoder is not None else "decoder"
-        return {stack: fresh_prompt(self, model, generator)}
 
 
 SETTINGS = Prompt

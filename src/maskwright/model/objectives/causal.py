@@ -8,14 +8,8 @@ objective refuses a model whose masks let a position see its own target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.causal import Causal
 
 SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",), codes=True)
 
@@ -23,9 +17,3 @@ SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",), codes=T
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Next-token prediction has no options."""
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:
-    from maskwright.model.objectives.modules.causal import Causal
-
-    return Causal(model, options, vocabulary)

@@ -17,15 +17,9 @@ part of the target, which the decoder starts after the end token.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec, Start
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.denoising import Denoising
 
 SPEC = Spec(
     rows="documents",
@@ -82,9 +76,3 @@ class Options:
                 found=self.mean_span,
                 wanted="more than 0, at most 100",
             )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Denoising:
-    from maskwright.model.objectives.modules.denoising import Denoising
-
-    return Denoising(model, options, vocabulary)

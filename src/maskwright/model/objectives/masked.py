@@ -8,15 +8,10 @@ change with every epoch; static ones are the same draw without the epoch in its 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Measurement, Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.masked import Masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +101,3 @@ def at_end(options: Options) -> Options:
     """The options when a run ends: a moving rate has reached its end, and masks are dynamic."""
     rate = options.rate if options.final_rate is None else options.final_rate
     return replace(options, rate=rate, final_rate=None, static=False)
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:
-    from maskwright.model.objectives.modules.masked import Masked
-
-    return Masked(model, options, vocabulary)

@@ -17,17 +17,11 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec, Start
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.span_corruption import SpanCorruption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +80,3 @@ SPEC = Spec(
     text_length=text_length,
     lengths=lengths_of,
 )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SpanCorruption:
-    from maskwright.model.objectives.modules.span_corruption import SpanCorruption
-
-    return SpanCorruption(model, options, vocabulary)

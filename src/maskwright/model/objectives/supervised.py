@@ -26,15 +26,10 @@ which alone has seen all of it, or over all its tokens, as its head's `pooling` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright.model.nn.config import ChunkPooling
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.supervised import Supervised
 
 SPEC = Spec(rows="labelled")
 Problem = Literal["single", "multi", "number"]
@@ -53,9 +48,3 @@ class Options:
 
     problem: Problem = "single"
     pieces: ChunkPooling = "mean"
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Supervised:
-    from maskwright.model.objectives.modules.supervised import Supervised
-
-    return Supervised(model, options, vocabulary)

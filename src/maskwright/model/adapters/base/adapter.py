@@ -1,6 +1,6 @@
 """The adapter that the settings of a method attach to a model, and its modules.
 
-    settings.attach(model, generator) -> Adapter       one of several by name; one is active
+    attach(settings, model, generator) -> Adapter      one of several by name; one is active
 
 An adapter has parameters of its own, in branches that each act at one module of the model from
 outside, and parameters of the model that it trains besides (biases, heads the caller names). It
@@ -148,10 +148,22 @@ def attach(
     settings: Settings,
     model: Transformer,
     generator: torch.Generator,
-    name: str,
-    heads: Iterable[str],
+    *,
+    name: str = "default",
+    heads: Iterable[str] = (),
 ) -> Adapter:
-    """What `Settings.attach` says."""
+    """Attach a new adapter to `model` and activate it; one that was active comes to rest.
+
+    Args:
+        generator: of the initial values (on the CPU).
+        name: its name among the adapters of this model.
+        heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
+
+    Raises:
+        ConfigError: a place or a head that the model does not have.
+        IncompatibleError: the method finds nothing to train in this model.
+        UsageError: the name is taken, or is not an identifier.
+    """
     rack = AdapterSet.of(model)
     if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
         raise UsageError(
@@ -174,7 +186,7 @@ def attach(
 
 
 class Adapter(nn.Module):
-    """One adapter of one model; made by `Settings.attach`."""
+    """One adapter of one model; made by `attach`."""
 
     _model: Transformer  # not as a part of this module, whose part it is
 

@@ -24,7 +24,7 @@ from maskwright.base import catalogue
 from maskwright.base.config import fingerprint, from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
-from maskwright.model.adapters.base.adapter import Adapter, head_of
+from maskwright.model.adapters.base.adapter import Adapter, attach, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.peft import folder as peft_form
 from maskwright.model.adapters.peft import names as peft_names
@@ -194,7 +194,7 @@ def load(
         )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
-    adapter = settings.attach(model, generator, name=name, heads=heads)
+    adapter = attach(settings, model, generator, name=name, heads=heads)
     try:
         adapter.load_state({key: opened.read(key) for key in opened.entries})
     except CheckpointError:

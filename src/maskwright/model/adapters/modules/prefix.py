@@ -14,22 +14,22 @@ from maskwright.model.nn.transformer import Transformer
 DEVIATION = 0.02  # of fresh keys and values
 
 
-def prefixes(
+def branches(
     settings: Prefix, model: Transformer, generator: torch.Generator
-) -> dict[str, AdapterModule]:
+) -> dict[str, PrefixKV]:
     """A fresh prefix for each attention of the layers, by its dotted path."""
     like = model.tokens.weight
     maker = None
     if settings.hidden is not None:
         maker = PrefixMLP(settings.length, model.config.width, settings.hidden, like, generator)
-    branches: dict[str, AdapterModule] = {}
+    prefixes: dict[str, PrefixKV] = {}
     for path, module in model.named_modules():
         if isinstance(module, Attention) and in_layer(path):
             name, _, source, *_ = path.split(".")
             users = model.config.stacks[name].weights_of
             layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
-            branches[path] = PrefixKV(settings.length, layers, module, maker, like, generator)
-    return branches
+            prefixes[path] = PrefixKV(settings.length, layers, module, maker, like, generator)
+    return prefixes
 
 
 def _drawn(

@@ -17,12 +17,15 @@ from maskwright.model.nn.stack import Stack
 from maskwright.model.nn.transformer import Transformer
 
 
-def fresh_prompt(settings: Prompt, model: Transformer, generator: torch.Generator) -> SoftPrompt:
-    """A prompt of the vectors of tokens that are drawn from the most common ones."""
+def branches(
+    settings: Prompt, model: Transformer, generator: torch.Generator
+) -> dict[str, SoftPrompt]:
+    """A prompt before the first stack, of the vectors of tokens drawn from the most common ones."""
     table = model.tokens.weight.detach()
-    last = min(settings.common, len(table))
-    chosen = torch.randint(last, (settings.length,), generator=generator)
-    return SoftPrompt(table[chosen.to(table.device)].clone())
+    count = min(settings.common, len(table))
+    token_ids = torch.randint(count, (settings.length,), generator=generator)
+    stack = "encoder" if model.encoder is not None else "decoder"
+    return {stack: SoftPrompt(table[token_ids.to(table.device)].clone())}
 
 
 class SoftPrompt(AdapterModule):

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
-from maskwright.model.adapters.base.adapter import Adapter, head_of
+from maskwright.model.adapters.base.adapter import Adapter, attach, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
@@ -211,7 +211,7 @@ def load(
         )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
-    adapter = settings.attach(model, generator, name=name, heads=trained)
+    adapter = attach(settings, model, generator, name=name, heads=trained)
     try:
         adapter.load_state(values | own)
     except CheckpointError:

@@ -69,13 +69,13 @@ class NetworkWork:
 
 
 class Objective(nn.Module, abc.ABC):
-    """The contract of the room. `product` is the network that gets saved.
+    """The contract of an objective. `product` is the network that gets saved.
 
-    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `SPEC`
-    (`base/spec.py`) and `build(model, options, vocabulary)`, if possible without loading torch
-    (`modules/` does), so that options are checked at once. `build` is also given the networks that
-    `SPEC.networks` names: each is an option that holds a model folder, with an option
-    `NAME_sha256: str | None` besides.
+    A member module `objectives/<name>.py` has `Options` (a frozen dataclass) and `SPEC`
+    (`base/spec.py`) and does not load torch; `modules/<name>.py` has
+    `build(model, options, vocabulary)`. A member that is one file has all three. `build` also
+    takes the networks that `SPEC.networks` names: each is an option that holds a model folder, with
+    an option `NAME_sha256: str | None` besides.
 
     Further modules of its own are trained and kept with the state of training, not with the
     product.

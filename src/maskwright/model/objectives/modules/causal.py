@@ -75,3 +75,6 @@ def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:
         targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
         **facts(inputs),
     )
+
+
+build = Causal

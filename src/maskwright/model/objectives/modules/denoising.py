@@ -154,3 +154,6 @@ def _poisson(draws: np.ndarray, mean: float) -> np.ndarray:
     most = int(mean + 12 * math.sqrt(mean) + 12)
     logs = [count * math.log(mean) - mean - math.lgamma(count + 1) for count in range(most)]
     return np.searchsorted(np.cumsum(np.exp(logs)), draws, side="right").astype(np.int64)
+
+
+build = Denoising

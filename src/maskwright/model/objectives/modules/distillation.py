@@ -229,3 +229,6 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             wanted=teacher.width,
             do="give the student its teacher's width, or set objective.options.alpha_cos = 0",
         )
+
+
+build = Distillation

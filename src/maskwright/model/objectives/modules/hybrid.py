@@ -96,3 +96,6 @@ def _is_causal(batch: Batch) -> Tensor:
     """(N,) bool: the target lies in a causal row."""
     assert batch.index is not None and batch.prefix is not None
     return batch.prefix[batch.index // batch.tokens.shape[1]] == 0
+
+
+build = Hybrid

@@ -65,3 +65,6 @@ class PrefixLM(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode_targets(self.product, batch)
+
+
+build = PrefixLM

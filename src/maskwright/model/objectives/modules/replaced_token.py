@@ -165,3 +165,6 @@ def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
     for part in ("position", "segment", "norm"):
         setattr(generator.encoder.embeddings, part, getattr(model.encoder.embeddings, part))
     return generator
+
+
+build = ReplacedToken

@@ -114,3 +114,6 @@ def _read(batch: Batch) -> Tensor:
     """The flat positions whose states are used: the masked ones, if any, then the first ones."""
     assert batch.pooled is not None
     return batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
+
+
+build = SentencePair

@@ -123,3 +123,6 @@ def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     chosen = (bounded[span] & (place < longest)).nonzero()[:, 0]
     of = span[chosen]
     return chosen, index[first][of] - 1, index[last][of] + 1, place[chosen]
+
+
+build = SpanBoundary

@@ -76,3 +76,6 @@ class SpanCorruption(EncoderDecoder):
                 else "shorten the rows (rows.length), or make spans longer "
                 "(objective.options.mean_span)",
             )
+
+
+build = SpanCorruption

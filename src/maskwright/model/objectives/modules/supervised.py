@@ -258,3 +258,6 @@ def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
     known = ends >= 0
     losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
     return -losses.sum()
+
+
+build = Supervised
