@@ -23,7 +23,7 @@ from maskwright.model.inference.encoded import Collation, Examples, framed
 from maskwright.model.inference.growing_rows import Rows
 from maskwright.model.inference.prepared import PreparedStack, prepare
 from maskwright.model.inference.shared_layers import SharedLayers
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 
 TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat", "the cat"]
 MASKED = [f"{text} [MASK]" for text in TEXTS]
@@ -46,7 +46,7 @@ def classifiers(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
 def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of how many texts each stack that was asked read some at once."""
     found: list[int] = []
-    call, ragged, plain = PreparedStack.__call__, PreparedStack.ragged, Stack.forward
+    call, ragged, plain = PreparedStack.__call__, PreparedStack.ragged, StackModule.forward
     grow, together = Rows.read, SharedLayers.ragged
 
     def called(self: Any, vectors: torch.Tensor, **facts: Any) -> torch.Tensor:
@@ -73,7 +73,7 @@ def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(SharedLayers, "ragged", shared)
     monkeypatch.setattr(PreparedStack, "__call__", called)
     monkeypatch.setattr(PreparedStack, "ragged", read)
-    monkeypatch.setattr(Stack, "forward", forward)
+    monkeypatch.setattr(StackModule, "forward", forward)
     return found
 
 

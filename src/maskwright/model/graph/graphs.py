@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.graph import modules
-from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal
-from maskwright.model.nn.config import Stack as StackConfig
+from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal, Stack
 from maskwright.model.nn.transformer import Transformer
 
 Type = Literal["int64", "int32", "float32"]
@@ -197,7 +196,7 @@ class _Made:
     ids: Ids
 
     @property
-    def stack(self) -> StackConfig:
+    def stack(self) -> Stack:
         """The one that reads a text."""
         config = self.network.config
         stack = config.encoder or config.decoder
@@ -390,7 +389,7 @@ def _prefix(head: Head, heads: Sequence[Head]) -> str:
     return f"{head.name}_"
 
 
-def _counts_positions(stack: StackConfig) -> bool:
+def _counts_positions(stack: Stack) -> bool:
     """Whether the stack asks where a token stands, and not only how far it is from another."""
     every = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
     return any(isinstance(each, Learned | Sinusoidal | Rotary) for each in every)
@@ -415,7 +414,7 @@ def _require_plain(network: Transformer) -> None:
         )
 
 
-def _require_equal_layers(stack: StackConfig) -> None:
+def _require_equal_layers(stack: Stack) -> None:
     """Refuse a decoder whose layers' keys cannot be stacked."""
     shapes = {
         (each.heads, each.head_width)

@@ -23,24 +23,28 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask
-from maskwright.model.nn.attention import Attention, AttentionContext, attend
+from maskwright.model.nn.attention import AttentionContext, AttentionModule, attend
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import Activation
-from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForward
+from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
 from maskwright.model.nn.kernels.packed import Packed
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import rotate
-from maskwright.model.nn.stack import Block, Stack
+from maskwright.model.nn.stack import BlockModule, StackModule
 
 
-def fits(stack: Stack) -> bool:
+def fits(stack: StackModule) -> bool:
     """Whether all that acts on `stack` from outside acts where its blocks see it: not on the stack,
     a layer or a norm, nor on what goes into a half of a layer."""
-    before = {m.before is None for m in stack.modules() if isinstance(m, Attention)}
+    before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
     return len(before) == 1 and not any(
-        _hooked(module) if isinstance(module, Stack | Block | Norm) else _unseen(module)
+        _hooked(module)
+        if isinstance(module, StackModule | BlockModule | NormModule)
+        else _unseen(module)
         for module in stack.modules()
-        if isinstance(module, Stack | Block | Norm | Attention | FeedForward)
+        if isinstance(
+            module, StackModule | BlockModule | NormModule | AttentionModule | FeedForwardModule
+        )
     )
 
 
@@ -245,7 +249,7 @@ class Products:
 class PreparedNorm:
     """A norm without its module; root mean square is left to the module, in its own type."""
 
-    def __init__(self, norm: Norm, dtype: torch.dtype, live: bool) -> None:
+    def __init__(self, norm: NormModule, dtype: torch.dtype, live: bool) -> None:
         self.plain = norm if live or norm.config.kind != "layer" else None
         mixed = norm.weight.device.type == "cpu" or norm.weight.dtype == dtype
         weights = (None if w is None else w.detach() for w in (norm.weight, norm.bias))
@@ -269,9 +273,9 @@ class _Half:
 
     def __init__(
         self,
-        module: Attention | FeedForward,
+        module: AttentionModule | FeedForwardModule,
         last: nn.Linear,
-        norm: Norm | None,
+        norm: NormModule | None,
         pre: bool,
         products: Products,
     ) -> None:
@@ -305,8 +309,8 @@ class PreparedAttention(_Half):
 
     def __init__(
         self,
-        module: Attention,
-        norm: Norm | None,
+        module: AttentionModule,
+        norm: NormModule | None,
         pre: bool,
         products: Products,
         *,
@@ -376,7 +380,7 @@ class PreparedFeedForward(_Half):
     """The position-wise half."""
 
     def __init__(
-        self, module: FeedForward, norm: Norm | None, pre: bool, products: Products
+        self, module: FeedForwardModule, norm: NormModule | None, pre: bool, products: Products
     ) -> None:
         super().__init__(module, module.down, norm, pre, products)
         activation, gate = module.config.activation, module.gate
@@ -398,7 +402,7 @@ class PreparedLayer:
         selects: of its positions some may be wanted alone; it then has queries of those alone.
     """
 
-    def __init__(self, block: Block, selects: bool, products: Products) -> None:
+    def __init__(self, block: BlockModule, selects: bool, products: Products) -> None:
         pre = block.config.placement == "pre"
         self.attention = PreparedAttention(
             block.attention, block.attention_norm, pre, products, joined=not selects
@@ -413,13 +417,13 @@ class PreparedLayer:
         )
 
 
-def layers_of(stack: Stack, products: Products) -> list[PreparedLayer]:
+def layers_of(stack: StackModule, products: Products) -> list[PreparedLayer]:
     """The layers of `stack` in order, those that share weights made once."""
     last = stack.config.weights_of[-1]
     made = {}
     for source in dict.fromkeys(stack.config.weights_of):
         block = stack.blocks[str(source)]
-        assert isinstance(block, Block)
+        assert isinstance(block, BlockModule)
         made[source] = PreparedLayer(block, source == last, products)
     return [made[source] for source in stack.config.weights_of]
 

@@ -32,8 +32,7 @@ from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.prepared import Prepared, prepared
 from maskwright.model.nn import mask
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import Attention as AttentionConfig
-from maskwright.model.nn.config import Relative, Rotary, TransformerConfig
+from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerConfig
 from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
 from maskwright.model.nn.transformer import Transformer
 
@@ -305,7 +304,7 @@ class Rows:
             views.append(made[kind])
         return views
 
-    def _view(self, attention: AttentionConfig, count: int, positions: Tensor | None) -> _View:
+    def _view(self, attention: Attention, count: int, positions: Tensor | None) -> _View:
         start, rotary = self.length, None
         if isinstance(attention.positions, Rotary):
             if positions is None:
@@ -329,10 +328,10 @@ class Rows:
             bias = distance if bias is None else distance + bias
         return _View(0, bias if bias is None else F.pad(bias, (self.front, 0)), rotary)
 
-    def _relative(self, attention: AttentionConfig) -> Relative | None:
+    def _relative(self, attention: Attention) -> Relative | None:
         return attention.positions if isinstance(attention.positions, Relative) else None
 
-    def _mask(self, attention: AttentionConfig) -> mask.AttentionMask:
+    def _mask(self, attention: Attention) -> mask.AttentionMask:
         """Who sees whom, as `Stack` and `Transformer.encode` have it."""
         limits = mask.pattern(attention.pattern, attention.window)
         order = limits if self.is_decoder else mask.causal
@@ -345,7 +344,7 @@ class Rows:
             order = order & mask.real(places[None] >= self.pads[:, None])
         return order
 
-    def _step_bias(self, attention: AttentionConfig, first: int, end: int) -> Tensor | None:
+    def _step_bias(self, attention: Attention, first: int, end: int) -> Tensor | None:
         """(B or 1, H or 1, 1, K) for one query at `end - 1`: distances, and -inf at padding."""
         bias = None
         if self.pads is not None:
@@ -366,7 +365,7 @@ class Rows:
         return bias
 
     def _distance(
-        self, relative: Relative, attention: AttentionConfig, queries: int, keys: int
+        self, relative: Relative, attention: Attention, queries: int, keys: int
     ) -> Float[Tensor, "1 H Q K"]:
         """The bias of distances, of the last `queries` of as many positions as there are keys."""
         buckets = relative_buckets(

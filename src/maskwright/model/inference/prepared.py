@@ -45,7 +45,7 @@ from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.kernels.packed import Packed
 from maskwright.model.nn.mask import AttentionMask, bidirectional
-from maskwright.model.nn.stack import Selection, Stack, Trace
+from maskwright.model.nn.stack import Selection, StackModule, Trace
 from maskwright.model.nn.transformer import Transformer
 
 # Which id of a row is read.
@@ -109,7 +109,7 @@ def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[
 class PreparedStack:
     """The layers of one stack that read whole rows."""
 
-    def __init__(self, stack: Stack, products: Products) -> None:
+    def __init__(self, stack: StackModule, products: Products) -> None:
         self.module, self.config, self.dtype = stack, stack.config, products.dtype
         self.own = next(stack.parameters()).dtype
         self.plain = not fits(stack)
@@ -379,7 +379,7 @@ class Prepared:
         return self._stack(self.network.decoder)
 
     @torch.no_grad()
-    def _stack(self, stack: Stack | None) -> PreparedStack | None:
+    def _stack(self, stack: StackModule | None) -> PreparedStack | None:
         if stack is None:
             return None
         with self.products.whole(stack):

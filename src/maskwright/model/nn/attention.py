@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import Attention as AttentionConfig
+from maskwright.model.nn.config import Attention
 from maskwright.model.nn.kernels.dropout import dropout as drop
 from maskwright.model.nn.kernels.dropout import dropped_product, softmax
 from maskwright.model.nn.kernels.linear import Linear, scaled_product
@@ -204,10 +204,10 @@ def _sdpa(
     return out.transpose(1, 2)
 
 
-class Attention(nn.Module):
+class AttentionModule(nn.Module):
     """Projections to heads, `attend`, projection back; self-attention, or over a memory."""
 
-    def __init__(self, config: AttentionConfig, width: int) -> None:
+    def __init__(self, config: Attention, width: int) -> None:
         super().__init__()
         self.config = config
         inner = config.heads * config.head_width

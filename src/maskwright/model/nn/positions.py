@@ -1,6 +1,6 @@
 """Where a position enters: sines and cosines, rotary angles, buckets of distance.
 
-Learned tables are parameters and live in `embeddings.py`. Nothing here is a buffer of a module:
+Learned tables are parameters and are in `stack.py`. Nothing here is a buffer of a module:
 tables are functions of the config, made on the device that asks, so that a model can be built on
 the meta device and filled later.
 """

@@ -8,8 +8,8 @@ from torch.utils.hooks import RemovableHandle
 
 from maskwright.model.adapters.base.adapter import AdapterModule, in_layer
 from maskwright.model.adapters.bottleneck import Bottleneck
-from maskwright.model.nn.attention import Attention
-from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForward
+from maskwright.model.nn.attention import AttentionModule
+from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
 from maskwright.model.nn.kernels.linear import linear
 from maskwright.model.nn.transformer import Transformer
 
@@ -44,7 +44,11 @@ def branches(
     settings: Bottleneck, model: Transformer, generator: torch.Generator
 ) -> dict[str, BottleneckModule]:
     """A bottleneck behind each half of a layer that the settings name, by its dotted path."""
-    kinds = (FeedForward,) if settings.after == "feed_forward" else (Attention, FeedForward)
+    kinds = (
+        (FeedForwardModule,)
+        if settings.after == "feed_forward"
+        else (AttentionModule, FeedForwardModule)
+    )
     like, width = model.tokens.weight, model.config.width
     return {
         path: BottleneckModule(settings, width, like, generator)

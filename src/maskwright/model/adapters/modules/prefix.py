@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from maskwright.model.adapters.base.adapter import AdapterModule, in_layer
 from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.nn.attention import Attention, AttentionContext
+from maskwright.model.nn.attention import AttentionContext, AttentionModule
 from maskwright.model.nn.transformer import Transformer
 
 DEVIATION = 0.02  # of fresh keys and values
@@ -24,7 +24,7 @@ def branches(
         maker = PrefixMLP(settings.length, model.config.width, settings.hidden, like, generator)
     prefixes: dict[str, PrefixKV] = {}
     for path, module in model.named_modules():
-        if isinstance(module, Attention) and in_layer(path):
+        if isinstance(module, AttentionModule) and in_layer(path):
             name, _, source, *_ = path.split(".")
             users = model.config.stacks[name].weights_of
             layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
@@ -61,7 +61,7 @@ class PrefixKV(AdapterModule):
         self,
         length: int,
         layers: tuple[int, ...],
-        attention: Attention,
+        attention: AttentionModule,
         maker: PrefixMLP | None,
         like: Tensor,
         generator: torch.Generator,
@@ -79,7 +79,7 @@ class PrefixKV(AdapterModule):
             self.last = _drawn((len(layers), 2, inner, hidden), deviation, like, generator)
 
     def place(self, module: nn.Module) -> Seam:
-        assert isinstance(module, Attention)
+        assert isinstance(module, AttentionModule)
         return Seam(module, self)
 
     def values(self) -> Float[Tensor, "layers 2 P inner"]:
@@ -107,7 +107,7 @@ class PrefixKV(AdapterModule):
 class Seam:
     """A prefix in its place."""
 
-    def __init__(self, module: Attention, front: PrefixKV) -> None:
+    def __init__(self, module: AttentionModule, front: PrefixKV) -> None:
         self.module = module
         module.before = front.before
 

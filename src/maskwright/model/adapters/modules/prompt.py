@@ -13,7 +13,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.adapters.base.adapter import AdapterModule
 from maskwright.model.adapters.prompt import Prompt
 from maskwright.model.nn.mask import AttentionMask
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
 
 
@@ -36,7 +36,7 @@ class SoftPrompt(AdapterModule):
         self.vectors = nn.Parameter(vectors)
 
     def place(self, module: nn.Module) -> Both:
-        assert isinstance(module, Stack)
+        assert isinstance(module, StackModule)
         return Both(
             module.register_forward_pre_hook(self._in_front, with_kwargs=True),
             module.register_forward_hook(self._left_out, with_kwargs=True),

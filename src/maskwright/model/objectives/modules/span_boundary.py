@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from maskwright.model.batch import Batch
-from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import Norm
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
     Loss,
@@ -34,9 +34,9 @@ class BoundaryHead(nn.Module):
         super().__init__()
         self.place = nn.Embedding(options.max_pair_targets, options.position_width)
         self.first = nn.Linear(2 * width + options.position_width, width)
-        self.first_norm = Norm(NormConfig(), width)
+        self.first_norm = NormModule(Norm(), width)
         self.second = nn.Linear(width, token_width)
-        self.second_norm = Norm(NormConfig(), token_width)
+        self.second_norm = NormModule(Norm(), token_width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         for module in (self.place, self.first, self.second):
             nn.init.normal_(module.weight, std=0.02)
