@@ -13,7 +13,7 @@ from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.modules.prefix import PrefixKV
 from maskwright.model.adapters.modules.prompt import SoftPrompt
 from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.mask import real, same_document
@@ -138,7 +138,7 @@ def test_weights_of_attention_have_the_prefix_in_front() -> None:
 # ------------------------------------------------------------------------------ prompt
 def prompted(network: Transformer, front: torch.Tensor) -> None:
     """A prompt of the vectors of the tokens `front` (P)."""
-    ((_, branch),) = attach(Prompt(length=len(front)), network, generator()).places()
+    ((_, branch),) = attach(PromptTuning(length=len(front)), network, generator()).places()
     assert isinstance(branch, SoftPrompt)
     with torch.no_grad():
         branch.vectors.copy_(network.tokens.weight[front])
@@ -173,7 +173,7 @@ def test_a_prompt_of_tokens_is_the_tokens_in_front(name: str) -> None:
 
 def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
     network = model("t5")
-    ((path, branch),) = attach(Prompt(length=COUNT, common=9), network, generator()).places()
+    ((path, branch),) = attach(PromptTuning(length=COUNT, common=9), network, generator()).places()
     assert path == "encoder" and isinstance(branch, SoftPrompt)
     table = network.tokens.weight[:9]
     assert all(bool((row == table).all(1).any()) for row in branch.vectors)
@@ -181,18 +181,18 @@ def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
 
 def test_what_is_traced_has_the_shape_of_the_text() -> None:
     network = model("bert")
-    attach(Prompt(length=COUNT), network, generator())
+    attach(PromptTuning(length=COUNT), network, generator())
     assert {h.shape for h in network.hidden_states(TOKENS)} == {(2, 12, 24)}
 
 
 def test_a_prompt_in_a_cache_is_refused() -> None:
     network = model("gpt2")
-    attach(Prompt(length=COUNT), network, generator())
+    attach(PromptTuning(length=COUNT), network, generator())
     with pytest.raises(IncompatibleError, match="cache"):
         network.decode(TOKENS, cache=KVCache.of(network.config, 2, 20))
 
 
 def test_a_length_out_of_range_is_refused() -> None:
-    for settings in (Prefix, Prompt):
+    for settings in (Prefix, PromptTuning):
         with pytest.raises(ConfigError, match="length"):
             settings(length=0)

@@ -128,7 +128,7 @@ def test_yes_and_no_told_apart_by_hand() -> None:
     # Where all is one answer nothing can be told apart, and no file holds a number for it.
     alone = likelihood.BinaryMetrics.of("pairs", scores, np.ones(200, bool))
     assert math.isnan(alone.told_apart) and alone.decided_usual == 1.0
-    figures = likelihood.Figures(1.0, 2.0, None, 0.1, 0.2, 3, alone)
+    figures = likelihood.HeldOutMetrics(1.0, 2.0, None, 0.1, 0.2, 3, alone)
     assert "told_apart" not in figures.to_json() and figures.to_json()["decides"] == "pairs"
 
 

@@ -16,7 +16,7 @@ from maskwright.model.nn import kernels
 from maskwright.model.nn.config import Norm, Rotary
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
 from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
-from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
 from maskwright.model.nn.mask import real
@@ -154,9 +154,9 @@ def test_dropout_keeps_and_scales_alike(plain: bool, rate: float) -> None:
 
 def test_a_packed_weight_is_as_it_was_made() -> None:
     x, weight, bias = (x.detach() for x in drawn(((3, 8), (5, 8), (5,))))
-    fast = Packed(weight, bias, "gelu")
+    fast = PackedWeight(weight, bias, "gelu")
     with kernels.plain():
-        plain = Packed(weight, bias, "gelu")
+        plain = PackedWeight(weight, bias, "gelu")
         torch.testing.assert_close(fast(x), plain(x))
     assert not plain.fits
     assert torch.equal(plain.weight, weight)

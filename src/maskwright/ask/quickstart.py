@@ -53,7 +53,7 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.device import machine, process_memory
 from maskwright.model.inference import held_out_loss as likelihood
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.fill_mask import fill
 from maskwright.model.inference.prepared import prepare as prepare_network
 from maskwright.model.inference.scores import scores, vectors
@@ -156,8 +156,8 @@ class Task:
 
     names: list[str]
     texts: tuple[list[str], list[str]]  # to learn from, to answer
-    train: Examples
-    test: Examples
+    train: EncodedExamples
+    test: EncodedExamples
     truncated: int
 
 
@@ -170,7 +170,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> Task:
     scored = [e for e in parts.test if e.label in names]
     truncated = 0
 
-    def encode(known: Sequence[labelled.Labelled]) -> Examples:
+    def encode(known: Sequence[labelled.Labelled]) -> EncodedExamples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
@@ -178,7 +178,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> Task:
         ]
         truncated += sum(len(i) > length for i in ids)
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        return Examples(framed(ids), np.array([names.index(e.label) for e in known]))
+        return EncodedExamples(framed(ids), np.array([names.index(e.label) for e in known]))
 
     texts = ([e.text for e in few], [e.text for e in scored])
     return Task(names, texts, encode(few), encode(scored), truncated)
@@ -262,7 +262,7 @@ def _probe(task: Task, models: list[Transformer], tokenizer: Tokenizer) -> Score
     return _score(task, runs)
 
 
-def _features(model: Transformer, part: Examples, tokenizer: Tokenizer) -> np.ndarray:
+def _features(model: Transformer, part: EncodedExamples, tokenizer: Tokenizer) -> np.ndarray:
     network: Any = prepare_network(model, precision="float32")
     objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
     return vectors(objective, part, _collation(tokenizer))

@@ -28,7 +28,7 @@ from maskwright.learn.recipes.base.find import read
 from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference import minimal_pairs
 from maskwright.model.inference.held_out_loss import token_counts
-from maskwright.model.inference.minimal_pairs import Paradigm, Result
+from maskwright.model.inference.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.model import Model
@@ -54,7 +54,7 @@ def evaluate_pairs(
     how: str | None = None,
     part: str = "all",
     say: Callable[[str], None] = print,
-) -> Result:
+) -> PairEvaluation:
     """Score the minimal pairs in `data` with the model or run in the folder `model`.
 
     Args:
@@ -96,14 +96,16 @@ def evaluate_pairs(
 
 def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], how: str
-) -> Result:
+) -> PairEvaluation:
     """What the model prefers, its sentences scored by `how`."""
     return minimal_pairs.judge(
         paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
     )
 
 
-def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables.Table:
+def as_table(
+    result: PairEvaluation, baselines: dict[str, PairEvaluation], title: str
+) -> tables.Table:
     """The mean over paradigms, then each paradigm, beside the baselines."""
     names = list(result.accuracies)
     rows = [
@@ -139,7 +141,7 @@ def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables
 
 def save(
     out: Path,
-    result: Result,
+    result: PairEvaluation,
     paradigms: Sequence[Paradigm],
     how: str,
     part: str,
@@ -178,7 +180,7 @@ def figures_path(out: Path, how: str, part: str, paradigms: Sequence[Paradigm]) 
     return out / f"minimal-pairs-{how}-{part}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
-def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
+def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluation | None:
     """The result in a file of `save`, if it is of these very pairs and of the model folder of that
     hash; None where there is none.
 
@@ -195,7 +197,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
-        return Result(
+        return PairEvaluation(
             {
                 name: np.array([values[sign] for sign in each["outcomes"]])
                 for name, each in plain["paradigms"].items()

@@ -28,7 +28,7 @@ from maskwright.model.graph.engines.base.calibration import Calibration
 from maskwright.model.graph.engines.base.engine import Engine
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
-from maskwright.model.inference.batches import Group, rectangles
+from maskwright.model.inference.batches import RowGroup, rectangles
 from maskwright.model.inference.prepared import Place, Prepared
 from maskwright.model.nn.transformer import Transformer
 
@@ -49,7 +49,7 @@ class EngineNetwork(Prepared):
     def ragged(
         self,
         tokens: Tensor,
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         segments: Tensor | None = None,
         place: Place | None = None,
     ) -> Tensor:
@@ -205,13 +205,13 @@ def _asking(network: Prepared) -> calibration.Side:
     return ask
 
 
-def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[Group]]:
+def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[RowGroup]]:
     """Rows of these lengths, the longest first, of ids by chance."""
     generator = torch.Generator().manual_seed(0)
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
     grouped: Iterator[tuple[int, Iterator[int]]] = itertools.groupby(lengths)
-    return tokens, [Group(len(list(each)), length) for length, each in grouped]
+    return tokens, [RowGroup(len(list(each)), length) for length, each in grouped]
 
 
 def _compared(ready: Prepared, made: Engine) -> Finding:

@@ -24,7 +24,7 @@ from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Extent, TaskType
 from maskwright.model.checkpoint.transfer import TOPS
 from maskwright.model.inference.prepared import prepare
-from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.modules.supervised import Supervised
 
@@ -81,7 +81,9 @@ class SharedEncoder(Answering):
         for found in encoded.findings:
             note(found)
         examples, collation = encoded.examples, self.first.collation
-        scores = scores_of_all([Asked(each, examples, collation) for each in self._objectives])
+        scores = scores_of_all(
+            [ScoreRequest(each, examples, collation) for each in self._objectives]
+        )
         answers = [
             answers_of(each.task_type, encoded, one, top)
             for each, one in zip(self.members.values(), scores, strict=True)

@@ -21,8 +21,14 @@ from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.inference import fill_mask, likelihood
 from maskwright.model.inference.beam import beam_steps
 from maskwright.model.inference.decode import Sampling, require_writer
-from maskwright.model.inference.fill_mask import Candidate, Hole, Likeliest, Masked, spans
-from maskwright.model.inference.gaps import Gapped, gapped, spelled
+from maskwright.model.inference.fill_mask import (
+    Hole,
+    Likeliest,
+    TextWithMasks,
+    TokenCandidate,
+    spans,
+)
+from maskwright.model.inference.gaps import TextWithGaps, gapped, spelled
 from maskwright.model.inference.generation import Generation, Prompt
 from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.inference.likelihood import require_decoder
@@ -75,8 +81,8 @@ class MaskedText:
     """
 
     text: str
-    masks: Masked | None
-    gaps: Gapped | None
+    masks: TextWithMasks | None
+    gaps: TextWithGaps | None
     num_windows: int
     num_tokens: int
 
@@ -144,7 +150,7 @@ def _fills_gaps(model: Model) -> bool:
     return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
 
 
-def _gapped(model: Model, text: str) -> Gapped | None:
+def _gapped(model: Model, text: str) -> TextWithGaps | None:
     """The text with its gaps; None where it has masks instead.
 
     Raises:
@@ -184,7 +190,7 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     """`hole` with the text before and after it, as it was given, around its candidates."""
     tokenizer = model.tokenizer
 
-    def text(candidate: Candidate) -> str:
+    def text(candidate: TokenCandidate) -> str:
         word = tokenizer.decode([candidate.id]).strip() or candidate.token
         if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
             return before.rstrip() + word.removeprefix(CONTINUATION) + after
@@ -193,7 +199,7 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
 
 
-def _fill_gaps(model: Model, network: Prepared, given: Gapped, top: int) -> list[Hole]:
+def _fill_gaps(model: Model, network: Prepared, given: TextWithGaps, top: int) -> list[Hole]:
     """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
@@ -215,7 +221,7 @@ def _fill_gaps(model: Model, network: Prepared, given: Gapped, top: int) -> list
             Hole(
                 source.index(number),
                 tuple(
-                    Candidate(each.ids[0], word, each.probability, given.filled(sign, word))
+                    TokenCandidate(each.ids[0], word, each.probability, given.filled(sign, word))
                     for each, word in zip(found, words, strict=True)
                 ),
             )

@@ -19,7 +19,7 @@ from maskwright.model.adapters.base.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt(Settings):
+class PromptTuning(Settings):
     """`length` vectors, at first those of tokens drawn from the first `common` of the table (the
     paper's: the 5,000 most common ones)."""
 
@@ -38,4 +38,4 @@ class Prompt(Settings):
         return self.length
 
 
-SETTINGS = Prompt
+SETTINGS = PromptTuning

@@ -29,7 +29,7 @@ EARLIER_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class LossConvention:
     """How the loss of a model on a text is measured: as its pretraining measured held-out text.
 
     Attributes:
@@ -65,7 +65,7 @@ class Conventions:
     writes: bool = False
     framed_prompt: bool = False
     framed_target: bool = True
-    measure: Measure | None = None
+    measure: LossConvention | None = None
 
     def __post_init__(self) -> None:
         require("prediction_offset", self.prediction_offset, 0, 8)

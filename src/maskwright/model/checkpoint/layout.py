@@ -1,8 +1,8 @@
 """How a model is laid out in its folder: under a family's names, or under our own.
 
-A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
-written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled out, ids
-explicit even where they are null.
+A `CheckpointLayout` joins a config with the rules for its tensors and the keys of its config.json.
+Files are written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled
+out, ids explicit even where they are null.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CheckpointLayout:
     """`family` None means our own names and our own config.json."""
 
     config: TransformerConfig
@@ -101,7 +101,7 @@ class Layout:
         return self.family is not None and self.family.architectures[self.architecture].generates
 
 
-def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
+def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointLayout:
     """The layout of the family `name`; without a name, that of the first family the config lies in,
     else our own.
 
@@ -109,13 +109,13 @@ def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
         IncompatibleError: the config departs from the family; the message says where.
     """
     if name is None:
-        return Layout(config, family_of(config))
+        return CheckpointLayout(config, family_of(config))
     member = family(name)
     member.require(config)
-    return Layout(config, member)
+    return CheckpointLayout(config, member)
 
 
-def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
+def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointLayout:
     """The layout that a config.json describes, read as `architecture` of its family if one is
     given.
 
@@ -136,7 +136,7 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
                 do="name one of its family, or none at all",
             )
         hf = {**hf, "architectures": [architecture]}
-    return Layout(_our_config(hf) if member is None else member.config(hf), member)
+    return CheckpointLayout(_our_config(hf) if member is None else member.config(hf), member)
 
 
 def _family_of(hf: Mapping[str, Any]) -> Family | None:
@@ -155,7 +155,7 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
     return family(model_type)
 
 
-def about_of(hf: Mapping[str, Any], form: Layout) -> About:
+def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
     """The family, label names and problem type in a config.json."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
@@ -179,14 +179,14 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
     )
 
 
-def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
+def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
     """The keys of a config.json that do not follow from the config."""
     ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
 
 def documents(
-    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
     """The texts of config.json and, where they apply, generation_config.json and README.md."""
     ids = _ids(form, tokenizer, about)
@@ -214,7 +214,10 @@ def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | 
 
 
 def _hf(
-    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
+    form: CheckpointLayout,
+    ids: Mapping[str, int | None],
+    about: About,
+    tensors: Mapping[str, Tensor],
 ) -> dict[str, Any]:
     stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
     dtype = next(iter(stored)) if len(stored) == 1 else "float32"
@@ -254,7 +257,9 @@ def _classes(config: TransformerConfig) -> int:
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
-def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, int | None]:
+def _ids(
+    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About
+) -> dict[str, int | None]:
     """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
 
     A model that writes ends a text with the separator if there is no end token, and a decoder of
@@ -274,7 +279,7 @@ def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, i
     return {key: id_of(role) for key, role in roles.items()} | start
 
 
-def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
+def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
     """Refuse a tokenizer whose special tokens differ from the model's (RoBERTa counts positions
     from the padding token's id)."""
     decided = {} if form.family is None else form.family.hf_config(form.config)

@@ -26,7 +26,7 @@ from torch import Tensor
 from maskwright.base.errors import CheckpointError
 from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.files import NAMES, Tensors
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.families.base import weights
 from maskwright.model.nn.meta_init import materialise
 from maskwright.model.nn.transformer import Transformer
@@ -38,7 +38,7 @@ INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_f
 DEEPEST = 4  # wrappers before a name
 
 
-def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
+def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
     """Canonical name -> name in the file for the tensors that are read, and the names of the
     others.
 
@@ -87,7 +87,7 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
 
 @torch.no_grad()
 def fill(
-    form: Layout, tensors: Tensors, found: Mapping[str, str], dtype: torch.dtype | None
+    form: CheckpointLayout, tensors: Tensors, found: Mapping[str, str], dtype: torch.dtype | None
 ) -> Transformer:
     """The model with the file's weights, each checked to be finite."""
 

@@ -32,11 +32,11 @@ class _Character:
 
 
 @dataclass(frozen=True)
-class _Group:
-    alternatives: tuple[tuple[_Character | _Group, ...], ...]
+class _Alternatives:
+    alternatives: tuple[tuple[_Character | _Alternatives, ...], ...]
 
 
-_Part = _Character | _Group
+_Part = _Character | _Alternatives
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -55,7 +55,7 @@ def fits(pattern: str, name: str) -> bool:
 
 
 @cache
-def _parsed(pattern: str) -> _Group:
+def _parsed(pattern: str) -> _Alternatives:
     if len(pattern) > LONGEST:
         raise PatternError(f"a pattern of {len(pattern):,} characters")
     group, end = _group(pattern, pattern.startswith("^"), 0)
@@ -64,7 +64,7 @@ def _parsed(pattern: str) -> _Group:
     return group
 
 
-def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
+def _group(text: str, place: int, depth: int) -> tuple[_Alternatives, int]:
     """The alternatives from `place` on, and where they end: at a bracket, or at the end."""
     if depth > DEEPEST:
         raise PatternError("groups in groups in groups")
@@ -89,7 +89,7 @@ def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
         else:
             character, place = _character(text, place)
             alternative.append(character)
-    return _Group((*alternatives, tuple(alternative))), place
+    return _Alternatives((*alternatives, tuple(alternative))), place
 
 
 def _character(text: str, place: int) -> tuple[_Character, int]:
@@ -118,7 +118,7 @@ def _character(text: str, place: int) -> tuple[_Character, int]:
 
 def _through(part: _Part, name: str, places: set[int]) -> set[int]:
     """The positions in `name` after `part`, from any of these positions."""
-    if isinstance(part, _Group):
+    if isinstance(part, _Alternatives):
         reached_after: set[int] = set()
         for alternative in part.alternatives:
             reached = places

@@ -33,7 +33,7 @@ from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.terminal import shell_word
 from maskwright.model.checkpoint import files, layout, matching, shapes
 from maskwright.model.checkpoint.fine_tuned import require_finished
-from maskwright.model.checkpoint.layout import About, Layout
+from maskwright.model.checkpoint.layout import About, CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.model.families.base import weights
 from maskwright.model.nn.config import TransformerConfig
@@ -50,7 +50,7 @@ SPARE_MEMORY = 0.9  # share of the free memory that a model may take
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedModel:
     """The content of a model folder.
 
     Attributes:
@@ -84,7 +84,7 @@ def load(
     architecture: str | None = None,
     largest_bytes: int | None = None,
     other_tokenizer: bool = False,
-) -> Pretrained:
+) -> PretrainedModel:
     """The model in `folder`.
 
     Args:
@@ -125,7 +125,7 @@ def load(
         if not other_tokenizer:
             for name in (name for name in NAMES if (folder / name).is_file()):
                 hashes[name] = require_as_saved(folder / name, beside=NAMES)
-    return Pretrained(
+    return PretrainedModel(
         model,
         tokenizer,
         form.config,
@@ -138,7 +138,7 @@ def load(
     )
 
 
-def described(folder: Path | str, architecture: str | None = None) -> Layout:
+def described(folder: Path | str, architecture: str | None = None) -> CheckpointLayout:
     """The layout of the model in `folder`, read as `architecture` of its family if given.
 
     Raises:
@@ -150,7 +150,7 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
     return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
 
 
-def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
+def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], CheckpointLayout]:
     """The config.json in `folder`, and its layout."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
@@ -246,7 +246,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
         )
 
 
-def _located(path: Path, act: Callable[[], Layout]) -> Layout:
+def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
     """The result of `act`; a refusal also names the file."""
     try:
         return act()

@@ -28,7 +28,7 @@ def core_seconds() -> tuple[float, float]:
     return (user + nice + system + sum(rest)) / ticks, (idle + waiting) / ticks
 
 
-class Neighbours:
+class SlowdownWatch:
     """Whether a run has become slow because others came; asked now and then, said once.
 
     Args:

@@ -167,7 +167,7 @@ def graphs_of(
     if config.decoder is not None and config.encoder is None and config.vocabulary_head is not None:
         return (make.of_decoder(bidirectional_prefix),)
     if config.vocabulary_head is not None and vectors is None and not both:
-        return (make.model(modules.Vocabulary(network), [make.scores("logits")]),)
+        return (make.model(modules.VocabularyScores(network), [make.scores("logits")]),)
     return (make.of_states(vectors),)
 
 
@@ -241,7 +241,7 @@ class _Made:
         else:
             module = modules.OneStack(network, read)
         if len(axes) == 3:
-            module = modules.Choices(module)
+            module = modules.ChoiceScores(module)
         inputs = [self.tokens(*axes), self.integers(MASK, *axes)]
         if self.stack.embeddings.segments > 1 and start is None:
             inputs.append(self.integers(SEGMENTS, *axes, below=self.stack.embeddings.segments))
@@ -254,7 +254,7 @@ class _Made:
         axes: tuple[str, ...] = ("batch", "length")
         alone = len(config.heads) == 1 and config.vocabulary_head is None
         if config.vocabulary_head is not None:
-            reads.append(modules.Vocabulary(self.network))
+            reads.append(modules.VocabularyScores(self.network))
             outputs.append(self.scores(PREDICTIONS))
         if config.encoder is not None and config.decoder is not None and start is None:
             raise IncompatibleError(
@@ -369,7 +369,7 @@ class _Made:
         """What is read of the states of a decoder that writes, or has no head at all."""
         if self.network.config.vocabulary_head is None:
             return modules.States(self.network), self.states()
-        return modules.Vocabulary(self.network), self.scores("logits")
+        return modules.VocabularyScores(self.network), self.scores("logits")
 
 
 def _scores_of(head: Head, prefix: str) -> list[Port]:

@@ -89,7 +89,7 @@ class Decoder(nn.Module):
         position_ids: Tensor | None = None,
         prefix_length: Tensor | None = None,
     ) -> object:
-        cache = _Stacked(past_key, past_value)
+        cache = _StackedCache(past_key, past_value)
         states = self.network.decode(
             input_ids,
             positions=position_ids,
@@ -110,7 +110,7 @@ class DecoderFirst(nn.Module):
     def forward(
         self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
     ) -> object:
-        cache = _Empty()
+        cache = _EmptyCache()
         states = self.network.decode(
             input_ids,
             positions=_following(input_ids, 0),
@@ -137,7 +137,7 @@ class DecoderStep(nn.Module):
         cross_key: Tensor,
         cross_value: Tensor,
     ) -> object:
-        cache = _Stacked(past_key, past_value, cross_key, cross_value)
+        cache = _StackedCache(past_key, past_value, cross_key, cross_value)
         # Its keys and values are there; of the memory itself only the shape is asked.
         memory = cross_key.new_zeros(1, 1, 1).expand(
             input_ids.shape[0], encoder_attention_mask.shape[1], self.width
@@ -157,7 +157,7 @@ def _following(ids: Tensor, start: int) -> Int[Tensor, "1 T"]:
     return torch.arange(start, start + ids.shape[1], device=ids.device)[None]
 
 
-class _Empty(KVCache):
+class _EmptyCache(KVCache):
     """No past: what is written is kept as it comes."""
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class _Empty(KVCache):
         return torch.stack(keys), torch.stack(values)
 
 
-class _Stacked(_Empty):
+class _StackedCache(_EmptyCache):
     """A past whose layers are stacked."""
 
     def __init__(
@@ -230,7 +230,7 @@ class States(nn.Module):
         return states, self.network.pool(states[:, 0])
 
 
-class Vocabulary(nn.Module):
+class VocabularyScores(nn.Module):
     """Scores over the vocabulary at every position."""
 
     def __init__(self, network: Transformer) -> None:
@@ -275,7 +275,7 @@ class Several(nn.Module):
         return tuple(found for reader in self.readers for found in reader(states, mask))
 
 
-class Choices(nn.Module):
+class ChoiceScores(nn.Module):
     """An encoder that reads each choice of a question, (B, C, T) ids, and gives a score to each."""
 
     def __init__(self, encoder: nn.Module) -> None:

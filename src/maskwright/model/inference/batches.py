@@ -31,7 +31,7 @@ WASTE = 0.15
 
 
 @dataclass(frozen=True)
-class Group:
+class RowGroup:
     """`count` rows of `length` ids each, one after the other."""
 
     count: int
@@ -43,7 +43,7 @@ class Portion:
     """Numbers of rows that go together, in their order there, and the groups they form."""
 
     numbers: NDArray[np.int64]
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
 
 
 def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
@@ -52,13 +52,13 @@ def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator
     for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
         found, counts = np.unique(-lengths[numbers], return_counts=True)
         pairs = zip(counts.tolist(), found.tolist(), strict=True)
-        yield Portion(numbers, tuple(Group(count, -length) for count, length in pairs))
+        yield Portion(numbers, tuple(RowGroup(count, -length) for count, length in pairs))
 
 
-def rectangles(groups: Sequence[Group], waste: float = WASTE) -> Iterator[list[Group]]:
+def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
     """Neighbouring groups, the longest first, that are padded to one length together: as many as
     leave at most this share of the rectangle for padding. For engines that read no ragged rows."""
-    part: list[Group] = []
+    part: list[RowGroup] = []
     rows = ids = 0
     for group in groups:
         rows, ids = rows + group.count, ids + group.count * group.length

@@ -24,7 +24,7 @@ from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.model.inference.batches import growing
 from maskwright.model.inference.decode import check
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.inference.steps import Steps, finished
 from maskwright.model.nn.transformer import Transformer
@@ -118,7 +118,7 @@ def beam_steps(
     found: list[list[int]] = []
     with answering(model, live=not cached) as ready:
         for part in growing(prompts, count, beams):
-            reader = Reader(ready, trained_length(config), cached)
+            reader = ContextReader(ready, trained_length(config), cached)
             if whole:
                 reader.seen = [len(prompt) for prompt in prompts[part] for _ in range(beams)]
             reader.encode(None if sources is None else sources[part], copies=beams)
@@ -171,7 +171,7 @@ def _repeating(text: list[int], size: int) -> list[int]:
 
 
 def _search(
-    reader: Reader,
+    reader: ContextReader,
     searches: list[_Search],
     prompts: Sequence[Sequence[int]],
     count: int,

@@ -27,7 +27,7 @@ from maskwright.model.nn.attention import AttentionContext, AttentionModule, att
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import Activation
 from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
-from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import rotate
 from maskwright.model.nn.stack import BlockModule, StackModule
@@ -84,7 +84,7 @@ class Product:
         self,
         modules: Sequence[nn.Linear],
         activation: Activation | None,
-        packed: Packed | None,
+        packed: PackedWeight | None,
         key: tuple[object, ...] = (),
         acts: bool = False,
     ) -> None:
@@ -198,7 +198,7 @@ class Products:
     def __init__(self, dtype: torch.dtype, *, live: bool = False, give_up: bool = False) -> None:
         self.dtype, self.live, self.give_up = dtype, live, give_up
         self._made: dict[tuple[object, ...], Product] = {}
-        self._layouts: dict[tuple[int, ...], Packed] = {}
+        self._layouts: dict[tuple[int, ...], PackedWeight] = {}
 
     def of(self, *modules: nn.Linear, activation: Activation | None = None) -> Product:
         """The product of these modules."""
@@ -214,17 +214,19 @@ class Products:
             made.free()
         return Product(modules, activation, made.packed, key, acts) if acts else made
 
-    def projection(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Packed:
+    def projection(
+        self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+    ) -> PackedWeight:
         """The product of a weight that is no linear module's."""
         if (id(weight),) not in self._layouts:
-            self._layouts[id(weight),] = Packed(weight, dtype=self.dtype)
+            self._layouts[id(weight),] = PackedWeight(weight, dtype=self.dtype)
         return self._layouts[id(weight),].over(bias, None)
 
-    def _layout(self, modules: Sequence[nn.Linear]) -> Packed:
+    def _layout(self, modules: Sequence[nn.Linear]) -> PackedWeight:
         """The modules' weights, laid out once for all products that have them."""
         key = tuple(id(module.weight) for module in modules)
         if key not in self._layouts:
-            self._layouts[key] = Packed(_weight_of(modules), dtype=self.dtype)
+            self._layouts[key] = PackedWeight(_weight_of(modules), dtype=self.dtype)
         return self._layouts[key]
 
     @contextmanager

@@ -29,7 +29,7 @@ from torch import Tensor
 from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.model.inference.batches import growing
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
@@ -70,7 +70,7 @@ GREEDY = Sampling(temperature=0.0)
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """One step of all rows that go on.
 
     Attributes:
@@ -137,7 +137,7 @@ def steps(
     one_way: bool = False,
     cached: bool = True,
     stopped: Collection[int] = (),
-) -> Generator[Step, None, None]:
+) -> Generator[DecodingStep, None, None]:
     """Generate step by step.
 
     Args:
@@ -172,7 +172,7 @@ def steps(
             rows = [row for row in range(part.start, part.stop) if counts[row]]
             if not rows:
                 continue
-            reader = Reader(ready, limit, cached)
+            reader = ContextReader(ready, limit, cached)
             if whole:
                 reader.seen = [len(prompts[row]) for row in rows]
             reader.encode([sources[row] for row in rows] if sources else None)
@@ -180,7 +180,7 @@ def steps(
 
 
 def _steps(
-    reader: Reader,
+    reader: ContextReader,
     rows: list[int],
     texts: list[list[int]],
     counts: Sequence[int],
@@ -188,14 +188,14 @@ def _steps(
     names: tuple[np.ndarray, np.ndarray],
     end: int | None,
     stopped: Collection[int],
-) -> Generator[Step, None, None]:
+) -> Generator[DecodingStep, None, None]:
     """The steps of some rows of all `texts`, which grow."""
     for number in range(max(counts[row] for row in rows)):
         left = max(counts[row] for row in rows) - number
         scores = reader.next_scores([texts[row] for row in rows], left)
         keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
         tokens = chosen(scores, sampling, keys)
-        yield Step(rows, tokens, scores, sampling)
+        yield DecodingStep(rows, tokens, scores, sampling)
         for row, token in zip(rows, tokens, strict=True):
             texts[row].append(token)
         going = [

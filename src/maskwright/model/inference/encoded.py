@@ -43,7 +43,7 @@ class Collation:
 
 
 @dataclass(frozen=True)
-class Examples:
+class EncodedExamples:
     """Texts with their frames, in the order of the file.
 
     Attributes:
@@ -159,7 +159,7 @@ class Examples:
             which, fields = self._at_places(texts, begins, self.places)
         return self._packed(texts, rows, width, collation, fields), which
 
-    def without_end(self, token: int) -> Examples:
+    def without_end(self, token: int) -> EncodedExamples:
         """The same, where a text does not end with this token; of a text of nothing else the first
         stays."""
         lengths = self.texts.lengths

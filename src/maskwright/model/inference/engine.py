@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.base.errors import DataError
-from maskwright.model.inference.batches import Group, portions
+from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.prepared import Place, Prepared, cut
 
 Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Part:
+class PortionStates:
     """Rows that were read together.
 
     Attributes:
@@ -52,7 +52,7 @@ def states(
     segments: Rows | None = None,
     place: Place | None = None,
     start: int | None = None,
-) -> Iterator[Part]:
+) -> Iterator[PortionStates]:
     """The states of all ids of the rows, or of one place of each.
 
     Args:
@@ -73,7 +73,7 @@ def states(
             found = model.ragged(ids, groups, kinds, place)
         else:
             found = _decoded(model, ids, groups, kinds, start)
-        yield Part(numbers, ids, found, lengths[numbers].tolist())
+        yield PortionStates(numbers, ids, found, lengths[numbers].tolist())
 
 
 def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Tensor]:
@@ -96,7 +96,7 @@ def at_place(
 
 
 def _decoded(
-    model: Prepared, ids: Tensor, groups: Sequence[Group], segments: Tensor | None, start: int
+    model: Prepared, ids: Tensor, groups: Sequence[RowGroup], segments: Tensor | None, start: int
 ) -> Float[Tensor, "N D"]:
     found = []
     for tokens, kinds in zip(cut(ids, groups), cut(segments, groups), strict=True):

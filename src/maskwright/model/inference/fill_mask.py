@@ -2,7 +2,7 @@
 
 Only here is the mask string of a tokenizer read as the mask token; everywhere else it is ordinary
 text. Every hole is judged with the others still open, so the probabilities of two holes are not
-those of a pair. The tokenizer is asked for through `Words`; this room knows no tokenizer by name.
+those of a pair. The tokenizer is used through `FillTokenizer`; no tokenizer is known by name here.
 
     one stack     the encoder reads the text                      read off at the hole
     two stacks    it does, and the decoder the same text behind   read off where the decoder would
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.inference.engine import states
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering, finite
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
@@ -31,7 +31,7 @@ BEAMS = 10
 
 
 @dataclass(frozen=True)
-class Span:
+class SpanCandidate:
     """Ids that may fill a gap, at least one, and how likely they are."""
 
     ids: tuple[int, ...]
@@ -48,7 +48,7 @@ def spans(
     top: int,
     *,
     cached: bool = True,
-) -> list[Span]:
+) -> list[SpanCandidate]:
     """The likeliest `top` spans behind what the decoder has `written`, the best first.
 
     Args:
@@ -60,18 +60,18 @@ def spans(
         cached: keep keys and values between steps; the same spans either way.
     """
     with answering(model, live=not cached) as ready:
-        reader = Reader(ready, trained_length(ready.config), cached)
+        reader = ContextReader(ready, trained_length(ready.config), cached)
         reader.encode([source])
         return _search(reader, written, sorted(stops), sorted(forbidden), top)
 
 
 def _search(
-    reader: Reader,
+    reader: ContextReader,
     written: Sequence[int],
     stops: list[int],
     forbidden: list[int],
     top: int,
-) -> list[Span]:
+) -> list[SpanCandidate]:
     beams, limit = max(BEAMS, 2 * top), reader.limit
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[tuple[float, tuple[int, ...]]] = []
@@ -95,10 +95,10 @@ def _search(
         if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
             break
         reader.keep([row for _, row, _ in taken])
-    return [Span(ids, float(torch.tensor(total).exp())) for total, ids in ended]
+    return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended]
 
 
-class Words(Protocol):
+class FillTokenizer(Protocol):
     """What filling asks of a tokenizer."""
 
     @property
@@ -116,7 +116,7 @@ class Words(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TokenCandidate:
     """One way to fill a hole; `text` is the whole text with this hole filled."""
 
     id: int
@@ -130,12 +130,12 @@ class Hole:
     """One hole, at `position` among the framed ids, with its candidates, likeliest first."""
 
     position: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TokenCandidate, ...]
 
 
 def fill(
     model: Transformer | Prepared,
-    words: Words,
+    words: FillTokenizer,
     texts: Sequence[str],
     *,
     top: int = 5,
@@ -168,7 +168,7 @@ def fill(
 
 
 @dataclass(frozen=True)
-class Masked:
+class TextWithMasks:
     """A text with holes, as ids.
 
     Attributes:
@@ -189,7 +189,9 @@ class Likeliest:
     probabilities: list[float]
 
 
-def encoded(config: TransformerConfig, words: Words, text: str, *, windows: bool = False) -> Masked:
+def encoded(
+    config: TransformerConfig, words: FillTokenizer, text: str, *, windows: bool = False
+) -> TextWithMasks:
     """A text as `likeliest` reads it; args and errors as `fill`."""
     _require_filler(config, words)
     assert words.mask is not None
@@ -197,13 +199,13 @@ def encoded(config: TransformerConfig, words: Words, text: str, *, windows: bool
     ids = _joined(pieces, words.mask)
     if not windows:
         _require_room(config, text, len(words.frame(ids)[0]))
-    return Masked(pieces, list(_windows(words, ids, config.longest)))
+    return TextWithMasks(pieces, list(_windows(words, ids, config.longest)))
 
 
 def likeliest(
     model: Transformer | Prepared,
-    words: Words,
-    texts: Sequence[Masked],
+    words: FillTokenizer,
+    texts: Sequence[TextWithMasks],
     *,
     top: int = 5,
     shift: int = 0,
@@ -245,17 +247,17 @@ def likeliest(
     return [[holes[nth] for nth in sorted(holes)] for holes in found]
 
 
-def spelled(words: Words, text: Masked, holes: Sequence[Likeliest]) -> list[Hole]:
+def spelled(words: FillTokenizer, text: TextWithMasks, holes: Sequence[Likeliest]) -> list[Hole]:
     """The holes of a text with the tokens as words, and the text that each makes of it."""
     found = []
     for number, hole in enumerate(holes):
         texts = [_filled(words, text.pieces, number, token) for token in hole.ids]
         each = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
-        found.append(Hole(hole.position, tuple(Candidate(*one) for one in each)))
+        found.append(Hole(hole.position, tuple(TokenCandidate(*one) for one in each)))
     return found
 
 
-def _require_filler(config: TransformerConfig, words: Words) -> None:
+def _require_filler(config: TransformerConfig, words: FillTokenizer) -> None:
     if config.encoder is None or config.vocabulary_head is None or words.mask is None:
         writes = config.decoder is not None and config.vocabulary_head is not None
         masked = "use a model trained by the masked objective"
@@ -278,7 +280,7 @@ class Window:
     holes: range
 
 
-def _windows(words: Words, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
+def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
     """The whole text; or of one that is too long a window around each hole, in its middle where
     the text goes on that far."""
     whole, segments = words.frame(list(ids))
@@ -294,7 +296,7 @@ def _windows(words: Words, ids: Sequence[int], longest: int | None) -> Iterator[
         yield Window(*framed, begin, first, range(number, number + 1))
 
 
-def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
+def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
     """The ids between the holes of `text`."""
     parts = text.split(sign)
     if len(parts) == 1:
@@ -331,7 +333,7 @@ def _require_room(config: TransformerConfig, text: str, count: int) -> None:
 
 def _scores(
     model: Prepared,
-    words: Words,
+    words: FillTokenizer,
     tokens: Int[Tensor, " N"],
     hidden: Float[Tensor, "N D"],
     shift: int,
@@ -354,7 +356,7 @@ def _scores(
     return places.tolist(), scores
 
 
-def _filled(words: Words, pieces: Sequence[list[int]], number: int, token: int) -> str:
+def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
     """The text with hole `number` filled, the other holes still shown."""
     assert words.mask is not None
     sign = words.tokens([words.mask])[0]

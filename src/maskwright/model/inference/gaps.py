@@ -18,7 +18,7 @@ WRITTEN = re.compile(f"({SENTINEL.pattern.replace('(', '(?:', 1)})")
 
 
 @dataclass(frozen=True)
-class Gapped:
+class TextWithGaps:
     """A text with gaps.
 
     Attributes:
@@ -35,7 +35,7 @@ class Gapped:
         return self.text.replace(sign, span)
 
 
-def gapped(tokenizer: Tokenizer, text: str) -> Gapped | None:
+def gapped(tokenizer: Tokenizer, text: str) -> TextWithGaps | None:
     """The text with its gaps; None where it has none, or the tokenizer no sentinels.
 
     Raises:
@@ -63,7 +63,7 @@ def gapped(tokenizer: Tokenizer, text: str) -> Gapped | None:
         # Their tokens carry the space before a word, so the gap stands for it too.
         part = part.removesuffix(" ") if number < len(parts) - 1 else part
         ids += tokenizer.encode(part) if part else []
-    return Gapped(text, signs, ids)
+    return TextWithGaps(text, signs, ids)
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:

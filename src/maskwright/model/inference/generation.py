@@ -23,7 +23,12 @@ from maskwright.base.errors import UsageError
 from maskwright.model.inference import decode as decoding
 from maskwright.model.inference.batches import growing
 from maskwright.model.inference.decode import GREEDY, Sampling
-from maskwright.model.inference.growing_rows import Reader, Rows, context_start, trained_length
+from maskwright.model.inference.growing_rows import (
+    ContextReader,
+    GrowingRows,
+    context_start,
+    trained_length,
+)
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.inference.shared_layers import can_write_together, mixed_layer, spans_of
 from maskwright.model.inference.stream import Decode, GrowingText, Piece, require_stop, shown
@@ -201,8 +206,8 @@ class _Crowd:
         self.network, self.limit, self.whole = network, limit, whole
         self.writing: list[_Row] = []
         self.waiting: list[_Row] = []
-        self.rows: Rows | None = None
-        self.readers: dict[int, Reader] = {}
+        self.rows: GrowingRows | None = None
+        self.readers: dict[int, ContextReader] = {}
         self.runs: list[tuple[Prepared, list[_Row]]] = []
 
     def takes(self, network: Prepared) -> bool:
@@ -273,8 +278,8 @@ class _Crowd:
         self._sort()
         return scores_found
 
-    def _reader(self, network: Prepared, some: list[_Row]) -> Reader:
-        reader = Reader(network, self.limit, cached=True)
+    def _reader(self, network: Prepared, some: list[_Row]) -> ContextReader:
+        reader = ContextReader(network, self.limit, cached=True)
         if self.whole:
             reader.seen = [len(row.prompt.ids) for row in some]
         if reader.writer is not None or len(some) == 1:

@@ -108,7 +108,7 @@ class _View:
     causal: bool = False
 
 
-class Rows:
+class GrowingRows:
     """Growing rows of tokens with their keys and values.
 
     Args:
@@ -177,7 +177,7 @@ class Rows:
         self._find_first()
 
     @torch.inference_mode()
-    def join(self, other: Rows) -> None:
+    def join(self, other: GrowingRows) -> None:
         """The rows of `other`, of this network or of one that gives keys and values of the same
         shape, go on behind those here. All end at one place."""
         pads, prefix = [], []
@@ -439,7 +439,7 @@ def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1
     return bias.masked_fill_(~keep, float("-inf"))[:, None, None]
 
 
-class Reader:
+class ContextReader:
     """Scores of the next token for growing texts, with what was computed before.
 
     Args:
@@ -459,7 +459,7 @@ class Reader:
         self.starts: list[int] = []
         self.seen: list[int] | None = None
         """How many of each text's first tokens see each other; None: none do."""
-        self.rows: Rows | None = None
+        self.rows: GrowingRows | None = None
         self.memory: Memory | None = None
         self.states: Float[Tensor, "B S D"] | None = None
         self.keep_states: Bool[Tensor, "B S"] | None = None
@@ -522,7 +522,7 @@ class Reader:
         room = length + left - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
         self.rows = None  # the buffers of before are not needed beside the new ones
-        self.rows = Rows(writer, contexts, capacity, seen, self.memory)
+        self.rows = GrowingRows(writer, contexts, capacity, seen, self.memory)
         return self.rows.read(contexts)
 
     def _contexts(

@@ -69,7 +69,7 @@ class BinaryMetrics:
 
 
 @dataclass(frozen=True)
-class Figures:
+class HeldOutMetrics:
     """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
     share; what was decided beside them; the losses of `sorts` of targets, where there are some."""
 
@@ -91,7 +91,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Lines:
+class Baselines:
     """What needs no model: loss and top-k of guessing evenly, and by training frequency, on so many
     targets."""
 
@@ -139,7 +139,7 @@ def evaluate(
     batch_rows: int = 32,
     bytes_per_token: float | None = None,
     live: bool = False,
-) -> Figures:
+) -> HeldOutMetrics:
     """Figures of `objective`'s model on the fixed questions, computed where the model is, in its
     own precision; the training mode is left as it was.
 
@@ -194,7 +194,7 @@ def evaluate(
         answers, true = (np.concatenate(part) for part in zip(*outputs, strict=True))
         decided = BinaryMetrics.of(objective.decides, answers, true)
     separations = {name: total / number for name, (total, number) in apart.items() if number}
-    return Figures(
+    return HeldOutMetrics(
         mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, separations
     )
 
@@ -232,7 +232,7 @@ def reference_lines(
     *,
     rows: int = 1024,
     batch_rows: int = 32,
-) -> Lines:
+) -> Baselines:
     """Uniform and unigram figures on the same questions, the rows of `source`; frequencies (plus
     one) of what is wanted in training: of tokens `tokens` (V,), how often each occurs in the text;
     of what frames them, and of classes, in as many rows of `train`."""
@@ -250,7 +250,7 @@ def reference_lines(
     size = len(counts)
     share = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
-    return Lines(
+    return Baselines(
         uniform_loss=math.log(size),
         uniform_top1=1 / size,
         uniform_top5=min(1.0, 5 / size),

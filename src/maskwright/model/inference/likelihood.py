@@ -38,7 +38,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.batches import alike
 from maskwright.model.inference.engine import states
-from maskwright.model.inference.likelihood_prompts import Frame, detector, frame_for
+from maskwright.model.inference.likelihood_prompts import PromptFrame, detector, frame_for
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn import mask
 from maskwright.model.nn.config import TransformerConfig
@@ -172,7 +172,7 @@ LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
 _SCORES_AT_ONCE = 1 << 25
 
 Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
-Method = Callable[[Prepared, Tokenizer, Frame, Group], NDArray[np.float64]]
+Method = Callable[[Prepared, Tokenizer, PromptFrame, Group], NDArray[np.float64]]
 
 
 def scores(
@@ -230,7 +230,7 @@ def native(model: Transformer | Prepared) -> str:
 
 # ------------------------------------------------------------------------------ the methods
 def _causal(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     def read(tokens: Tensor) -> Tensor:
         if network.config.decoder is not None:
@@ -241,7 +241,7 @@ def _causal(
 
 
 def _sequence_to_sequence(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     memory = network.encode(_tensor(network, np.array([frame.source])))  # 1, S, D
 
@@ -252,7 +252,7 @@ def _sequence_to_sequence(
 
 
 def _left_to_right(
-    network: Prepared, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
+    network: Prepared, frame: PromptFrame, texts: Group, read: Callable[[Tensor], Tensor]
 ) -> NDArray[np.float64]:
     """Each token from `frame.before` and the tokens before it."""
     opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
@@ -269,7 +269,7 @@ def _left_to_right(
 
 def _masked(*, next_token: bool, within_word: bool) -> Method:
     def method(
-        network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+        network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
     ) -> NDArray[np.float64]:
         """One copy of a text for each of its tokens, in which that token is masked."""
         assert tokenizer.mask is not None
@@ -298,7 +298,7 @@ def _masked(*, next_token: bool, within_word: bool) -> Method:
 
 
 def _replaced(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     """The head's score is the logit of "replaced" (Clark et al. 2020, section 2)."""
     name, first = detector(network), len(frame.before)
@@ -324,7 +324,7 @@ _METHODS: dict[str, Method] = {
 
 def _require_room(
     model: Transformer | Prepared,
-    frame: Frame,
+    frame: PromptFrame,
     sentences: Sequence[str],
     texts: list[tuple[int, ...]],
     unread: int,
@@ -357,7 +357,7 @@ def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
         yield ready
 
 
-def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
+def _framed(frame: PromptFrame, texts: Group) -> NDArray[np.int64]:
     before, after = (
         np.tile(np.array(part, dtype=np.int64), (len(texts), 1))
         for part in (frame.before, frame.after)

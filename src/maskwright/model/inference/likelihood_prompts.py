@@ -31,7 +31,7 @@ SENTINEL = "<extra_id_0>"
 
 
 @dataclass(frozen=True)
-class Frame:
+class PromptFrame:
     """What stands around a text's tokens, and for two stacks the source beside it."""
 
     before: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Frame:
     source: tuple[int, ...] = ()
 
 
-def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
+def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> PromptFrame:
     """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
     require_method(how, "how")
     try:
@@ -81,12 +81,12 @@ def _remedied(
     )
 
 
-def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
+def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> PromptFrame:
     """As `frame_for`, where the method is known."""
     config = model.config
     whole = tokenizer.frame([-1])[0]  # -1 stands for the text
     place = whole.index(-1)
-    single = Frame(tuple(whole[:place]), tuple(whole[place + 1 :]))
+    single = PromptFrame(tuple(whole[:place]), tuple(whole[place + 1 :]))
     if how == "replaced":
         _require(
             config.encoder is not None and detector(model) is not None,
@@ -101,11 +101,11 @@ def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str
     if how == "causal":
         _require(len(config.stacks) == 1, how, "a single stack")
         opening = single.before if config.encoder is not None else ()
-        return Frame(opening or _opening(tokenizer))
+        return PromptFrame(opening or _opening(tokenizer))
     _require(config.encoder is not None, how, "an encoder")
     _require(tokenizer.mask is not None, how, "a mask token")
     if how.startswith("masked-next") and not single.before:
-        return Frame(_opening(tokenizer), single.after)
+        return PromptFrame(_opening(tokenizer), single.after)
     return single
 
 
@@ -123,7 +123,7 @@ def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
     )
 
 
-def _two_stacks(tokenizer: Tokenizer, single: Frame) -> Frame:
+def _two_stacks(tokenizer: Tokenizer, single: PromptFrame) -> PromptFrame:
     """The source is one hole and the target fills it.
 
     With a mask token: `<s> <mask> </s>`, target `<s> text`, decoding begun by the end token or the
@@ -142,7 +142,7 @@ def _two_stacks(tokenizer: Tokenizer, single: Frame) -> Frame:
             where="tokenizer",
             wanted=f"a mask token and an end token, or {SENTINEL} and padding",
         )
-    return Frame(before, source=tuple(tokenizer.frame([hole])[0]))
+    return PromptFrame(before, source=tuple(tokenizer.frame([hole])[0]))
 
 
 def detector(model: Transformer | Prepared) -> str | None:

@@ -46,7 +46,7 @@ class Paradigm:
 
 
 @dataclass(frozen=True)
-class Result:
+class PairEvaluation:
     """What became of each pair, by paradigm: 1, 0 or one half."""
 
     outcomes: dict[str, NDArray[np.float64]]
@@ -163,7 +163,7 @@ def part(paradigms: Sequence[Paradigm], which: str, share: float = CHOOSING) -> 
     return chosen
 
 
-def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
+def judge(paradigms: Sequence[Paradigm], score: Score) -> PairEvaluation:
     """Which sentence of each pair `score` prefers; all sentences are scored in one call.
 
     Raises:
@@ -183,7 +183,7 @@ def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
         good, bad = sentence_scores[start:][: 2 * len(p.good)].reshape(2, -1)
         found[p.name] = outcomes(good, bad)
         start += 2 * len(p.good)
-    return Result(found)
+    return PairEvaluation(found)
 
 
 def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -192,9 +192,9 @@ def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.
     return np.where(tie, 0.5, good > bad).astype(np.float64)
 
 
-def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
+def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Interval | None]:
     """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
-    where items do not say it, as for `Result.bootstrap`.
+    where items do not say it, as for `PairEvaluation.bootstrap`.
 
     Raises:
         DataError: the results are of other pairs.

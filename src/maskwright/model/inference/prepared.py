@@ -31,7 +31,7 @@ from torch import Tensor
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import choose
-from maskwright.model.inference.batches import Group
+from maskwright.model.inference.batches import RowGroup
 from maskwright.model.inference.blocks import (
     PreparedAttention,
     PreparedLayer,
@@ -43,7 +43,7 @@ from maskwright.model.inference.blocks import (
 from maskwright.model.nn.attention import AttentionContext
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.mask import AttentionMask, bidirectional
 from maskwright.model.nn.stack import Selection, StackModule, Trace
 from maskwright.model.nn.transformer import Transformer
@@ -209,7 +209,7 @@ class PreparedStack:
         self,
         vectors: Tensor,
         segments: Tensor | None,
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         place: Place | None = None,
     ) -> Tensor:
         """Hidden states (N, D) of rows (N, E) that lie one after the other, or (R, D) of one place
@@ -226,7 +226,7 @@ class PreparedStack:
             x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def contexts(self, x: Tensor, groups: Sequence[Group]) -> list[list[AttentionContext]]:
+    def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
         """What each kind of attention sees in each group of rows (N, D)."""
         by_group = [self._contexts(part, None, None, None, 0, None) for part in cut(x, groups)]
         return [[one[i] for one in by_group] for i in range(len(self.attentions))]
@@ -236,7 +236,7 @@ def read_layer(
     layer: PreparedLayer,
     number: int,
     x: Float[Tensor, "N D"],
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     contexts: Sequence[AttentionContext],
     place: Place | None = None,
 ) -> Tensor:
@@ -293,7 +293,7 @@ def _across(
 def _ragged(
     half: PreparedAttention,
     x: Tensor,
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     contexts: Sequence[AttentionContext],
     layer: int,
     at: Tensor | None = None,
@@ -324,7 +324,7 @@ def _ragged(
     return half.leave(out, x)
 
 
-def cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
+def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
     """The groups' parts, each (count, length, …)."""
     begin = 0
     for group in groups:
@@ -336,14 +336,14 @@ def cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
         begin = end
 
 
-def places_of(groups: Sequence[Group], place: Place, device: torch.device) -> Tensor:
+def places_of(groups: Sequence[RowGroup], place: Place, device: torch.device) -> Tensor:
     """Where the first or the last ids of all rows stand."""
     lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
     ends = lengths.cumsum(0)
     return (ends - lengths if place == "first" else ends - 1).to(device)
 
 
-def _column(group: Group, place: Place, device: torch.device) -> Tensor:
+def _column(group: RowGroup, place: Place, device: torch.device) -> Tensor:
     at = 0 if place == "first" else group.length - 1
     return torch.full((group.count, 1), at, device=device)
 
@@ -417,7 +417,7 @@ class Prepared:
     def ragged(
         self,
         tokens: Int[Tensor, " N"],
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         segments: Int[Tensor, " N"] | None = None,
         place: Place | None = None,
     ) -> Float[Tensor, "N D"] | Float[Tensor, "R D"]:
@@ -484,7 +484,7 @@ class Prepared:
         return stack
 
     @cached_property
-    def vocabulary(self) -> Packed:
+    def vocabulary(self) -> PackedWeight:
         with torch.no_grad():
             return self.products.projection(self.head_weight, self.head_bias)
 

@@ -5,7 +5,7 @@ in the order of the examples.
 
 A prepared network reads texts that lie one after the other, without padding, where it reads each
 by itself; texts that a decoder reads, too, or of which several are pooled side by side, are packed
-into rows of one width (`Examples.batch`).
+into rows of one width (`EncodedExamples.batch`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from maskwright.model.batch import Batch
 from maskwright.model.inference.batches import by_length, portions
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import at_place
 from maskwright.model.inference.prepared import Place, Prepared, finite
 from maskwright.model.objectives.base.contrastive import Contrast
@@ -31,12 +31,14 @@ Scored = Supervised | Contrast
 Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
-def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
+def scores(
+    objective: Scored, examples: EncodedExamples, collation: Collation
+) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
 
 
-def require_finite(found: object, examples: Examples, where: object = None) -> None:
+def require_finite(found: object, examples: EncodedExamples, where: object = None) -> None:
     """Raises CheckpointError where scores are not finite, but for -inf in the place of a choice
     that a question does not have. What is written is no score."""
     if isinstance(found, np.ndarray) and found.dtype.kind == "f":
@@ -44,7 +46,9 @@ def require_finite(found: object, examples: Examples, where: object = None) -> N
         finite(torch.from_numpy(np.where(absent, 0.0, found)), where)
 
 
-def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:
+def vectors(
+    objective: Supervised, examples: EncodedExamples, collation: Collation
+) -> NDArray[np.float32]:
     """(N, D): the mean of the hidden states of each text, in their order."""
 
     def mean(batch: Batch) -> Tensor:
@@ -60,7 +64,7 @@ def place_of(objective: Scored, collation: Collation) -> Place | None:
     return "last" if collation.last else "first"
 
 
-def _scored(objective: Scored, examples: Examples, collation: Collation) -> Answered:
+def _scored(objective: Scored, examples: EncodedExamples, collation: Collation) -> Answered:
     network, place = objective.product, place_of(objective, collation)
     if isinstance(network, Prepared) and collation.decoder_start is None:
         if examples.plain:
@@ -73,7 +77,7 @@ def _scored(objective: Scored, examples: Examples, collation: Collation) -> Answ
 @torch.inference_mode()
 def _in_lines(
     network: Prepared,
-    examples: Examples,
+    examples: EncodedExamples,
     collation: Collation,
     place: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
@@ -89,7 +93,10 @@ def _in_lines(
 
 @torch.inference_mode()
 def _of_several(
-    network: Prepared, examples: Examples, place: Place, of: Callable[[Tensor, Batch], Tensor]
+    network: Prepared,
+    examples: EncodedExamples,
+    place: Place,
+    of: Callable[[Tensor, Batch], Tensor],
 ) -> Answered:
     """Texts of which several make one answer, each read at one place: choices, or pieces."""
     for numbers in by_length(examples.lengths * examples.choices):
@@ -100,7 +107,7 @@ def _of_several(
 
 @torch.no_grad()
 def _in_rows(
-    examples: Examples,
+    examples: EncodedExamples,
     collation: Collation,
     ask: Callable[[Batch], Tensor],
     device: torch.device,

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.model.inference.batches import Group
+from maskwright.model.inference.batches import RowGroup
 from maskwright.model.inference.blocks import (
     PreparedAttention,
     PreparedFeedForward,
@@ -378,14 +378,14 @@ def _product(products: Sequence[Product], spans: Spans) -> Product:
 
 
 # ---------------------------------------------------------------------------------- rows and ids
-def _groups(lengths: NDArray[np.int64]) -> list[Group]:
+def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
     """Runs of equal lengths."""
     if not len(lengths):
         return []
     ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
     counts = np.diff(ends, prepend=0)
     pairs = zip(counts.tolist(), lengths[ends - 1].tolist(), strict=True)
-    return [Group(count, length) for count, length in pairs]
+    return [RowGroup(count, length) for count, length in pairs]
 
 
 def _places(lengths: NDArray[np.int64], chosen: NDArray[np.int64]) -> Tensor:

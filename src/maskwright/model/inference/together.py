@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.model.inference.batches import read_by
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.prepared import Place, Prepared
 from maskwright.model.inference.scores import Scored, Scores, place_of, scores
 from maskwright.model.inference.shared_layers import can_share, layers_of
@@ -30,7 +30,7 @@ from maskwright.text.store.rows import spread
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoreRequest:
     """What one asker wants.
 
     Attributes:
@@ -40,11 +40,11 @@ class Asked:
     """
 
     objective: Scored
-    examples: Examples
+    examples: EncodedExamples
     collation: Collation
 
 
-def scores_of_all(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
+def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
     """`scores` of each, in order. What is read together does not change them, beyond rounding."""
     found: dict[int, NDArray[np.float32]] = {}
     for numbers in _sharing(requests):
@@ -58,7 +58,7 @@ def scores_of_all(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
     return [found[number] for number in range(len(requests))]
 
 
-def _sharing(requests: Sequence[Asked]) -> list[list[int]]:
+def _sharing(requests: Sequence[ScoreRequest]) -> list[list[int]]:
     """Numbers of requests that are read together; those that are not, alone."""
     found: list[list[int]] = []
     for number, request in enumerate(requests):
@@ -72,7 +72,7 @@ def _sharing(requests: Sequence[Asked]) -> list[list[int]]:
     return found
 
 
-def _can_join(request: Asked) -> bool:
+def _can_join(request: ScoreRequest) -> bool:
     examples = request.examples
     network: Any = request.objective.product
     if not isinstance(network, Prepared):
@@ -82,22 +82,22 @@ def _can_join(request: Asked) -> bool:
     return examples.plain or _place(request) is not None
 
 
-def _on_one(request: Asked, other: Asked) -> bool:
+def _on_one(request: ScoreRequest, other: ScoreRequest) -> bool:
     segments = (request.examples.segments is None) == (other.examples.segments is None)
     return segments and can_share(_network(request), _network(other))
 
 
-def _network(request: Asked) -> Prepared:
+def _network(request: ScoreRequest) -> Prepared:
     network: Any = request.objective.product
     assert isinstance(network, Prepared)
     return network
 
 
-def _place(request: Asked) -> Place | None:
+def _place(request: ScoreRequest) -> Place | None:
     return place_of(request.objective, request.collation)
 
 
-def _read_together(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
+def _read_together(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
     texts = _Texts()
     readings = [_Reading(each, texts.numbers(each.examples)) for each in requests]
     networks = list(dict.fromkeys(map(_network, requests)))
@@ -125,7 +125,7 @@ class _Reading:
         texts: (N,) which of the different texts each of its own is.
     """
 
-    def __init__(self, request: Asked, texts: NDArray[np.int64]) -> None:
+    def __init__(self, request: ScoreRequest, texts: NDArray[np.int64]) -> None:
         self.request, self.texts = request, texts
         self._found = Scores(request.examples.num_scores)
         self._states: Tensor | None = None  # (N, D), where several texts make one answer
@@ -187,7 +187,7 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def numbers(self, examples: Examples) -> NDArray[np.int64]:
+    def numbers(self, examples: EncodedExamples) -> NDArray[np.int64]:
         """(N,) a number for each text of the examples, the same for equal ones."""
         if id(examples.texts) not in self._numbers:
             ends = np.cumsum(examples.texts.lengths)[:-1]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from maskwright.model.nn.config import BlockModule
+from maskwright.model.nn.config import Block
 from maskwright.model.nn.stack import BlockModule, StackModule
 from maskwright.model.nn.transformer import Transformer
 
@@ -100,7 +100,7 @@ def _attention(stack: StackModule, length: int, memory_length: int) -> int:
     return sum(_reads(block, length, memory_length) for block in stack.config.blocks)
 
 
-def _reads(block: BlockModule, length: int, memory_length: int) -> int:
+def _reads(block: Block, length: int, memory_length: int) -> int:
     reads = [(block.attention, length)]
     if block.cross_attention is not None:
         reads.append((block.cross_attention, memory_length))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Table(nn.Embedding):
+class EmbeddingTable(nn.Embedding):
     """`torch.nn.Embedding` in parameters and results."""
 
     def reset_parameters(self) -> None:

@@ -32,7 +32,7 @@ from maskwright.model.nn.kernels.dropout import add_dropped, dropout
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.model.nn.mask import prefix as prefix_of
-from maskwright.model.nn.meta_init import Table
+from maskwright.model.nn.meta_init import EmbeddingTable
 from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import relative_buckets, rotary_table, sinusoids
 
@@ -103,8 +103,8 @@ class EmbeddingsModule(nn.Module):
         places = config.positions
         self.position = None
         if isinstance(places, Learned):
-            self.position = Table(places.length + places.offset, token_width)
-        self.segment = Table(config.segments, token_width) if config.segments else None
+            self.position = EmbeddingTable(places.length + places.offset, token_width)
+        self.segment = EmbeddingTable(config.segments, token_width) if config.segments else None
         self.norm = NormModule(config.norm, token_width) if config.norm is not None else None
         self.project = Linear(token_width, width) if token_width != width else None
 
@@ -270,7 +270,7 @@ class StackModule(nn.Module):
             )
         for table, heads in relative:
             assert isinstance(table, Relative)
-            self.relative = Table(table.buckets, heads)
+            self.relative = EmbeddingTable(table.buckets, heads)
         self.final_norm = NormModule(config.blocks[-1].norm, width) if config.final_norm else None
 
     def forward(

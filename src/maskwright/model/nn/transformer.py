@@ -20,7 +20,7 @@ from maskwright.model.nn.config import ChunkPooling, TransformerConfig
 from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask
-from maskwright.model.nn.meta_init import Table
+from maskwright.model.nn.meta_init import EmbeddingTable
 from maskwright.model.nn.stack import StackModule, Trace
 
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]
@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens = Table(tokens.vocabulary, tokens.width)
+        self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
         self.encoder = StackModule(config.encoder, tokens.width, width) if config.encoder else None
         self.decoder = StackModule(config.decoder, tokens.width, width) if config.decoder else None
         self.pooler = Linear(width, width) if config.pooler else None

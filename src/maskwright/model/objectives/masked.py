@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Measurement, Spec
+from maskwright.model.objectives.base.spec import MeasurementSpec, Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Options:
 SPEC = Spec(
     rows="documents",
     usual_for="encoder",
-    measurement=Measurement(
+    measurement=MeasurementSpec(
         options=lambda own: Options(independent=isinstance(own, Options) and own.independent),
         at_end=lambda own: at_end(own) if isinstance(own, Options) else own,
         words=lambda options: f"as every encoder is, with {options.rate:.0%} of the tokens masked",

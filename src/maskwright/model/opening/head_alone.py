@@ -19,7 +19,7 @@ from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.folder import Base
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.pretrained import PretrainedModel
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.families.base import family as families
 from maskwright.model.nn import initialise
@@ -31,7 +31,7 @@ def is_alone(folder: Path) -> bool:
     return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
 
 
-def opened(folder: Path) -> Pretrained | None:
+def opened(folder: Path) -> PretrainedModel | None:
     """The model with the head in the adapter's `folder`; None where that is no head alone.
 
     Raises:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import ConfigError
-from maskwright.model.checkpoint.conventions import Conventions, Measure
+from maskwright.model.checkpoint.conventions import Conventions, LossConvention
 from maskwright.model.objectives.base.spec import Member, member_of
 from maskwright.model.opening.run_folder import RECIPE, is_run
 from maskwright.text.corpus.reading import Reading
@@ -50,7 +50,7 @@ def conventions_of(
         writes=spec.writes,
         framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
         framed_target=spec.framed_target and kind in FRAMED_ROWS,
-        measure=Measure(
+        measure=LossConvention(
             objective=objective.name,
             options=dict(options),
             rows=dict(rows),

@@ -26,7 +26,7 @@ from maskwright.model.adapters.peft.names import BASE, CONFIG, WEIGHTS
 from maskwright.model.checkpoint import files, matching, pretrained, safe_read
 from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
-from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.pretrained import PretrainedModel
 from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.device import machine
 from maskwright.model.families.base.family import Family
@@ -39,10 +39,10 @@ from maskwright.model.opening.run_folder import is_run
 
 
 @dataclass(frozen=True)
-class Opened:
+class AdaptedModel:
     """The model with its adapter in it, and where its base lies."""
 
-    loaded: pretrained.Pretrained
+    loaded: pretrained.PretrainedModel
     base: Path
 
 
@@ -51,7 +51,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / pretrained.CONFIG).exists()
 
 
-def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
+def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedModel:
     """The model that the adapter in `folder` makes of its base.
 
     Args:
@@ -102,7 +102,7 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
     for name, parameter in model.named_parameters():
         matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
     whole = replace(loaded, model=model.eval(), config=model.config, about=about)
-    return Opened(whole, place)
+    return AdaptedModel(whole, place)
 
 
 def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
@@ -269,7 +269,7 @@ def home_of(folder: Path) -> Path:
 
 
 def _model(
-    loaded: Pretrained,
+    loaded: PretrainedModel,
     folder: Path,
     path: Path,
     home: Path,
@@ -303,7 +303,7 @@ def _model(
     )
 
 
-def _conventions(loaded: Pretrained, path: Path) -> tuple[Conventions, list[Finding]]:
+def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:
     """How the model is asked, and what there is to say about that: what its folder states; else,
     of a checkpoint of an earlier release, what the recipe of its run does; else what is usual."""
     stated = loaded.about.conventions

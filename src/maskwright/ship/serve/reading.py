@@ -13,7 +13,7 @@ from maskwright.ask.predict.opened import Opened
 from maskwright.ask.predict.texts import MaskedText, PromptTokens
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
 from maskwright.model.inference import together
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.fill_mask import Hole, Likeliest
 from maskwright.model.inference.likelihood import TokenScore, prompt_scores
@@ -34,9 +34,9 @@ class Asked:
     task_type: TaskType
 
     @property
-    def request(self) -> together.Asked:
+    def request(self) -> together.ScoreRequest:
         assert isinstance(self.objective, Scored)
-        return together.Asked(self.objective, self.encoded.examples, self.collation)
+        return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
 
     def written(self) -> Steps[Outputs]:
         """Answers of a task that writes them."""
@@ -51,7 +51,7 @@ def read_scores(requests: Sequence[Asked]) -> list[Any]:
     return list(found)
 
 
-def read_states(opened: Opened, given: Sequence[Examples]) -> list[list[Any]]:
+def read_states(opened: Opened, given: Sequence[EncodedExamples]) -> list[list[Any]]:
     """The states of each row of each payload, (T, D) float32."""
     rows: list[Any] = []
     segments: list[Any] | None = None if given[0].segments is None else []

@@ -36,7 +36,7 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.windows.text_to_text import Template
 from maskwright.learn.tasks.windows.windows import Cuts, fit, room_of
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables import examples as labelled
@@ -122,7 +122,7 @@ class Writing(TaskType):
             plan = WritingPlan(None, sources, end, longest, room, frame)
         else:
             none = np.zeros(len(rows), np.int64)
-            examples = Examples(framed(sources), none, targets=framed(targets))
+            examples = EncodedExamples(framed(sources), none, targets=framed(targets))
             plan = WritingPlan(sources, None, end, longest, room, frame)
         lengths = np.array([len(source) for source in sources], np.int64)
         extent = Extent.of(lengths, np.arange(len(rows)), cut=cut)
@@ -225,7 +225,7 @@ def _read(
     return sources, cuts, np.array(whole, np.int64) - np.array(sizes, np.int64)
 
 
-def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
+def _continued(sources: list[list[int]], targets: list[list[int]]) -> EncodedExamples:
     """Source and target as one text, of which every token of the target is asked for."""
     texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
     places = [
@@ -233,7 +233,7 @@ def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
         for source, target in zip(sources, targets, strict=True)
     ]
     wanted: NDArray[np.int64] = framed(targets).tokens
-    return Examples(framed(texts), wanted, places=framed(places))
+    return EncodedExamples(framed(texts), wanted, places=framed(places))
 
 
 UNREAD = "unread"

@@ -11,14 +11,14 @@ from torch.utils.hooks import RemovableHandle
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.adapters.base.adapter import AdapterModule
-from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.nn.mask import AttentionMask
 from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
 
 
 def branches(
-    settings: Prompt, model: Transformer, generator: torch.Generator
+    settings: PromptTuning, model: Transformer, generator: torch.Generator
 ) -> dict[str, SoftPrompt]:
     """A prompt before the first stack, of the vectors of tokens drawn from the most common ones."""
     table = model.tokens.weight.detach()

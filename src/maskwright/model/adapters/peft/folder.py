@@ -39,7 +39,7 @@ from maskwright.model.adapters.peft.names import (
     require_targeted,
 )
 from maskwright.model.checkpoint import files, layout, safe_read
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.nn.transformer import Transformer
 
 ROOT = "base_model.model."
@@ -122,7 +122,9 @@ def save(
     )
 
 
-def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+def _heads(
+    form: CheckpointLayout, arrays: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors of heads under their published names, and the modules that hold nothing else."""
     saved: dict[str, Tensor] = {}
     for rule in form.carriers():
@@ -252,7 +254,7 @@ def _other_kind(kind: object, where: object) -> IncompatibleError:
 
 def _left_as_they_were(
     model: Transformer,
-    form: Layout,
+    form: CheckpointLayout,
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
     heads: Collection[str],
@@ -273,7 +275,9 @@ def _left_as_they_were(
 # ---------------------------------------------------------------------------------------- (IA)³
 # Where a published module holds several of ours (a fused projection), the factors of those that
 # are not scaled are ones.
-def _ia3_tensors(form: Layout, adapter: Adapter, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _ia3_tensors(
+    form: CheckpointLayout, adapter: Adapter, arrays: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """The factors of an adapter, whose state is in `arrays`, by published names.
 
     Raises:
@@ -297,7 +301,7 @@ def _ia3_tensors(form: Layout, adapter: Adapter, arrays: Mapping[str, Tensor]) -
     return tensors
 
 
-def _ia3_config(form: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """The keys of adapter_config.json that are (IA)³'s; `tensors` as from `_ia3_tensors`."""
     scaled = {n.removesuffix(".ia3_l"): t for n, t in tensors.items() if n.endswith(".ia3_l")}
     modules = modules_of(form)
@@ -311,7 +315,7 @@ def _ia3_config(form: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _read_ia3(
-    form: Layout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
+    form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[IA3, dict[str, Tensor], set[str]]:
     """Settings, values by the names of `Adapter.state`, and the names that were read.
 

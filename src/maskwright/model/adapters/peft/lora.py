@@ -26,7 +26,7 @@ from maskwright.model.adapters.peft.names import (
     require_targeted,
 )
 from maskwright.model.checkpoint import name_pattern
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 
 # These take something away from the base when they are attached.
 OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
@@ -82,7 +82,7 @@ KNOWN = {
 MOST_PATTERNS = 4096
 
 
-def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def tensors_of(form: CheckpointLayout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The pairs of an adapter, whose state is in `arrays`, by published names."""
     tensors: dict[str, Tensor] = {}
     for theirs, parts in modules_of(form).items():
@@ -101,7 +101,9 @@ def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def config_of(
+    form: CheckpointLayout, settings: LoRA, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
     """The keys of adapter_config.json that are LoRA's; `tensors` as from `tensors_of`."""
     targets = [name.removesuffix(".lora_A.weight") for name in tensors if ".lora_A." in name]
     modules = modules_of(form)
@@ -131,7 +133,7 @@ def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> di
 
 
 def read(
-    form: Layout,
+    form: CheckpointLayout,
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
 ) -> tuple[LoRA, dict[str, Tensor], set[str]]:

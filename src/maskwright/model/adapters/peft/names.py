@@ -9,7 +9,7 @@ from typing import Any
 from maskwright.base.errors import CheckpointError
 from maskwright.model.adapters.base.adapter import ends_in
 from maskwright.model.checkpoint import name_pattern
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 
 # The files of such a folder.
 CONFIG = "adapter_config.json"
@@ -26,7 +26,7 @@ class Place:
     transposed: bool
 
 
-def published(form: Layout) -> dict[str, Place]:
+def published(form: CheckpointLayout) -> dict[str, Place]:
     """Where each of our modules with a weight is published."""
     found: dict[str, Place] = {}
     for rule in form.carriers():
@@ -37,7 +37,7 @@ def published(form: Layout) -> dict[str, Place]:
     return found
 
 
-def modules_of(form: Layout) -> dict[str, list[str]]:
+def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
     """Every published module with a weight, and the modules of ours that it holds, in order."""
     modules: dict[str, list[str]] = {}
     for ours, place in published(form).items():

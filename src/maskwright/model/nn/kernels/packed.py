@@ -36,7 +36,7 @@ FUSED: dict[Activation, tuple[str, str]] = {
 }
 
 
-class Packed:
+class PackedWeight:
     """`activation(x @ weight.T + bias)`, or `x @ weight.T + bias + residual`.
 
     Args:
@@ -78,7 +78,7 @@ class Packed:
             residual = None if residual is None else F.pad(residual, (0, 0, 0, more))
         return _fused(x, self.weight, self.bias, self.activation, residual)[:rows]
 
-    def over(self, bias: Float[Tensor, " O"] | None, activation: Activation | None) -> Packed:
+    def over(self, bias: Float[Tensor, " O"] | None, activation: Activation | None) -> PackedWeight:
         """The product of the same weight, which is not laid out again."""
         if bias is self.bias and activation == self.activation:
             return self

@@ -31,7 +31,7 @@ Start = Literal["pad", "begin", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class MeasurementSpec:
     """How an objective measures every model of a form, whatever the model was trained by.
 
     Attributes:
@@ -78,7 +78,7 @@ class Spec:
     sentences: bool = False
     networks: tuple[str, ...] = ()
     usual_for: Form | None = None
-    measurement: Measurement | None = None
+    measurement: MeasurementSpec | None = None
     static_option: str = ""
     token_parts: tuple[str, ...] = ()
     codes: bool = False
