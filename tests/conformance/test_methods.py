@@ -150,7 +150,7 @@ def begun(name: str) -> tuple[set[str], set[str], Transformer]:
     drawn = build(source.config, torch.Generator().manual_seed(1))
     declared = set(reinitialised(Method("reinit-1"), drawn))
     before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
-    made = load_matching(source, drawn, anew=declared)
+    made = load_matching(source, drawn, fresh=declared)
     assert set(made.new) == declared and not made.left
     pretrained = dict(source.named_parameters())
     changed = {n for n, p in drawn.named_parameters() if not torch.equal(p, pretrained[n])}

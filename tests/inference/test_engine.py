@@ -57,10 +57,10 @@ def test_states_are_the_networks_and_batch_mates_change_nothing(name: str) -> No
     for place, which in (("first", 0), ("last", -1)):
         for row, states_of in zip(rows(), together, strict=True):
             ids, groups = torch.tensor(row), [RowGroup(1, len(row))]
-            one = ready.ragged(ids, groups, place=place)  # type: ignore[arg-type]
+            one = ready.ragged(ids, groups, position=place)  # type: ignore[arg-type]
             assert np.allclose(one[0].numpy(), states_of[which], **NEAR)
         two = torch.tensor(rows()[0] + rows()[5] + rows()[1])
-        read = ready.ragged(two, [RowGroup(2, 9), RowGroup(1, 4)], place=place)  # type: ignore[arg-type]
+        read = ready.ragged(two, [RowGroup(2, 9), RowGroup(1, 4)], position=place)  # type: ignore[arg-type]
         wanted = np.stack([together[n][which] for n in (0, 5, 1)])
         assert np.allclose(read.numpy(), wanted, **NEAR)
     assert not np.allclose(together[0], states(network, rows()[5]), **NEAR)  # control: another row

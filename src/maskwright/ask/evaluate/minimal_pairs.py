@@ -99,7 +99,7 @@ def score(
 ) -> PairEvaluation:
     """What the model prefers, its sentences scored by `how`."""
     return minimal_pairs.judge(
-        paradigms, partial(text_likelihood.scores, model, tokenizer, how=how)
+        paradigms, partial(text_likelihood.scores, model, tokenizer, method=how)
     )
 
 

@@ -325,7 +325,7 @@ def prompts_of(
     top_logprobs: int = 0,
 ) -> list[Prompt]:
     """What `write` goes on from, for `Generation`: its rows are what `write` gives of this list.
-    What `write` puts in front of a row is `prompt.decode(prompt.given)`.
+    What `write` puts in front of a row is `prompt.decode(prompt.prefix)`.
 
     Args and errors: as `write`; `Prompt` has those of log-probabilities.
     """
@@ -344,7 +344,7 @@ def prompts_of(
                 decode=decode,
                 sampling=replace(sampling, forbidden=forbidden),
                 source=source,
-                given=prompt_batch.given[n],
+                prefix=prompt_batch.given[n],
                 stop=stop,
                 end=special_tokens.vocabulary(model.tokenizer).end,
                 is_byte=partial(_is_byte, model.tokenizer),
@@ -391,7 +391,9 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
 def writing(model: Model, network: Prepared) -> Generation:
     """Where `network`, which is the model's, writes."""
     conventions = model.conventions
-    return Generation(network, whole=conventions.bidirectional_prefix, one_way=conventions.writes)
+    return Generation(
+        network, bidirectional_prefix=conventions.bidirectional_prefix, one_way=conventions.writes
+    )
 
 
 def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
@@ -480,14 +482,14 @@ def _pieces(
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            given=[prompt_batch.given[n] for n in some],
+            prefixes=[prompt_batch.given[n] for n in some],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
             sources=None
             if prompt_batch.sources is None
             else [prompt_batch.sources[n] for n in some],
             end=end,
-            whole=model.conventions.bidirectional_prefix,
+            bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         ):
             yield replace(piece, row=some[piece.row])
@@ -537,7 +539,7 @@ def _searched(
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
             stopped=(lambda place, ids: grown(place, ids)[1]) if stop else None,
-            whole=model.conventions.bidirectional_prefix,
+            bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         )
         for place, ids in enumerate(found):

@@ -77,7 +77,7 @@ def sample(
             [start],
             SHOWN_TOKENS,
             sampling,
-            whole=objective.bidirectional_prefix,
+            bidirectional_prefix=objective.bidirectional_prefix,
         )[0]
         return {
             "kind": "sample",

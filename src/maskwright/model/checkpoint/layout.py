@@ -94,7 +94,7 @@ class CheckpointLayout:
         """`hf` without the optional parts of the family whose tensors are not among `names`."""
         switches = {} if self.family is None else self.family.switches
         names = list(names)
-        absent = [key for key, part in switches.items() if not any(part in n for n in names)]
+        absent = [key for key, ending in switches.items() if not any(ending in n for n in names)]
         return {**hf, **dict.fromkeys(absent, False)}
 
     def generates(self) -> bool:
@@ -126,13 +126,13 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointL
     """
     member = _family_of(hf)
     if architecture is not None:
-        known = {} if member is None else member.architectures
-        if architecture not in known:
+        architectures = {} if member is None else member.architectures
+        if architecture not in architectures:
             raise IncompatibleError(
                 "the model in the folder has no such architecture",
                 where="config.json",
                 found=f"{architecture} asked for, model type {hf['model_type']}",
-                wanted=near(architecture, known),
+                wanted=near(architecture, architectures),
                 do="name one of its family, or none at all",
             )
         hf = {**hf, "architectures": [architecture]}
@@ -142,15 +142,15 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointL
 def _family_of(hf: Mapping[str, Any]) -> Family | None:
     """The family of a config.json; None if it is our own."""
     model_type = hf.get("model_type")
-    known = catalogue.names("families")
+    families = catalogue.names("families")
     if model_type == OURS:
         return None
-    if not isinstance(model_type, str) or model_type not in known:
+    if not isinstance(model_type, str) or model_type not in families:
         raise ConfigError(
             "unsupported model type",
             where="config.json: model_type",
             found=repr(model_type),
-            wanted=near(str(model_type)[:64], [*known, OURS]),
+            wanted=near(str(model_type)[:64], [*families, OURS]),
         )
     return family(model_type)
 
@@ -227,15 +227,15 @@ def _hf(
         "transformers_version": WRITTEN_FOR,
         **ids,
     }
-    own = {} if about.conventions is None else conventions.table(about.conventions)
+    our_table = {} if about.conventions is None else conventions.table(about.conventions)
     if form.family is None:
-        own = {"format": OUR_FORMAT, "config": to_plain(form.config), **own}
+        our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
         hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
-    if own:
-        hf[OURS] = own
+    if our_table:
+        hf[OURS] = our_table
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
@@ -272,8 +272,8 @@ def _ids(
     spare |= {"begin": "classify"} if len(form.config.stacks) == 2 else {}
 
     def id_of(role: str) -> int | None:
-        found: int | None = getattr(tokenizer, role, None)
-        return id_of(spare[role]) if found is None and role in spare else found
+        token_id: int | None = getattr(tokenizer, role, None)
+        return id_of(spare[role]) if token_id is None and role in spare else token_id
 
     start = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
     return {key: id_of(role) for key, role in roles.items()} | start

@@ -103,15 +103,15 @@ def load(
     """
     folder = model_folder(folder)
     hf, form = _meant(folder, architecture)
-    wanted = shapes.parameters(form.config)
+    expected_shapes = shapes.parameters(form.config)
     itemsize = (dtype or torch.float32).itemsize
-    _bearable(folder, sum(math.prod(s) for s in wanted.values()) * itemsize, largest_bytes)
+    _bearable(folder, sum(math.prod(s) for s in expected_shapes.values()) * itemsize, largest_bytes)
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
-    found, unused = matching.match(form, tensors)
+    file_names, unused = matching.match(form, tensors)
     hashes: dict[str, str] = {}
     manifest = _verified(folder, [path.name for path in tensors.files], hashes)
-    model = matching.fill(form, tensors, found, dtype)
+    model = matching.fill(form, tensors, file_names, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
     if found_files := tokenizer_files(folder):
@@ -317,9 +317,9 @@ def save_files(
     content |= files.weight_files(saved, about.largest_shard)
     if tokenizer is not None:
         # To fill a mask its token has to be read; what reads texts alone learned from such ids.
-        alone = model.config.vocabulary_head is None
+        reads_texts_only = model.config.vocabulary_head is None
         content |= tokenizer.files(
-            model.config.longest, plain=alone, segments=model.config.has_segments
+            model.config.longest, plain=reads_texts_only, segments=model.config.has_segments
         )
     return content
 

@@ -65,7 +65,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     """
     path = folder / plain(name, folder)
     try:
-        found = path.stat()
+        status = path.stat()
         leaves = path.is_symlink() and leads_out(path, folder)
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
@@ -79,13 +79,13 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
             found=path.resolve(),
             do="replace it by the file itself",
         )
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise CheckpointError("not a regular file", where=path)
-    if largest is not None and found.st_size > largest:
+    if largest is not None and status.st_size > largest:
         raise CheckpointError(
             "a file of the model is too large",
             where=path,
-            found=f"{found.st_size:,} bytes",
+            found=f"{status.st_size:,} bytes",
             wanted=f"at most {largest:,}",
             do="check that this is the file of a model",
         )

@@ -86,15 +86,15 @@ def _search(
         logs[:, stops + forbidden] = -torch.inf
         totals = torch.tensor([total for total, _ in going])[:, None] + logs
         best = totals.flatten().topk(min(beams, totals.numel()))
-        taken = [
-            (total, *divmod(place, logs.shape[1]))
-            for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        continuations = [
+            (total, *divmod(flat_index, logs.shape[1]))
+            for total, flat_index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             if total > -torch.inf
         ]
-        going = [(total, (*going[row][1], token)) for total, row, token in taken]
+        going = [(total, (*going[row][1], token)) for total, row, token in continuations]
         if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
             break
-        reader.keep([row for _, row, _ in taken])
+        reader.keep([row for _, row, _ in continuations])
     return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended]
 
 
@@ -109,7 +109,7 @@ class FillTokenizer(Protocol):
     def vocabulary_size(self) -> int: ...
     def encode(self, text: str) -> list[int]: ...
     def frame(
-        self, first: list[int], second: list[int] | None = None
+        self, ids: list[int], second_ids: list[int] | None = None, /
     ) -> tuple[list[int], list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def tokens(self, ids: Sequence[int]) -> list[str]: ...
@@ -163,8 +163,8 @@ def fill(
             an unknown decoder start token, of two stacks.
     """
     read = [encoded(model.config, words, text, windows=windows) for text in texts]
-    found = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
-    return [spelled(words, one, holes) for one, holes in zip(read, found, strict=True)]
+    predictions = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
+    return [spelled(words, one, holes) for one, holes in zip(read, predictions, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -226,15 +226,17 @@ def likeliest(
         )
     if model.config.decoder is None or alone:
         start = None
-    read = [(number, window) for number, each in enumerate(texts) for window in each.windows]
-    rows, segments = [each.ids for _, each in read], [each.segments for _, each in read]
-    found: list[dict[int, Likeliest]] = [{} for _ in texts]
+    windows = [(number, window) for number, text in enumerate(texts) for window in text.windows]
+    rows, segments = [text.ids for _, text in windows], [text.segments for _, text in windows]
+    predictions: list[dict[int, Likeliest]] = [{} for _ in texts]
     with answering(model, live=True) as ready:
-        for part in states(ready, rows, segments, start=start):
-            places, scores = _scores(ready, words, part.tokens, part.states, shift, part.lengths)
+        for portion in states(ready, rows, segments, start=start):
+            positions, scores = _scores(
+                ready, words, portion.tokens, portion.states, shift, portion.lengths
+            )
             owners = [
-                (*read[n], read[n][1].first + nth)
-                for n in part.numbers
+                (*windows[n], windows[n][1].first + nth)
+                for n in portion.numbers
                 for nth in range(rows[n].count(words.mask))
             ]
             chosen = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
@@ -243,18 +245,20 @@ def likeliest(
                 chosen, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 number, window, hole = owners[i]
-                found[number][hole] = Likeliest(places[i] + window.begin, ids, chances)
-    return [[holes[nth] for nth in sorted(holes)] for holes in found]
+                predictions[number][hole] = Likeliest(positions[i] + window.begin, ids, chances)
+    return [[holes[nth] for nth in sorted(holes)] for holes in predictions]
 
 
 def spelled(words: FillTokenizer, text: TextWithMasks, holes: Sequence[Likeliest]) -> list[Hole]:
     """The holes of a text with the tokens as words, and the text that each makes of it."""
-    found = []
+    filled = []
     for number, hole in enumerate(holes):
         texts = [_filled(words, text.pieces, number, token) for token in hole.ids]
-        each = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
-        found.append(Hole(hole.position, tuple(TokenCandidate(*one) for one in each)))
-    return found
+        candidates = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
+        filled.append(
+            Hole(hole.position, tuple(TokenCandidate(*candidate) for candidate in candidates))
+        )
+    return filled
 
 
 def _require_filler(config: TransformerConfig, words: FillTokenizer) -> None:
@@ -283,23 +287,25 @@ class Window:
 def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
     """The whole text; or of one that is too long a window around each hole, in its middle where
     the text goes on that far."""
-    whole, segments = words.frame(list(ids))
-    places = [place for place, number in enumerate(ids) if number == words.mask]
-    if longest is None or len(whole) <= longest:
-        yield Window(whole, segments, 0, 0, range(len(places)))
+    framed_ids, segments = words.frame(list(ids))
+    mask_positions = [
+        mask_position for mask_position, number in enumerate(ids) if number == words.mask
+    ]
+    if longest is None or len(framed_ids) <= longest:
+        yield Window(framed_ids, segments, 0, 0, range(len(mask_positions)))
         return
-    room = max(1, longest - (len(whole) - len(ids)))
-    for number, place in enumerate(places):
-        begin = min(max(0, place - room // 2), len(ids) - room)
-        first = sum(other < begin for other in places)
-        framed = words.frame(list(ids[begin : begin + room]))
-        yield Window(*framed, begin, first, range(number, number + 1))
+    room = max(1, longest - (len(framed_ids) - len(ids)))
+    for number, mask_position in enumerate(mask_positions):
+        begin = min(max(0, mask_position - room // 2), len(ids) - room)
+        first_hole = sum(other < begin for other in mask_positions)
+        frame = words.frame(list(ids[begin : begin + room]))
+        yield Window(*frame, begin, first_hole, range(number, number + 1))
 
 
 def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
     """The ids between the holes of `text`."""
-    parts = text.split(sign)
-    if len(parts) == 1:
+    pieces = text.split(sign)
+    if len(pieces) == 1:
         raise UsageError(
             "the text has no hole",
             where=text[:60],
@@ -308,8 +314,8 @@ def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
         )
     if words.kind in ("byte-bpe", "unigram"):
         # Their tokens carry the space before a word, so the hole stands for it too.
-        parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-    return [words.encode(part) if part else [] for part in parts]
+        pieces = [piece.removesuffix(" ") for piece in pieces[:-1]] + pieces[-1:]
+    return [words.encode(piece) if piece else [] for piece in pieces]
 
 
 def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
@@ -345,15 +351,15 @@ def _scores(
     holes = torch.eq(tokens, words.mask).nonzero()[:, 0]
     ends = torch.tensor(lengths).cumsum(0)
     begins = (ends - torch.tensor(lengths))[torch.searchsorted(ends, holes.cpu(), right=True)]
-    places = holes.cpu() - begins
-    if shift and int(places.min()) < shift:
+    positions = holes.cpu() - begins
+    if shift and int(positions.min()) < shift:
         raise UsageError(
             "nothing stands before the hole, and the model is read off there",
             where="text",
             wanted="a word before the mask",
         )
     scores = finite(model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size])
-    return places.tolist(), scores
+    return positions.tolist(), scores
 
 
 def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
@@ -361,6 +367,6 @@ def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, toke
     assert words.mask is not None
     sign = words.tokens([words.mask])[0]
     run = [*pieces[number], token, *pieces[number + 1]]
-    parts = [*pieces[:number], run, *pieces[number + 2 :]]
+    runs = [*pieces[:number], run, *pieces[number + 2 :]]
     space = "" if words.kind == "character" else " "
-    return f"{space}{sign}{space}".join(words.decode(part) for part in parts).strip()
+    return f"{space}{sign}{space}".join(words.decode(ids) for ids in runs).strip()

@@ -124,7 +124,7 @@ class GrowingRows:
         model: Prepared,
         contexts: Sequence[Sequence[int]],
         capacity: int,
-        seen: Sequence[int] | None = None,
+        prefix_lengths: Sequence[int] | None = None,
         memory: Memory | None = None,
     ) -> None:
         self.model, self.stack, self.shared = model, model.writer, memory
@@ -150,8 +150,8 @@ class GrowingRows:
         self.first = 0
         """Before this position there is nothing in any row."""
         self.prefix: Int[Tensor, " B"] | None = None
-        if seen is not None:
-            self.prefix = pads + torch.tensor(seen, device=self.device)
+        if prefix_lengths is not None:
+            self.prefix = pads + torch.tensor(prefix_lengths, device=self.device)
         self._pad_bias: Float[Tensor, "B 1 1 C"] | None = None
         self._distances: dict[bool, Float[Tensor, "1 H 1 C"]] = {}
 
@@ -183,11 +183,11 @@ class GrowingRows:
         pads, prefix = [], []
         length = max(self.length, other.length)
         for rows in (self, other):
-            by = length - rows.length
-            none = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
-            pads.append((none if rows.pads is None else rows.pads) + by)
+            shift = length - rows.length
+            no_pads = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
+            pads.append((no_pads if rows.pads is None else rows.pads) + shift)
             if rows.prefix is not None:
-                prefix.append(rows.prefix + by)
+                prefix.append(rows.prefix + shift)
         self.cache.join(other.cache, front=self.front)
         self.pads = torch.cat(pads)
         self.prefix = torch.cat(prefix) if prefix else None
@@ -226,19 +226,23 @@ class GrowingRows:
         """The states at the ends of the contexts, which are read once."""
         count = max(map(len, contexts))
         tokens = torch.tensor([token for context in contexts for token in context])
-        places = torch.tensor([place for context in contexts for place in range(len(context))])
-        last = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
+        token_positions = torch.tensor(
+            [place for context in contexts for place in range(len(context))]
+        )
+        last_indices = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
         flat = None
         if self.pads is not None:
             rows = torch.arange(len(contexts)).repeat_interleave(
                 torch.tensor([*map(len, contexts)])
             )
-            flat = (rows * count + places).to(self.device) + self.pads[rows.to(self.device)]
-        positions = places.to(self.device)[None]
+            flat = (rows * count + token_positions).to(self.device) + self.pads[
+                rows.to(self.device)
+            ]
+        positions = token_positions.to(self.device)[None]
         x = self._embedded(tokens[None], positions, 0)[0]
         at = positions[0] if flat is None else spread(positions[0], flat, len(contexts) * count)
         views = self._views(count, at.view(len(contexts), count))
-        return self._through(x, views, count, flat, last.to(self.device))
+        return self._through(x, views, count, flat, last_indices.to(self.device))
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Float[Tensor, "B D"]:
@@ -262,21 +266,21 @@ class GrowingRows:
         views: list[_View],
         count: int,
         flat: Int[Tensor, " N"] | None,
-        last: Int[Tensor, " B"] | None,
+        last_indices: Int[Tensor, " B"] | None,
     ) -> Float[Tensor, "B D"]:
         """
         Args:
             count: positions of each row, padding included.
             flat: where the tokens stand among them (b*T + t); None: they are all.
-            last: of the tokens, the last one of each row; None: all are.
+            last_indices: of the tokens, the last one of each row; None: all are.
         """
         cache, shared = self.cache, self.shared
         end = cache.length + count
         for number, (layer, view) in enumerate(zip(self.layers, views, strict=True)):
             half = layer.attention
             mixed = _mixed(half, half.enter(x), cache.layers[number], view, end, count, flat)
-            if last is not None and number == len(views) - 1:
-                x = x[last]
+            if last_indices is not None and number == len(views) - 1:
+                x = x[last_indices]
                 mixed, flat = mixed.view(cache.rows, count, -1)[:, -1], None
                 count = 1
             elif flat is not None:
@@ -284,9 +288,11 @@ class GrowingRows:
             x = half.leave(mixed, x)
             if layer.cross is not None:
                 assert shared is not None
-                pair, places = shared.pairs[number], cache.rows * count
+                pair, num_positions = shared.pairs[number], cache.rows * count
                 h = layer.cross.enter(x)
-                x = layer.cross.leave(_crossed(layer.cross, h, pair, shared.bias, places, flat), x)
+                x = layer.cross.leave(
+                    _crossed(layer.cross, h, pair, shared.bias, num_positions, flat), x
+                )
             x = layer.feed_forward(x)
         cache.advance(end - cache.length)
         norm = self.stack.final_norm
@@ -294,14 +300,14 @@ class GrowingRows:
 
     # ------------------------------------------------------------------------------ what is seen
     def _views(self, count: int, positions: Tensor | None) -> list[_View]:
-        made: dict[tuple[object, ...], _View] = {}
+        view_of: dict[tuple[object, ...], _View] = {}
         views: list[_View] = []
         for block in self.stack.config.blocks:
             attention = block.attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
-            if kind not in made:
-                made[kind] = self._view(attention, count, positions)
-            views.append(made[kind])
+            if kind not in view_of:
+                view_of[kind] = self._view(attention, count, positions)
+            views.append(view_of[kind])
         return views
 
     def _view(self, attention: Attention, count: int, positions: Tensor | None) -> _View:
@@ -311,10 +317,10 @@ class GrowingRows:
                 positions = torch.full((1, 1), start, device=self.device)
             rotary = rotary_table(attention.positions, positions, attention.head_width)
         if count == 1 and (attention.window is None or (self.prefix is None and not self.front)):
-            first = 0 if self.front else self.first
+            begin = 0 if self.front else self.first
             if attention.window is not None:
-                first = max(first, start - attention.window[0])
-            return _View(first, self._step_bias(attention, first, start + 1), rotary)
+                begin = max(begin, start - attention.window[0])
+            return _View(begin, self._step_bias(attention, begin, start + 1), rotary)
         drawn = self._mask(attention).draw(count, start + count, start=start, device=self.device)
         if (
             drawn.mask.form == "causal"
@@ -340,27 +346,27 @@ class GrowingRows:
         if not self.is_decoder:
             order = limits & order
         if self.pads is not None:
-            places = torch.arange(self.capacity, device=self.device)
-            order = order & mask.real(places[None] >= self.pads[:, None])
+            positions = torch.arange(self.capacity, device=self.device)
+            order = order & mask.real(positions[None] >= self.pads[:, None])
         return order
 
-    def _step_bias(self, attention: Attention, first: int, end: int) -> Tensor | None:
+    def _step_bias(self, attention: Attention, begin: int, end: int) -> Tensor | None:
         """(B or 1, H or 1, 1, K) for one query at `end - 1`: distances, and -inf at padding."""
         bias = None
         if self.pads is not None:
             if self._pad_bias is None:
-                places = torch.arange(self.capacity, device=self.device)
-                self._pad_bias = _bias(places[None] >= self.pads[:, None], self.model.dtype)
+                positions = torch.arange(self.capacity, device=self.device)
+                self._pad_bias = _bias(positions[None] >= self.pads[:, None], self.model.dtype)
                 assert self._pad_bias is not None
                 self._pad_bias = F.pad(self._pad_bias, (self.front, 0))
-            bias = self._pad_bias[..., first : self.front + end]
+            bias = self._pad_bias[..., begin : self.front + end]
         if (relative := self._relative(attention)) is not None:
             both_ways = attention.pattern != "causal"
             if both_ways not in self._distances:
                 # Of the last query there is room for: any other's are the end of it.
                 self._distances[both_ways] = self._distance(relative, attention, 1, self.capacity)
             distance = self._distances[both_ways][..., self.capacity - end :]
-            distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., first:]
+            distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., begin:]
             bias = distance if bias is None else bias + distance
         return bias
 
@@ -387,12 +393,12 @@ def _mixed(
 ) -> Float[Tensor, "BT HW"]:
     """What each position takes from those before it; its keys and values are written."""
     rows = buffer.shape[1]
-    parts = []
+    projected = []
     for side, number in half.own(h):
         side = side if flat is None else spread(side, flat, rows * count)
-        parts.append(half.split(side.view(rows, count, -1), number))
-    query = parts[0][0]  # B, H, T, W
-    pair = parts[0][1:] if half.joined else parts[1]
+        projected.append(half.split(side.view(rows, count, -1), number))
+    query = projected[0][0]  # B, H, T, W
+    pair = projected[0][1:] if half.joined else projected[1]
     if view.rotary is None:
         buffer[:, :, :, end - count : end] = pair
     else:
@@ -418,16 +424,16 @@ def _crossed(
     h: Float[Tensor, "N D"],
     pair: tuple[Tensor, Tensor],
     bias: Tensor | None,
-    places: int,
+    num_positions: int,
     flat: Tensor | None,
 ) -> Float[Tensor, "N HW"]:
     """What each position takes from its source; rows that share one are queries of it."""
     query = half.query(h)
     if flat is not None:
-        query = spread(query, flat, places)
+        query = spread(query, flat, num_positions)
     query = query.view(len(pair[0]), -1, half.heads, half.width).transpose(1, 2)
     out = F.scaled_dot_product_attention(query, *pair, attn_mask=bias, scale=half.scale)
-    out = out.transpose(1, 2).reshape(places, -1)
+    out = out.transpose(1, 2).reshape(num_positions, -1)
     return out if flat is None else out[flat]
 
 
@@ -486,8 +492,8 @@ class ContextReader:
         self.states = states.repeat_interleave(copies, 0)
 
     @torch.inference_mode()
-    def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
-        """(B, V) for the token that follows each text; `left` is how many will still follow."""
+    def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
+        """(B, V) for the token that follows each text; `remaining` is how many will still follow."""
         starts = [context_start(len(text), self.limit) for text in texts]
         if self.writer is None:
             self.starts = starts
@@ -495,7 +501,7 @@ class ContextReader:
         rows = self.rows
         if rows is None or starts != self.starts or rows.length == rows.capacity:
             self.starts = starts
-            hidden = self._read(self.writer, texts, left)
+            hidden = self._read(self.writer, texts, remaining)
         else:
             hidden = rows.step([text[-1] for text in texts])
         return self.writer.scores(hidden).cpu()
@@ -514,15 +520,15 @@ class ContextReader:
         if self.rows is not None:
             self.rows.keep(rows)
 
-    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], left: int) -> Tensor:
+    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], remaining: int) -> Tensor:
         """Read the contexts from their beginning."""
-        contexts, seen = self._contexts(texts)
+        contexts, prefix_lengths = self._contexts(texts)
         length = max(map(len, contexts))
         # Room until the first row starts anew: no row reads more than the limit.
-        room = length + left - 1
+        room = length + remaining - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
         self.rows = None  # the buffers of before are not needed beside the new ones
-        self.rows = GrowingRows(writer, contexts, capacity, seen, self.memory)
+        self.rows = GrowingRows(writer, contexts, capacity, prefix_lengths, self.memory)
         return self.rows.read(contexts)
 
     def _contexts(
@@ -532,16 +538,18 @@ class ContextReader:
         if self.seen is None:
             return contexts, None
         pairs = zip(self.seen, self.starts, strict=True)
-        return contexts, [max(0, seen - start) for seen, start in pairs]
+        return contexts, [max(0, prefix_length - start) for prefix_length, start in pairs]
 
     def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
         """All of the contexts by the network itself, aligned at their ends."""
-        contexts, seen = self._contexts(texts)
+        contexts, prefix_lengths = self._contexts(texts)
         device, length = self.network.device, max(map(len, contexts))
         pads = torch.tensor([length - len(context) for context in contexts])
         tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
-        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
-        prefix = None if seen is None else (pads + torch.tensor(seen)).to(device)
+        positions = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        prefix = (
+            None if prefix_lengths is None else (pads + torch.tensor(prefix_lengths)).to(device)
+        )
         visible = None
         if bool(pads.any()):
             visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
@@ -549,13 +557,13 @@ class ContextReader:
             order = mask.causal if prefix is None else mask.causal | mask.prefix(prefix)
             return self.network.encode(
                 tokens.to(device),
-                positions=places.to(device),
+                positions=positions.to(device),
                 visible=order if visible is None else order & visible,
             )[:, -1]
         keep = self.keep_states
         return self.network.decode(
             tokens.to(device),
-            positions=places.to(device),
+            positions=positions.to(device),
             visible=visible,
             prefix=prefix,
             memory=self.states,

@@ -160,26 +160,28 @@ def evaluate(
     try:
         for batch in evaluation_batches(objective, source, rows, batch_rows):
             batch = batch.to(device)
-            states, every = objective.target_states(batch), objective.targets(batch)
+            states, all_targets = objective.target_states(batch), objective.targets(batch)
             sorts = objective.sorts(batch)
             apart |= {name: [0.0, 0] for name in sorts if name not in apart}
-            text += int((~torch.isin(every, framing)).sum())
+            text += int((~torch.isin(all_targets, framing)).sum())
             size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
             for begin in range(0, len(states), size):
-                wanted = every[begin : begin + size]
+                targets_here = all_targets[begin : begin + size]
                 scores = objective.target_scores(states[begin : begin + size]).float()
-                loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
-                for name, mine in sorts.items():
-                    here = mine[begin : begin + size]
-                    total = functional.cross_entropy(scores[here], wanted[here], reduction="sum")
+                loss += float(functional.cross_entropy(scores, targets_here, reduction="sum"))
+                for name, in_sort in sorts.items():
+                    of_sort = in_sort[begin : begin + size]
+                    total = functional.cross_entropy(
+                        scores[of_sort], targets_here[of_sort], reduction="sum"
+                    )
                     apart[name][0] += float(total)
-                    apart[name][1] += int(here.sum())
-                for i, some in enumerate(top_hits(scores, wanted, TOP)):
-                    hits[i] += float(some.sum())
+                    apart[name][1] += int(of_sort.sum())
+                for i, hit_chances in enumerate(top_hits(scores, targets_here, TOP)):
+                    hits[i] += float(hit_chances.sum())
             targets += len(states)
-            if count < ENOUGH and (found := objective.decisions(batch)) is not None:
-                outputs.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
-                count += len(found[0])
+            if count < ENOUGH and (decision := objective.decisions(batch)) is not None:
+                outputs.append((decision[0].float().cpu().numpy(), decision[1].cpu().numpy()))
+                count += len(decision[0])
     finally:
         trained.train(was_training)
     if targets == 0:
@@ -191,7 +193,7 @@ def evaluate(
     perplexity = math.exp(min(mean, 700.0))
     decided = None
     if objective.decides is not None and count:
-        answers, true = (np.concatenate(part) for part in zip(*outputs, strict=True))
+        answers, true = (np.concatenate(arrays) for arrays in zip(*outputs, strict=True))
         decided = BinaryMetrics.of(objective.decides, answers, true)
     separations = {name: total / number for name, (total, number) in apart.items() if number}
     return HeldOutMetrics(
@@ -212,15 +214,15 @@ def with_prepared(objective: Objective) -> Objective:
     return prepared_objective
 
 
-def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:
+def top_hits(scores: Tensor, targets: Tensor, best: Sequence[int]) -> list[Tensor]:
     """(N,) float for each k of `best`: the chance that the target is among the k best when ties are
     broken at random.
 
     A constant model gets k / V, not 1.
     """
-    own = scores.gather(1, wanted[:, None])
-    better = (scores > own).sum(dim=1, dtype=torch.int32)
-    equal = (scores == own).sum(dim=1, dtype=torch.int32)
+    target_scores = scores.gather(1, targets[:, None])
+    better = (scores > target_scores).sum(dim=1, dtype=torch.int32)
+    equal = (scores == target_scores).sum(dim=1, dtype=torch.int32)
     return [((k - better).float() / equal.float()).clamp(0.0, 1.0) for k in best]
 
 

@@ -39,11 +39,11 @@ class PromptFrame:
     source: tuple[int, ...] = ()
 
 
-def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> PromptFrame:
-    """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
-    require_method(how, "how")
+def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
+    """What a text is framed by when it is asked `method`; refuses what cannot be asked."""
+    require_method(method, "how")
     try:
-        return _fitting_frame(model, tokenizer, how)
+        return _fitting_frame(model, tokenizer, method)
     except IncompatibleError as error:
         raise _remedied(error, model, tokenizer) from None
 
@@ -81,30 +81,30 @@ def _remedied(
     )
 
 
-def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> PromptFrame:
+def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
     """As `frame_for`, where the method is known."""
     config = model.config
-    whole = tokenizer.frame([-1])[0]  # -1 stands for the text
-    place = whole.index(-1)
-    single = PromptFrame(tuple(whole[:place]), tuple(whole[place + 1 :]))
-    if how == "replaced":
+    framed_ids = tokenizer.frame([-1])[0]  # -1 stands for the text
+    text_index = framed_ids.index(-1)
+    single = PromptFrame(tuple(framed_ids[:text_index]), tuple(framed_ids[text_index + 1 :]))
+    if method == "replaced":
         _require(
             config.encoder is not None and detector(model) is not None,
-            how,
+            method,
             "an encoder with a head of one score per token",
         )
         return single
-    _require(config.vocabulary_head is not None, how, "a vocabulary head")
-    if how == "sequence-to-sequence":
-        _require(len(config.stacks) == 2, how, "an encoder and a decoder")
+    _require(config.vocabulary_head is not None, method, "a vocabulary head")
+    if method == "sequence-to-sequence":
+        _require(len(config.stacks) == 2, method, "an encoder and a decoder")
         return _two_stacks(tokenizer, single)
-    if how == "causal":
-        _require(len(config.stacks) == 1, how, "a single stack")
+    if method == "causal":
+        _require(len(config.stacks) == 1, method, "a single stack")
         opening = single.before if config.encoder is not None else ()
         return PromptFrame(opening or _opening(tokenizer))
-    _require(config.encoder is not None, how, "an encoder")
-    _require(tokenizer.mask is not None, how, "a mask token")
-    if how.startswith("masked-next") and not single.before:
+    _require(config.encoder is not None, method, "an encoder")
+    _require(tokenizer.mask is not None, method, "a mask token")
+    if method.startswith("masked-next") and not single.before:
         return PromptFrame(_opening(tokenizer), single.after)
     return single
 
@@ -151,8 +151,11 @@ def detector(model: Transformer | Prepared) -> str | None:
     return next(heads, None)
 
 
-def _require(holds: bool, how: str, wanted: str) -> None:
+def _require(holds: bool, method: str, requirement: str) -> None:
     if not holds:
         raise IncompatibleError(
-            "scoring method not supported by this model", where="how", found=how, wanted=wanted
+            "scoring method not supported by this model",
+            where="how",
+            found=method,
+            wanted=requirement,
         )

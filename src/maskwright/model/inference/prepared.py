@@ -122,13 +122,15 @@ class PreparedStack:
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
         # Layers that see alike share a context; here, which of them each layer has.
-        seen = [
+        attention_kinds = [
             (a.pattern, a.window, a.positions, a.head_width)
             for a in (block.attention for block in stack.config.blocks)
         ]
-        different = list(dict.fromkeys(seen))
-        self.attentions = [stack.config.blocks[seen.index(one)].attention for one in different]
-        self.context_of = [different.index(one) for one in seen]
+        different = list(dict.fromkeys(attention_kinds))
+        self.attentions = [
+            stack.config.blocks[attention_kinds.index(kind)].attention for kind in different
+        ]
+        self.context_of = [different.index(kind) for kind in attention_kinds]
 
     @property
     def takes_ragged(self) -> bool:
@@ -171,11 +173,11 @@ class PreparedStack:
         selection = None
         if at is not None and cache is None and trace is None:
             selection = Selection.of(at, len(x), count)
-        last = len(self.layers) - 1
+        last_layer = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
             if trace is not None:
                 trace.hidden.append(x)
-            chosen = selection if number == last else None
+            chosen = selection if number == last_layer else None
             x = _attended(
                 layer.attention, x, contexts[self.context_of[number]], cache, number, chosen
             )
@@ -210,26 +212,30 @@ class PreparedStack:
         vectors: Tensor,
         segments: Tensor | None,
         groups: Sequence[RowGroup],
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> Tensor:
         """Hidden states (N, D) of rows (N, E) that lie one after the other, or (R, D) of one place
         of each row."""
         x = torch.cat(
             [
-                self.module.embeddings(one, None, kind).flatten(0, 1)
-                for one, kind in zip(cut(vectors, groups), cut(segments, groups), strict=True)
+                self.module.embeddings(group_vectors, None, kind).flatten(0, 1)
+                for group_vectors, kind in zip(
+                    cut(vectors, groups), cut(segments, groups), strict=True
+                )
             ]
         ).to(self.dtype)
         contexts = self.contexts(x, groups)
         for number, layer in enumerate(self.layers):
-            at = place if number == len(self.layers) - 1 else None
+            at = position if number == len(self.layers) - 1 else None
             x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
         return x if self.final_norm is None else self.final_norm(x)
 
     def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
         """What each kind of attention sees in each group of rows (N, D)."""
-        by_group = [self._contexts(part, None, None, None, 0, None) for part in cut(x, groups)]
-        return [[one[i] for one in by_group] for i in range(len(self.attentions))]
+        by_group = [self._contexts(group, None, None, None, 0, None) for group in cut(x, groups)]
+        return [
+            [group_contexts[i] for group_contexts in by_group] for i in range(len(self.attentions))
+        ]
 
 
 def read_layer(
@@ -238,15 +244,15 @@ def read_layer(
     x: Float[Tensor, "N D"],
     groups: Sequence[RowGroup],
     contexts: Sequence[AttentionContext],
-    place: Place | None = None,
+    position: Place | None = None,
 ) -> Tensor:
-    """One layer, without a memory, of rows that lie one after the other; with `place` the states
+    """One layer, without a memory, of rows that lie one after the other; with `position` the states
     (R, D) of one position of each row."""
     at = None
-    if place is not None:
-        at = places_of(groups, place, x.device)
+    if position is not None:
+        at = places_of(groups, position, x.device)
         contexts = [
-            context.of_queries(_column(group, place, x.device))
+            context.of_queries(_column(group, position, x.device))
             for context, group in zip(contexts, groups, strict=True)
         ]
     return layer.feed_forward(_ragged(layer.attention, x, groups, contexts, number, at))
@@ -304,22 +310,22 @@ def _ragged(
     sides = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
     x = x if at is None else x[at]
     rows = [group.count for group in groups]
-    places = [group.count * group.length for group in groups]
-    some = at is not None
-    cut = [side.split(rows if some and count == 1 else places) for side, count in sides]
+    num_positions = [group.count * group.length for group in groups]
+    selected = at is not None
+    cut = [side.split(rows if selected and count == 1 else num_positions) for side, count in sides]
     out = x.new_empty(len(x), half.heads * half.width)
     begin = 0
     for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
         query, key, value = (
-            part
+            heads
             for side, (_, count) in zip(cut, sides, strict=True)
-            for part in half.split(
+            for heads in half.split(
                 side[number].view(group.count, -1, side[number].shape[-1]), count
             )
         )
-        got = half.mixed(query, key, value, context, layer=layer)
-        end = begin + got.shape[0] * got.shape[1]
-        out[begin:end].view(got.shape).copy_(got)
+        mixed = half.mixed(query, key, value, context, layer=layer)
+        end = begin + mixed.shape[0] * mixed.shape[1]
+        out[begin:end].view(mixed.shape).copy_(mixed)
         begin = end
     return half.leave(out, x)
 
@@ -336,15 +342,15 @@ def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
         begin = end
 
 
-def places_of(groups: Sequence[RowGroup], place: Place, device: torch.device) -> Tensor:
+def places_of(groups: Sequence[RowGroup], position: Place, device: torch.device) -> Tensor:
     """Where the first or the last ids of all rows stand."""
     lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
     ends = lengths.cumsum(0)
-    return (ends - lengths if place == "first" else ends - 1).to(device)
+    return (ends - lengths if position == "first" else ends - 1).to(device)
 
 
-def _column(group: RowGroup, place: Place, device: torch.device) -> Tensor:
-    at = 0 if place == "first" else group.length - 1
+def _column(group: RowGroup, position: Place, device: torch.device) -> Tensor:
+    at = 0 if position == "first" else group.length - 1
     return torch.full((group.count, 1), at, device=device)
 
 
@@ -419,22 +425,22 @@ class Prepared:
         tokens: Int[Tensor, " N"],
         groups: Sequence[RowGroup],
         segments: Int[Tensor, " N"] | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> Float[Tensor, "N D"] | Float[Tensor, "R D"]:
         """Hidden states of rows that lie one after the other, without padding and without a mask
         against other rows: those of a group are equally long and attend together; every other
         operation goes over all ids at once. Of the encoder, or of a decoder that stands alone.
-        With `place`, of the first or the last id of each row alone (R, D): the last layer is not
+        With `position`, of the first or the last id of each row alone (R, D): the last layer is not
         computed elsewhere.
         """
         stack = self.reader
         if not stack.takes_ragged:
             run = self.encode if self.encoder is not None else self.decode
-            parts = zip(cut(tokens, groups), cut(segments, groups), strict=True)
-            x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
-            return x if place is None else x[places_of(groups, place, x.device)]
+            groups_of_ids = zip(cut(tokens, groups), cut(segments, groups), strict=True)
+            x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in groups_of_ids])
+            return x if position is None else x[places_of(groups, position, x.device)]
         vectors = self.network.token_vectors(tokens[None])[0]
-        return stack.ragged(vectors, segments, groups, place)
+        return stack.ragged(vectors, segments, groups, position)
 
     @property
     def reader(self) -> PreparedStack:
@@ -471,9 +477,9 @@ class Prepared:
         return self.network.pool(hidden_rows.to(self.own))
 
     @torch.no_grad()
-    def head(self, name: str, hidden: Float[Tensor, "*any D"], **how: Any) -> Tensor:
+    def head(self, name: str, hidden: Float[Tensor, "*any D"], **options: Any) -> Tensor:
         """As `Transformer.head`."""
-        return self.network.head(name, hidden.to(self.own), **how)
+        return self.network.head(name, hidden.to(self.own), **options)
 
     # ------------------------------------------------------------------- one token after another
     @cached_property

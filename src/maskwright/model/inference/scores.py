@@ -38,12 +38,12 @@ def scores(
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
 
 
-def require_finite(found: object, examples: EncodedExamples, where: object = None) -> None:
+def require_finite(scores: object, examples: EncodedExamples, where: object = None) -> None:
     """Raises CheckpointError where scores are not finite, but for -inf in the place of a choice
     that a question does not have. What is written is no score."""
-    if isinstance(found, np.ndarray) and found.dtype.kind == "f":
-        absent = np.isneginf(found) & (not examples.plain)
-        finite(torch.from_numpy(np.where(absent, 0.0, found)), where)
+    if isinstance(scores, np.ndarray) and scores.dtype.kind == "f":
+        absent = np.isneginf(scores) & (not examples.plain)
+        finite(torch.from_numpy(np.where(absent, 0.0, scores)), where)
 
 
 def vectors(
@@ -65,12 +65,12 @@ def place_of(objective: Scored, collation: Collation) -> Place | None:
 
 
 def _scored(objective: Scored, examples: EncodedExamples, collation: Collation) -> Answered:
-    network, place = objective.product, place_of(objective, collation)
+    network, position = objective.product, place_of(objective, collation)
     if isinstance(network, Prepared) and collation.decoder_start is None:
         if examples.plain:
-            return _in_lines(network, examples, collation, place, objective.scores_of)
-        if place is not None and examples.targets is None:
-            return _of_several(network, examples, place, objective.scores_of)
+            return _in_lines(network, examples, collation, position, objective.scores_of)
+        if position is not None and examples.targets is None:
+            return _of_several(network, examples, position, objective.scores_of)
     return _in_rows(examples, collation, objective.scores, network.device)
 
 
@@ -79,29 +79,29 @@ def _in_lines(
     network: Prepared,
     examples: EncodedExamples,
     collation: Collation,
-    place: Place | None,
+    position: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> Answered:
     """Texts of like length one after the other, each answered by itself."""
     for portion in portions(examples.lengths):
-        batch, which = examples.in_line(portion.numbers, collation)
+        batch, score_rows = examples.in_line(portion.numbers, collation)
         batch = batch.to(network.device)
         segments = None if batch.segments is None else batch.segments[0]
-        states = network.ragged(batch.tokens[0], portion.groups, segments, place)
-        yield which, of(states if place else states[None], batch)
+        states = network.ragged(batch.tokens[0], portion.groups, segments, position)
+        yield score_rows, of(states if position else states[None], batch)
 
 
 @torch.inference_mode()
 def _of_several(
     network: Prepared,
     examples: EncodedExamples,
-    place: Place,
+    position: Place,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> Answered:
     """Texts of which several make one answer, each read at one place: choices, or pieces."""
     for numbers in by_length(examples.lengths * examples.choices):
         rows, segments, batch = examples.of_answers(numbers)
-        states = at_place(network, rows, place, segments)
+        states = at_place(network, rows, position, segments)
         yield numbers, of(states, batch.to(network.device))
 
 
@@ -118,11 +118,11 @@ def _in_rows(
         yield which, ask(batch.to(device))
 
 
-def _in_order(parts: Answered, count: int) -> NDArray[np.float32]:
-    made = Scores(count)
-    for which, rows in parts:
-        made.add(which, rows)
-    return made.found
+def _in_order(portions: Answered, count: int) -> NDArray[np.float32]:
+    scores = Scores(count)
+    for score_rows, rows in portions:
+        scores.add(score_rows, rows)
+    return scores.found
 
 
 class Scores:
@@ -136,12 +136,12 @@ class Scores:
         self._count = count
         self.found: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
 
-    def add(self, which: NDArray[np.int64], rows: Tensor) -> None:
+    def add(self, row_indices: NDArray[np.int64], rows: Tensor) -> None:
         """The rows with these numbers."""
-        own = rows.float().cpu().numpy()
-        width, before = own.shape[1], self.found.shape[1]
+        row_scores = rows.float().cpu().numpy()
+        width, before = row_scores.shape[1], self.found.shape[1]
         if not len(self.found):
             self.found = np.full((self._count, width), -np.inf, dtype=np.float32)
         elif width > before:  # choices, of which these examples have more
             self.found = np.pad(self.found, ((0, 0), (0, width - before)), constant_values=-np.inf)
-        self.found[which, :width] = own
+        self.found[row_indices, :width] = row_scores

@@ -68,13 +68,13 @@ class GrowingText:
     def __init__(
         self,
         decode: Decode,
-        given: Sequence[int] = (),
+        prefix: Sequence[int] = (),
         stop: Sequence[str] = (),
         is_byte: Callable[[int], bool] = lambda token: False,
     ) -> None:
         self._decode, self._is_byte = decode, is_byte
         self._stop = tuple(stop)
-        self._ids = list(given)
+        self._ids = list(prefix)
         self._first = len(self._ids)
         self._skipped = len(decode(self._ids)) if self._ids else 0
         self._shown = 0
@@ -83,10 +83,10 @@ class GrowingText:
     def add(self, token: int) -> str:
         """What can be shown now that `token` follows."""
         self._ids.append(token)
-        known = len(self._ids)
-        while known > self._first and self._is_byte(self._ids[known - 1]):
-            known -= 1
-        return self._show(self._text(known).rstrip(UNFINISHED), more=True)
+        count = len(self._ids)
+        while count > self._first and self._is_byte(self._ids[count - 1]):
+            count -= 1
+        return self._show(self._text(count).rstrip(UNFINISHED), more=True)
 
     def end(self) -> str:
         """What was held back, where nothing follows."""
@@ -97,9 +97,11 @@ class GrowingText:
 
     def _show(self, text: str, more: bool) -> str:
         # What was shown is no part of such a string: it would have been held back.
-        places = [place for s in self._stop if (place := text.find(s, self._shown)) >= 0]
-        if places:
-            self.stopped, text = True, text[: min(places)]
+        stop_positions = [
+            stop_position for s in self._stop if (stop_position := text.find(s, self._shown)) >= 0
+        ]
+        if stop_positions:
+            self.stopped, text = True, text[: min(stop_positions)]
         elif more:
             text = text[: len(text) - max((_overlap(text, s) for s in self._stop), default=0)]
         shown, self._shown = self._shown, max(self._shown, len(text))
@@ -113,13 +115,13 @@ def stream(
     sampling: Sampling = GREEDY,
     *,
     decode: Decode | Sequence[Decode],
-    given: Sequence[Sequence[int]] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     stop: Sequence[str] = (),
     is_byte: Callable[[int], bool] = lambda token: False,
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
-    whole: bool = False,
+    bidirectional_prefix: bool = False,
     one_way: bool = False,
     cached: bool = True,
 ) -> Iterator[Piece]:
@@ -128,7 +130,7 @@ def stream(
 
     Args:
         decode: the text of ids; one for all rows, or one for each.
-        given: of each row the ids in front of the new ones when it is decoded; a word is spelled
+        prefixes: of each row the ids in front of the new ones when it is decoded; a word is spelled
             otherwise at the beginning of a text. None: none.
         stop: strings that end a row, none of them empty.
 
@@ -138,12 +140,12 @@ def stream(
     require_stop(stop)
     decodes = [decode] * len(prompts) if callable(decode) else list(decode)
     texts = [
-        GrowingText(decodes[row], given[row] if given else (), stop, is_byte)
+        GrowingText(decodes[row], prefixes[row] if prefixes else (), stop, is_byte)
         for row in range(len(prompts))
     ]
     counts = [count] * len(prompts) if isinstance(count, int) else count
     stopped: set[int] = set()
-    taken = steps(
+    generated = steps(
         model,
         prompts,
         count,
@@ -151,14 +153,14 @@ def stream(
         sources=sources,
         end=end,
         context=context,
-        whole=whole,
+        bidirectional_prefix=bidirectional_prefix,
         one_way=one_way,
         cached=cached,
         stopped=stopped,
     )
     written = [0] * len(prompts)
-    with closing(taken):  # a stream that is closed early gives the model back at once
-        for step in taken:
+    with closing(generated):  # a stream that is closed early gives the model back at once
+        for step in generated:
             for row, token in zip(step.rows, step.tokens, strict=True):
                 written[row] += 1
                 id_shown = None if token == end else token
@@ -168,13 +170,13 @@ def stream(
                 yield Piece(row, id_shown, new, finished)
 
 
-def shown(text: GrowingText, token: int | None, last: bool) -> tuple[str, Reason | None]:
+def shown(text: GrowingText, token: int | None, is_last: bool) -> tuple[str, Reason | None]:
     """What can be shown of a row now that `token` follows, None of its end; and why it ends here,
-    if it does. `last`: no more tokens may follow."""
+    if it does. `is_last`: no more tokens may follow."""
     new = "" if token is None else text.add(token)
     if text.stopped:
         return new, "stop"
-    if token is not None and not last:
+    if token is not None and not is_last:
         return new, None
     new += text.end()
     # What was held back may hold a string that ends the text, too.

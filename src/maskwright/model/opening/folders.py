@@ -109,13 +109,13 @@ def damaged(
     Args:
         older: the newest one that is whole; None: it is looked for.
     """
-    last = commit.numbered(run / "checkpoints")[-1]
+    newest = commit.numbered(run / "checkpoints")[-1]
     if older is None:
         try:
             older = commit.newest(run / "checkpoints")[0]
         except CheckpointError as error:
             return error
-    if older == last:  # what is wrong with it is no damage
+    if older == newest:  # what is wrong with it is no damage
         return CheckpointError(
             reason.what,
             where=reason.where,
@@ -129,5 +129,5 @@ def damaged(
         found=reason.what,
         wanted=f"a whole one, as {older.name} is",
         do=f"name that one, {shell_word(older)}; go on from it with maskwright resume "
-        f"{shell_word(run)}; or remove {shell_word(last)}",
+        f"{shell_word(run)}; or remove {shell_word(newest)}",
     )

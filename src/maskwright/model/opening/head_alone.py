@@ -63,17 +63,17 @@ def base_folder(folder: Path) -> Path | None:
 
 def _found(base: Base, folder: Path) -> Path:
     """Where the base lies now."""
-    there = [place for place in base.places if os.path.isdir(place)]  # of any length
-    same = (place for place in there if fingerprint(place) == base.sha256)
-    if (found := next(same, None)) is not None:
-        return found
+    folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
+    matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
+    if (folder_of_base := next(matching, None)) is not None:
+        return folder_of_base
     laid, recorded_path, _ = base.places
     remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
-    if there:
+    if folders:
         raise IncompatibleError(
             "the model under this head is not the one it was trained on",
-            where=there[0],
-            found=f"sha256 {fingerprint(there[0])}",
+            where=folders[0],
+            found=f"sha256 {fingerprint(folders[0])}",
             wanted=f"sha256 {base.sha256}",
             do=remedy,
         )

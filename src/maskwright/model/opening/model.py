@@ -24,32 +24,32 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 def fingerprint(
-    folder: Path, known: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
+    folder: Path, hashes: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
 ) -> str:
     """The hash of a model folder's config, weights and tokenizer, whatever else lies there.
 
     Args:
-        known: SHA-256 of files by name that were read just now; these are not read again.
+        hashes: SHA-256 of files by name that were read just now; these are not read again.
         beside: folders of adapters and heads that stand on it; with one, `folder` may be without
             weights.
     """
-    alone = bool(beside) and not any(folder.glob("*.safetensors"))
-    own = "" if alone else _of_files(folder, known or {})
+    without_weights = bool(beside) and not any(folder.glob("*.safetensors"))
+    digest_of_folder = "" if without_weights else _of_files(folder, hashes or {})
     if not beside:
-        return own
-    digest = hashlib.sha256(own.encode())
-    for each in beside:
-        for file in sorted((*each.glob("*.safetensors"), *each.glob("*.json"))):
+        return digest_of_folder
+    digest = hashlib.sha256(digest_of_folder.encode())
+    for other in beside:
+        for file in sorted((*other.glob("*.safetensors"), *other.glob("*.json"))):
             digest.update(file.name.encode())
             digest.update(bytes.fromhex(hash_file(file)))
     return digest.hexdigest()
 
 
-def _of_files(folder: Path, known: Mapping[str, str]) -> str:
+def _of_files(folder: Path, hashes: Mapping[str, str]) -> str:
     weights = [file.name for file in files.open_folder(folder).files]
     names = [pretrained.CONFIG, *weights, *tokenizer_folder.NAMES]
-    there = [path for path in (folder / name for name in names) if path.is_file()]
-    return config.fingerprint({p.name: known.get(p.name) or hash_file(p) for p in there})
+    present = [path for path in (folder / name for name in names) if path.is_file()]
+    return config.fingerprint({p.name: hashes.get(p.name) or hash_file(p) for p in present})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,4 +143,6 @@ class Model:
         adapter, or a head that was saved alone."""
         beside = [self.home] if self.is_adapter else []
         beside.append(self.home / ADAPTER)
-        return fingerprint(self.path, self.hashes, [each for each in beside if each.is_dir()])
+        return fingerprint(
+            self.path, self.hashes, [candidate for candidate in beside if candidate.is_dir()]
+        )

@@ -42,7 +42,9 @@ def conventions_of(
     spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
-    known = {each.name for each in fields(Reading)} - {"notes"}  # which no model is asked with
+    kept_fields = {field.name for field in fields(Reading)} - {
+        "notes"
+    }  # which no model is asked with
     return Conventions(
         prediction_offset=spec.prediction_offset,
         bidirectional_prefix=spec.bidirectional_prefix,
@@ -54,7 +56,7 @@ def conventions_of(
             objective=objective.name,
             options=dict(options),
             rows=dict(rows),
-            reading={key: value for key, value in reading.items() if key in known},
+            reading={key: value for key, value in reading.items() if key in kept_fields},
         ),
     )
 

@@ -66,25 +66,25 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
     folder = safe_read.model_folder(folder)
     config = safe_read.read_json(folder, CONFIG)
     peft_form.require_kind(config, folder / CONFIG)
-    place = _base(folder, config) if base is None else safe_read.model_folder(base)
-    loaded = pretrained.load(place)
+    base_folder = _base(folder, config) if base is None else safe_read.model_folder(base)
+    loaded = pretrained.load(base_folder)
     opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     names = {
         name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
     }
-    member = pretrained.described(place).family
-    heads = None if member is None else _headed(place, member, loaded.config, names, config)
+    member = pretrained.described(base_folder).family
+    heads = None if member is None else _headed(base_folder, member, loaded.config, names, config)
     model, about = loaded.model, loaded.about
     if heads is not None and member is not None:
-        made = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
+        transferred = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
         rules = carriers(member.weights(heads))
         brought = {
-            part
+            parameter_name
             for rule in rules
-            for part in rule.parts()
+            for parameter_name in rule.parts()
             if any(name in names for name in rule.names())
         }
-        if lacking := [name for name in made.new if name not in brought]:
+        if lacking := [name for name in transferred.new if name not in brought]:
             raise IncompatibleError(
                 "a part of the head lies neither in the base nor beside the adapter",
                 where=folder / WEIGHTS,
@@ -93,16 +93,16 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
                 do="save the adapter with modules_to_save naming that part too; what was drawn "
                 "for it in training is lost otherwise",
             )
-        model = made.model
+        model = transferred.model
         classes = next((h.labels for h in heads.heads if h.name == "classifier"), 0)
-        kept = about.labels if len(about.labels) == classes else ()
-        about = replace(about, labels=kept, problem_type=about.problem_type if kept else None)
+        labels = about.labels if len(about.labels) == classes else ()
+        about = replace(about, labels=labels, problem_type=about.problem_type if labels else None)
     adapter = peft_form.load(model, folder, family=about.family)
     adapter.merge()
     for name, parameter in model.named_parameters():
         matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
-    whole = replace(loaded, model=model.eval(), config=model.config, about=about)
-    return AdaptedModel(whole, place)
+    adapted = replace(loaded, model=model.eval(), config=model.config, about=about)
+    return AdaptedModel(adapted, base_folder)
 
 
 def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
@@ -111,8 +111,8 @@ def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | Non
     Raises:
         As `open_adapter` and `pretrained.save`.
     """
-    found = open_adapter(folder, base).loaded
-    pretrained.save(found.model, found.tokenizer, out, found.about)
+    adapted = open_adapter(folder, base).loaded
+    pretrained.save(adapted.model, adapted.tokenizer, out, adapted.about)
     return Path(out)
 
 
@@ -128,50 +128,58 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
             do=option,
         )
     # `Path.is_dir` raises what the system says of a path that is too long.
-    places = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
-    if len(places) == 1:
-        return places.pop()
+    candidates = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
+    if len(candidates) == 1:
+        return candidates.pop()
     raise UsageError(
         "two folders may be the base of the adapter"
-        if places
+        if candidates
         else "the base of the adapter is not there",
         where=folder / CONFIG,
-        found=" and ".join(sorted(map(str, places))) or f"{BASE}: {named!r}"[:200],
+        found=" and ".join(sorted(map(str, candidates))) or f"{BASE}: {named!r}"[:200],
         wanted="one folder, seen from here or from the adapter's own; nothing is downloaded",
         do=option,
     )
 
 
 def _headed(
-    place: Path,
+    base_folder: Path,
     member: Family,
     config: TransformerConfig,
     names: Mapping[str, tuple[int, ...]],
     peft_config: Mapping[str, Any],
 ) -> TransformerConfig | None:
     """The base's config with the head that the adapter brings; None where it brings none."""
-    known = {rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()}
+    base_names = {
+        rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()
+    }
     heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
     task = peft_config.get("task_type")
-    wanted = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
-    if not heads - known and (wanted is None or any(h.kind == wanted for h in config.heads)):
+    head_kind = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
+    if not heads - base_names and (
+        head_kind is None or any(h.kind == head_kind for h in config.heads)
+    ):
         return None
     for name, architecture in member.architectures.items():
         kinds = [kind for _, kind in architecture.heads]
-        if architecture.vocabulary or len(kinds) != 1 or (wanted is not None and kinds != [wanted]):
+        if (
+            architecture.vocabulary
+            or len(kinds) != 1
+            or (head_kind is not None and kinds != [head_kind])
+        ):
             continue
-        made = pretrained.described(place, name).config
-        ours = {n for rule in carriers(member.weights(made)) for n in rule.names()}
+        with_head = pretrained.described(base_folder, name).config
+        ours = {n for rule in carriers(member.weights(with_head)) for n in rule.names()}
         if not heads <= ours:
             continue
-        labels = _labels(member, made, names)
+        labels = _labels(member, with_head, names)
         if labels is None:
             continue
-        return replace(made, heads=(replace(made.heads[0], labels=labels),))
+        return replace(with_head, heads=(replace(with_head.heads[0], labels=labels),))
     raise IncompatibleError(
         "the adapter brings a head that no class of its base's family has",
-        where=place,
-        found=", ".join(sorted(heads - known)[:5]) or str(task),
+        where=base_folder,
+        found=", ".join(sorted(heads - base_names)[:5]) or str(task),
         wanted=", ".join(member.architectures),
     )
 
@@ -180,11 +188,11 @@ def _labels(
     member: Family, config: TransformerConfig, names: Mapping[str, tuple[int, ...]]
 ) -> int | None:
     """How many labels the adapter's head has: the rows of its last weight."""
-    last = f"heads.{config.heads[0].name}.weight"
+    weight_name = f"heads.{config.heads[0].name}.weight"
     for rule in carriers(member.weights(config)):
-        if last in rule.parts():
-            found = next((names[n] for n in rule.names() if n in names), None)
-            return None if found is None or len(found) != 2 else found[0]
+        if weight_name in rule.parts():
+            shape = next((names[n] for n in rule.names() if n in names), None)
+            return None if shape is None or len(shape) != 2 else shape[0]
     return None
 
 
@@ -212,8 +220,8 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
         )
     if adapter:
         opened = open_adapter(home, base)
-        what = f"the adapter is opened on its base, {opened.base}"
-        findings = [Finding("adapter-on-base", what)]
+        message = f"the adapter is opened on its base, {opened.base}"
+        findings = [Finding("adapter-on-base", message)]
         if opened.loaded.config.heads and not opened.loaded.about.labels:
             findings.append(
                 Finding(
@@ -223,10 +231,10 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                 )
             )
         return _model(opened.loaded, named, opened.base, home, findings=findings)
-    if (alone := head_alone.opened(home / ADAPTER)) is not None:
-        return _model(alone, named, home, home)
-    own = home / MODEL
-    path = own if own.is_dir() else folders.model_folder(home)
+    if (separate_head := head_alone.opened(home / ADAPTER)) is not None:
+        return _model(separate_head, named, home, home)
+    model_folder = home / MODEL
+    path = model_folder if model_folder.is_dir() else folders.model_folder(home)
     with _advice_of_run(home):
         loaded = pretrained.load(path)
     task, positions = read_task(home), 0
@@ -278,12 +286,12 @@ def _model(
     findings: Sequence[Finding] = (),
     device: bool = True,
 ) -> Model:
-    conventions, found = _conventions(loaded, path)
+    conventions, convention_findings = _conventions(loaded, path)
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and (task or loaded.about.conventions or conventions.measure) is None:
         settings = generation_settings.read(path, loaded.extra)
-        found += generation_settings.findings(settings, follows=False)
+        convention_findings += generation_settings.findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,
@@ -298,7 +306,7 @@ def _model(
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,
-        findings=(*findings, *found),
+        findings=(*findings, *convention_findings),
         hashes=loaded.hashes,
     )
 
@@ -310,12 +318,12 @@ def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list
     if stated is not None and stated.measure is not None:
         return stated, []
     if (run := run_around(path)) is not None:
-        found = Finding(
+        finding = Finding(
             "asked-as-recipe-says",
             "the checkpoint is of an earlier release",
             f"it is asked as the recipe in {run} says",
         )
-        return conventions_of_run(run, len(loaded.config.stacks)), [found]
+        return conventions_of_run(run, len(loaded.config.stacks)), [finding]
     return stated or Conventions(), []
 
 
@@ -355,7 +363,7 @@ def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
             )
         network = loaded.model.float()
         adapter.merge()
-        what = f"the {kind} adapter is merged into the weights in float32"
-        findings.append(Finding("adapter-merged", what))
+        message = f"the {kind} adapter is merged into the weights in float32"
+        findings.append(Finding("adapter-merged", message))
     network = network.to("cpu").float().eval()
     return replace(model, network=network, positions=0, findings=tuple(findings))

@@ -154,7 +154,7 @@ class Writing(TaskType):
                 beams,
                 sources=None if plan.sources is None else [plan.sources[n] for n in numbers],
                 end=plan.end,
-                known=tokenizer.vocabulary_size,
+                vocabulary_size=tokenizer.vocabulary_size,
                 **{name: self.options[name] for name in SEARCHED if name in self.options},
             )
             found[numbers] = [tokenizer.decode(ids).strip() for ids in made]

@@ -45,16 +45,16 @@ def projections(
     Raises:
         ConfigError: a target that fits no projection of this model.
     """
-    known = {
+    layer_projections = {
         path: module
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear) and in_layer(path)
     }
     chosen: set[str] = set()
     for target in targets:
-        fitting = {path for path in known if ends_in(path, target)}
+        fitting = {path for path in layer_projections if ends_in(path, target)}
         if not fitting:
-            roles = {path.split(".", 3)[3] for path in known}
+            roles = {path.split(".", 3)[3] for path in layer_projections}
             roles |= {role.rsplit(".", 1)[1] for role in roles}
             raise ConfigError(
                 "the model has no such projection in its layers",
@@ -63,7 +63,7 @@ def projections(
                 do=near(target, roles),
             )
         chosen |= fitting
-    return {path: module for path, module in known.items() if path in chosen}
+    return {path: module for path, module in layer_projections.items() if path in chosen}
 
 
 def ends_in(path: str, target: str) -> bool:
@@ -88,24 +88,24 @@ def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
     prefixes |= {"pooler": "pooler.", "vocabulary_head": "vocabulary_head."}
     for head in heads:
         prefix = prefixes.get(head)
-        found = [n for n, _ in own_parameters(model) if prefix and n.startswith(prefix)]
-        if not found:
+        parameter_names = [n for n, _ in own_parameters(model) if prefix and n.startswith(prefix)]
+        if not parameter_names:
             raise ConfigError(
                 "the model has no such head to train",
                 where="heads",
                 found=repr(head),
                 do=near(head, prefixes),
             )
-        names += found
+        names += parameter_names
     return names
 
 
 def head_of(name: str) -> str:
     """What head a parameter belongs to, as `attach` calls it; empty if to none."""
-    first, _, rest = name.partition(".")
-    if first == "heads":
+    module, _, rest = name.partition(".")
+    if module == "heads":
         return rest.partition(".")[0]
-    return first if first in ("pooler", "vocabulary_head") else ""
+    return module if module in ("pooler", "vocabulary_head") else ""
 
 
 def own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
@@ -172,13 +172,13 @@ def attach(
             found=repr(name),
             do="choose another name",
         )
-    wanted = [*settings.own(model), *head_parameters(model, heads)]
+    own_names = [*settings.own(model), *head_parameters(model, heads)]
     branches = settings.branches(model, generator)
-    if not branches and not wanted:
+    if not branches and not own_names:
         raise IncompatibleError(
             "the method finds nothing to train in this model", where="kind", found=settings.kind
         )
-    adapter = Adapter(settings, name, model, branches, wanted)
+    adapter = Adapter(settings, name, model, branches, own_names)
     adapter.train(model.training)
     rack.take(adapter, model)
     adapter.activate()
@@ -196,14 +196,14 @@ class Adapter(nn.Module):
         name: str,
         model: Transformer,
         branches: Mapping[str, AdapterModule],
-        own: Iterable[str],
+        own_names: Iterable[str],
     ) -> None:
         super().__init__()
         self.settings, self.name = settings, name
         # A dot cannot stand in the name of a module.
         self.branches = nn.ModuleDict({path.replace(".", "/"): b for path, b in branches.items()})
         object.__setattr__(self, "_model", model)
-        self.own_names = list(dict.fromkeys(own))
+        self.own_names = list(dict.fromkeys(own_names))
         self.active = self.merged = False
         self._placed: list[AdapterHandle] = []
         self._values: dict[str, Tensor] = {}  # its own values of the model's, while at rest
@@ -249,20 +249,20 @@ class Adapter(nn.Module):
             raise UsageError(
                 "a merged adapter takes no values", where=self.name, do="unmerge it first"
             )
-        own = self._tensors()
-        wrong = sorted(own.keys() ^ state.keys())
-        wrong += [n for n in own if n in state and own[n].shape != state[n].shape]
+        tensors = self._tensors()
+        wrong = sorted(tensors.keys() ^ state.keys())
+        wrong += [n for n in tensors if n in state and tensors[n].shape != state[n].shape]
         if wrong:
             raise CheckpointError(
                 "the values do not fit the adapter",
                 where=self.name,
                 found=wrong[:10],
-                wanted=f"{len(own)} tensors",
+                wanted=f"{len(tensors)} tensors",
             )
         wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
         if wild:
             raise CheckpointError("a value of the adapter is not finite", where=wild[0])
-        for name, tensor in own.items():
+        for name, tensor in tensors.items():
             tensor.copy_(state[name])
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -282,10 +282,10 @@ class Adapter(nn.Module):
         if self.active:
             return
         rack.rest()
-        own = {name: self.model.get_parameter(name) for name in self.own_names}
-        self._before = {name: p.detach().clone() for name, p in own.items()}
+        parameters = {name: self.model.get_parameter(name) for name in self.own_names}
+        self._before = {name: p.detach().clone() for name, p in parameters.items()}
         for name, value in self._values.items():
-            own[name].copy_(value)
+            parameters[name].copy_(value)
         self._values = {}
         self._placed = [b.place(self.model.get_submodule(path)) for path, b in self.places()]
         self.active = True
@@ -341,8 +341,8 @@ class Adapter(nn.Module):
         self.activate()
         for path, branch in self.places():
             module = self.model.get_submodule(path)
-            for part, weight in branch.folded(module).items():
-                name, parameter = f"{path}.{part}", module.get_parameter(part)
+            for parameter_name, weight in branch.folded(module).items():
+                name, parameter = f"{path}.{parameter_name}", module.get_parameter(parameter_name)
                 self._unmerged.setdefault(name, parameter.detach().clone())
                 parameter.copy_(weight)
         for placed in self._placed:

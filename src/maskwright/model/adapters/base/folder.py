@@ -62,8 +62,8 @@ def save(
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
     # Others read a model of a family alone; beside any other they would look for names in vain.
-    known = layout.of_config(adapter.model.config, family).family is not None
-    if known and adapter.settings.kind in peft_form.KINDS:
+    of_a_family = layout.of_config(adapter.model.config, family).family is not None
+    if of_a_family and adapter.settings.kind in peft_form.KINDS:
         return peft_form.save(adapter, folder, base=base, family=family, replace=replace)
     model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
@@ -145,8 +145,8 @@ def base_of(folder: Path) -> Base | None:
         )
     base, beside, sha256 = map(str, texts)
     # One that the user lays beside the head is meant; else where it lay when the head was made.
-    places = (folder.parent / BESIDE, Path(base), folder / beside)
-    return Base(places, sha256, from_plain(TransformerConfig, config.get("config"), "config"))
+    folders = (folder.parent / BESIDE, Path(base), folder / beside)
+    return Base(folders, sha256, from_plain(TransformerConfig, config.get("config"), "config"))
 
 
 def load(

@@ -50,16 +50,16 @@ class Settings(abc.ABC):
         must hold one text, because several would talk to each other through them."""
         return 0
 
-    def require(self, name: str, fits: bool, wanted: str) -> None:
+    def require(self, name: str, fits: bool, requirement: str) -> None:
         """Refuse the setting `name` unless it `fits`.
 
         Raises:
-            ConfigError: naming the setting, its value and what is `wanted`.
+            ConfigError: naming the setting, its value and what is `requirement`.
         """
         if not fits:
             raise ConfigError(
                 "a setting of the adapter is out of range",
                 where=f"{self.kind}.{name}",
                 found=getattr(self, name),
-                wanted=wanted,
+                wanted=requirement,
             )

@@ -23,9 +23,9 @@ class LowRank(AdapterModule):
         super().__init__()
         outputs, inputs = weight.shape
         self.scale, self.rate = settings.scale, settings.dropout
-        first = torch.empty(settings.rank, inputs, device="cpu")
-        nn.init.kaiming_uniform_(first, a=math.sqrt(5), generator=generator)
-        self.A = nn.Parameter(first.to(weight))
+        narrowing = torch.empty(settings.rank, inputs, device="cpu")
+        nn.init.kaiming_uniform_(narrowing, a=math.sqrt(5), generator=generator)
+        self.A = nn.Parameter(narrowing.to(weight))
         self.B = nn.Parameter(weight.new_zeros(outputs, settings.rank))
 
     def place(self, module: nn.Module) -> RemovableHandle:

@@ -86,9 +86,9 @@ class PrefixKV(AdapterModule):
         """Keys and values of each layer."""
         return self.prefix if self.maker is None else self.maker() @ self.last.mT
 
-    def of_layer(self, place: int) -> Float[Tensor, "2 P inner"]:
+    def of_layer(self, index: int) -> Float[Tensor, "2 P inner"]:
         """Keys and values of the layer at that place, without those of the others."""
-        return self.prefix[place] if self.maker is None else self.maker() @ self.last[place].mT
+        return self.prefix[index] if self.maker is None else self.maker() @ self.last[index].mT
 
     def before(
         self, key: Tensor, value: Tensor, context: AttentionContext, layer: int

@@ -57,8 +57,10 @@ class SoftPrompt(AdapterModule):
         positions, segments, prefix = (facts.get(n) for n in ("positions", "segments", "prefix"))
         visible = facts.get("visible")
         if positions is not None:
-            first = torch.arange(count, device=positions.device).expand(len(positions), -1)
-            facts = {**facts, "positions": torch.cat([first, positions + count], 1)}
+            prompt_positions = torch.arange(count, device=positions.device).expand(
+                len(positions), -1
+            )
+            facts = {**facts, "positions": torch.cat([prompt_positions, positions + count], 1)}
         if segments is not None:
             facts = {**facts, "segments": F.pad(segments, (count, 0))}
         if prefix is not None:
@@ -97,8 +99,10 @@ def _shifted(visible: AttentionMask, count: int) -> AttentionMask:
     itself and what is no padding."""
 
     def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        here, there = ((place - count).clamp(min=0) for place in (query, key))
-        seen = visible.rule(row, torch.where(query < count, there, here), there)
-        return (key < count) | seen
+        query_in_text, key_in_text = ((position - count).clamp(min=0) for position in (query, key))
+        text_visible = visible.rule(
+            row, torch.where(query < count, key_in_text, query_in_text), key_in_text
+        )
+        return (key < count) | text_visible
 
     return AttentionMask(rule, f"prompt({count}) & {visible.name}", visible.rows)

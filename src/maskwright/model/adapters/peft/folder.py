@@ -128,14 +128,16 @@ def _heads(
     """The tensors of heads under their published names, and the modules that hold nothing else."""
     saved: dict[str, Tensor] = {}
     for rule in form.carriers():
-        if all(part in arrays for part in rule.parts()) and head_of(rule.parts()[0]):
+        if all(name_of_ours in arrays for name_of_ours in rule.parts()) and head_of(
+            rule.parts()[0]
+        ):
             saved |= rule.save(arrays, torch.cat)
-    others = [name for rule in form.carriers() for name in rule.names() if name not in saved]
+    unsaved = [name for rule in form.carriers() for name in rule.names() if name not in saved]
     modules: set[str] = set()
     for name in saved:
         module = name.rpartition(".")[0]
         while (above := module.rpartition(".")[0]) and not any(
-            other.startswith(f"{above}.") for other in others
+            saved_elsewhere.startswith(f"{above}.") for saved_elsewhere in unsaved
         ):
             module = above
         modules.add(module)
@@ -202,29 +204,29 @@ def load(
     for rule in form.carriers():
         if rule.reads(foreign) in foreign:
             values |= rule.load(foreign[rule.reads(foreign)])
-    trained = {head_of(part) for part in values} - {""}
+    trained = {head_of(parameter_name) for parameter_name in values} - {""}
     values |= _left_as_they_were(model, form, config, foreign, trained)
     kind = config.get("peft_type")
-    found: tuple[Settings, dict[str, Tensor], set[str]]
+    adapter_read: tuple[Settings, dict[str, Tensor], set[str]]
     if kind == "LORA":
-        found = peft_lora.read(form, config, foreign)
+        adapter_read = peft_lora.read(form, config, foreign)
     elif kind == "IA3":
-        found = _read_ia3(form, config, foreign)
+        adapter_read = _read_ia3(form, config, foreign)
     else:
         raise _other_kind(kind, folder / CONFIG)
-    settings, own, seen = found
-    if left := sorted(foreign.keys() - seen - heads):
+    settings, branch_values, names_read = adapter_read
+    if unread := sorted(foreign.keys() - names_read - heads):
         raise CheckpointError(
             "the folder has tensors that this model has no place for",
             where=folder / WEIGHTS,
-            found=left[:10],
+            found=unread[:10],
             do="load it beside the model it was made for",
         )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
     adapter = attach(settings, model, generator, name=name, heads=trained)
     try:
-        adapter.load_state(values | own)
+        adapter.load_state(values | branch_values)
     except CheckpointError:
         adapter.detach()
         raise
@@ -263,12 +265,12 @@ def _left_as_they_were(
     several layers `peft` by itself trains and saves the last alone."""
     listed = set(names_in(config, "modules_to_save"))
     return {
-        part: model.get_parameter(part).detach().clone()
+        parameter_name: model.get_parameter(parameter_name).detach().clone()
         for rule in form.carriers()
         if rule.reads(foreign) not in foreign
         and not any(listed.intersection(name.split(".")) for name in rule.names())
-        for part in rule.parts()
-        if head_of(part) in heads
+        for parameter_name in rule.parts()
+        if head_of(parameter_name) in heads
     }
 
 
@@ -285,18 +287,18 @@ def _ia3_tensors(
     """
     sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
     tensors: dict[str, Tensor] = {}
-    for theirs, parts in modules_of(form).items():
-        present = [our for our in parts if our in sides]
+    for theirs, modules in modules_of(form).items():
+        present = [our for our in modules if our in sides]
         if not present:
             continue
         sample = arrays[f"{present[0]}.factors"]
         if sides[present[0]] == "inputs":
-            if len(parts) > 1:
+            if len(modules) > 1:
                 raise IncompatibleError("a fused projection has one input", where=theirs)
             tensors[f"{theirs}.ia3_l"] = sample[None]
         else:
             ones = torch.ones_like(sample)
-            factors = [arrays.get(f"{our}.factors", ones) for our in parts]
+            factors = [arrays.get(f"{our}.factors", ones) for our in modules]
             tensors[f"{theirs}.ia3_l"] = torch.cat(factors)[:, None]
     return tensors
 
@@ -323,18 +325,18 @@ def _read_ia3(
         CheckpointError: factors that fit no module, or are no vector.
     """
     values: dict[str, Tensor] = {}
-    seen: set[str] = set()
+    names_read: set[str] = set()
     outputs: list[str] = []
     inputs: list[str] = []
-    for theirs, parts in modules_of(form).items():
+    for theirs, modules in modules_of(form).items():
         name = f"{theirs}.ia3_l"
         if name not in foreign:
             continue
-        seen.add(name)
+        names_read.add(name)
         factors = foreign[name]
         of_inputs = factors.dim() == 2 and len(factors) == 1
         of_outputs = factors.dim() == 2 and factors.shape[1] == 1
-        if not of_inputs and not (of_outputs and len(factors) % len(parts) == 0):
+        if not of_inputs and not (of_outputs and len(factors) % len(modules) == 0):
             raise CheckpointError(
                 "the factors of a module are no vector",
                 where=f"{WEIGHTS}: {name}",
@@ -342,16 +344,18 @@ def _read_ia3(
                 wanted="(out, 1) or (1, in)",
             )
         if of_inputs:
-            inputs += parts
-            values |= {f"{our}.factors": factors[0] for our in parts}
+            inputs += modules
+            values |= {f"{our}.factors": factors[0] for our in modules}
             continue
-        pieces = dict(zip(parts, factors[:, 0].chunk(len(parts)), strict=True))
+        pieces = dict(zip(modules, factors[:, 0].chunk(len(modules)), strict=True))
         scaled = {our: piece for our, piece in pieces.items() if bool((piece != 1).any())}
         for our, piece in (scaled or pieces).items():
             outputs.append(our)
             values[f"{our}.factors"] = piece
     require_some([*outputs, *inputs])
-    require_targeted(config, [name.removesuffix(".ia3_l") for name in seen])
-    known = published(form)
-    settings = IA3(outputs=tuple(endings(outputs, known)), inputs=tuple(endings(inputs, known)))
-    return settings, values, seen
+    require_targeted(config, [name.removesuffix(".ia3_l") for name in names_read])
+    module_names = published(form)
+    settings = IA3(
+        outputs=tuple(endings(outputs, module_names)), inputs=tuple(endings(inputs, module_names))
+    )
+    return settings, values, names_read

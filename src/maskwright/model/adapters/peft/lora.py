@@ -85,19 +85,21 @@ MOST_PATTERNS = 4096
 def tensors_of(form: CheckpointLayout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The pairs of an adapter, whose state is in `arrays`, by published names."""
     tensors: dict[str, Tensor] = {}
-    for theirs, parts in modules_of(form).items():
+    for theirs, modules in modules_of(form).items():
         pairs = {
             i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
-            for i, our in enumerate(parts)
+            for i, our in enumerate(modules)
             if f"{our}.A" in arrays
         }
         if not pairs:
             continue
         a, b = next(iter(pairs.values()))
         blank = (torch.zeros_like(a), torch.zeros_like(b))
-        every = [pairs.get(i, blank) for i in range(len(parts))]
-        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in every])
-        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in every)).to(b.dtype)
+        all_pairs = [pairs.get(i, blank) for i in range(len(modules))]
+        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in all_pairs])
+        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in all_pairs)).to(
+            b.dtype
+        )
     return tensors
 
 
@@ -158,16 +160,16 @@ def read(
             do="save it as an ordinary LoRA first (peft can convert it)",
         )
     values: dict[str, Tensor] = {}
-    seen: set[str] = set()
+    names_read: set[str] = set()
     chosen: list[str] = []
     scales: set[tuple[int, float]] = set()
-    for theirs, parts in modules_of(form).items():
+    for theirs, modules in modules_of(form).items():
         names = [f"{theirs}.lora_{side}.weight" for side in "AB"]
         if not all(name in foreign for name in names):
             continue
-        seen |= set(names)
+        names_read |= set(names)
         a, b = (foreign[name] for name in names)
-        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(parts)
+        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(modules)
         if not fitting:
             raise CheckpointError(
                 "the two matrices of a pair do not fit each other",
@@ -177,13 +179,13 @@ def read(
             )
         _require_rank(config, theirs, len(a))
         alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
-        for i, pair in _parted(a, b, len(parts)).items():
-            chosen.append(parts[i])
-            values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
+        for i, pair in _parted(a, b, len(modules)).items():
+            chosen.append(modules[i])
+            values |= {f"{modules[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
             scales.add((len(pair[0]), alpha * len(pair[0]) / _divisor(config, len(a))))
     require_some(chosen)
     require_targeted(
-        config, [name.removesuffix(".lora_A.weight") for name in seen if "_A." in name]
+        config, [name.removesuffix(".lora_A.weight") for name in names_read if "_A." in name]
     )
     if len(scales) != 1:
         raise IncompatibleError(
@@ -203,20 +205,23 @@ def read(
             do="take an intact copy of the folder",
         )
     targets = tuple(endings(chosen, published(form)))
-    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
+    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, names_read
 
 
 def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]]:
     """The pairs of a fused module: the blocks of a block diagonal, without those that are blank; or
     else A for all, each with its rows of B."""
     rows, rank = b.shape[0] // count, a.shape[0] // count
-    parts = [b[i * rows : (i + 1) * rows] for i in range(count)]
+    row_blocks = [b[i * rows : (i + 1) * rows] for i in range(count)]
     if count > 1 and a.shape[0] % count == 0:
-        blocks = [part[:, i * rank : (i + 1) * rank].contiguous() for i, part in enumerate(parts)]
+        blocks = [
+            row_block[:, i * rank : (i + 1) * rank].contiguous()
+            for i, row_block in enumerate(row_blocks)
+        ]
         if torch.equal(torch.block_diag(*blocks).to(b.dtype), b):
             pairs = {i: (a[i * rank : (i + 1) * rank], blocks[i]) for i in range(count)}
             return {i: (a, b) for i, (a, b) in pairs.items() if bool(a.any()) or bool(b.any())}
-    return {i: (a, part) for i, part in enumerate(parts)}
+    return {i: (a, row_block) for i, row_block in enumerate(row_blocks)}
 
 
 def _divisor(config: Mapping[str, Any], rank: int) -> float:
@@ -252,12 +257,12 @@ def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
     """Refuse a rank in the config that is not that of the matrices; without one, theirs counts."""
     if config.get("r") is None and not config.get("rank_pattern"):
         return
-    found = _of_module(config, "rank_pattern", "r", module)
-    if found != rank:
+    configured = _of_module(config, "rank_pattern", "r", module)
+    if configured != rank:
         raise CheckpointError(
             "the rank is not that of the matrices",
             where=f"{CONFIG}: r",
-            found=f"{found:g}",
+            found=f"{configured:g}",
             wanted=f"{rank}, as {module} has it",
             do="take an intact copy of the folder",
         )
@@ -277,10 +282,10 @@ def _require_usual(config: Mapping[str, Any]) -> None:
 
 
 def _number(value: Any, key: str) -> float:
-    where, what = f"{CONFIG}: {key}"[:200], "not a number"
+    where, problem = f"{CONFIG}: {key}"[:200], "not a number"
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
-            what = "a number out of range"
-    raise CheckpointError(what, where=where, found=repr(value)[:80])
+            problem = "a number out of range"
+    raise CheckpointError(problem, where=where, found=repr(value)[:80])

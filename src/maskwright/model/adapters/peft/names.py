@@ -28,38 +28,40 @@ class Place:
 
 def published(form: CheckpointLayout) -> dict[str, Place]:
     """Where each of our modules with a weight is published."""
-    found: dict[str, Place] = {}
+    published_modules: dict[str, Place] = {}
     for rule in form.carriers():
-        for part in rule.parts():
-            if part.endswith(".weight"):
+        for parameter_name in rule.parts():
+            if parameter_name.endswith(".weight"):
                 theirs = rule.names()[0].removesuffix(".weight")
-                found[part.removesuffix(".weight")] = Place(theirs, rule.transpose)
-    return found
+                published_modules[parameter_name.removesuffix(".weight")] = Place(
+                    theirs, rule.transpose
+                )
+    return published_modules
 
 
 def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
     """Every published module with a weight, and the modules of ours that it holds, in order."""
     modules: dict[str, list[str]] = {}
-    for ours, place in published(form).items():
-        modules.setdefault(place.theirs, []).append(ours)
+    for ours, published_place in published(form).items():
+        modules.setdefault(published_place.theirs, []).append(ours)
     return modules
 
 
-def endings(chosen: Collection[str], known: Iterable[str]) -> list[str]:
-    """The shortest endings of dotted names that choose these among the `known` ones, and no
+def endings(chosen: Collection[str], names: Iterable[str]) -> list[str]:
+    """The shortest endings of dotted names that choose these among the `names` ones, and no
     others."""
-    chosen, known = set(chosen), list(known)
-    found: list[str] = []
+    chosen, names = set(chosen), list(names)
+    shortest: list[str] = []
     for name in sorted(chosen):
-        if any(ends_in(name, ending) for ending in found):
+        if any(ends_in(name, ending) for ending in shortest):
             continue
-        parts = name.split(".")
-        for start in reversed(range(len(parts))):
-            ending = ".".join(parts[start:])
-            if all(other in chosen for other in known if ends_in(other, ending)):
-                found.append(ending)
+        path = name.split(".")
+        for start in reversed(range(len(path))):
+            ending = ".".join(path[start:])
+            if all(candidate in chosen for candidate in names if ends_in(candidate, ending)):
+                shortest.append(ending)
                 break
-    return sorted(found)
+    return sorted(shortest)
 
 
 def names_in(config: Mapping[str, Any], key: str) -> list[str]:
@@ -85,7 +87,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
     """
     targets = _chosen(config, "target_modules", modules)
     layers = config.get("layers_to_transform")
-    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
+    layer_numbers = set(map(str, layers if isinstance(layers, list) else [layers]))
     unused = {
         "target_modules": set() if targets is None else set(modules) - targets,
         "exclude_modules": _chosen(config, "exclude_modules", modules) or set(),
@@ -94,7 +96,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
             for module in modules
             if layers not in (None, [])
             and not config.get("layers_pattern")
-            and next(filter(str.isdigit, module.split(".")[2:]), "") not in wanted
+            and next(filter(str.isdigit, module.split(".")[2:]), "") not in layer_numbers
         },
     }
     for key, mismatched in unused.items():
@@ -118,8 +120,8 @@ def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> se
         ends = ((m, m.split(".")) for m in modules)
         return {m for m, p in ends if any(".".join(p[n:]) in names for n in range(len(p)))}
     try:
-        whole = f"^({value.removeprefix('^').removesuffix('$')})"
-        return {module for module in modules if name_pattern.fits(whole, module)}
+        full_pattern = f"^({value.removeprefix('^').removesuffix('$')})"
+        return {module for module in modules if name_pattern.fits(full_pattern, module)}
     except name_pattern.PatternError:
         return None
 

@@ -104,9 +104,14 @@ class Family:
             ConfigError: the first of them, with the near names.
         """
         fields = Fields(hf)
-        made = self._config(fields)
-        known = fields.looked_up | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
-        for key in sorted(set(settings) - known):
+        config = self._config(fields)
+        accepted = fields.looked_up | {
+            *self.read(config),
+            *self._constants,
+            *self.token_ids,
+            *TOKEN_IDS,
+        }
+        for key in sorted(set(settings) - accepted):
             raise ConfigError(
                 f"{self.name} has no such setting",
                 where=f"{where}.{key}",
@@ -137,16 +142,16 @@ class Family:
     def departures(self, config: TransformerConfig) -> list[str]:
         """Where `config` leaves the family, one line each; empty when it belongs."""
         try:
-            here = self.config(self.read(config))
+            nearest = self.config(self.read(config))
         except _NoCoordinateError as error:
             return [f"{error}: family has one, config has none"]
         except ConfigError as error:
             return [f"{error.where}: {error.what} (found {error.found}, wanted {error.wanted})"]
-        if here == config:
+        if nearest == config:
             return []
         return [
             f"{path}: family has {theirs!r}, config has {ours!r}"
-            for path, theirs, ours in differences(here, config)
+            for path, theirs, ours in differences(nearest, config)
         ]
 
     def belongs(self, config: TransformerConfig) -> bool:
@@ -247,8 +252,8 @@ def head_field(field: str, *heads: str) -> Coordinate:
     without one."""
 
     def read(config: TransformerConfig) -> Any:
-        found = (head for head in config.heads if head.name in heads or head.kind in heads)
-        return next((getattr(head, field) for head in found), None)
+        fitting = (head for head in config.heads if head.name in heads or head.kind in heads)
+        return next((getattr(head, field) for head in fitting), None)
 
     return read
 
@@ -261,8 +266,8 @@ def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) 
         projection, *before = _entry(names, head.name, head.kind, (head.name,))
         has_bias, ours = head.norm is None or head.norm.bias, f"heads.{head.name}"
         rules += linear(projection, ours, bias=head.bias)
-        for theirs, part in zip(before, ("transform", "norm"), strict=False):
-            rules += linear(theirs, f"{ours}.{part}", bias=has_bias)
+        for theirs, layer in zip(before, ("transform", "norm"), strict=False):
+            rules += linear(theirs, f"{ours}.{layer}", bias=has_bias)
     return rules
 
 
