@@ -52,15 +52,15 @@ class SlowdownWatch:
             now - then for now, then in zip(self._before, before, strict=True)
         )
         cores = os.cpu_count() or 1
-        cores_taken = round(cores * (worked - own_ticks) / max(worked + idled, 1e-9))
-        if cores_taken < 1 or cores - cores_taken >= self.threads:
+        busy = round(cores * (worked - own_ticks) / max(worked + idled, 1e-9))
+        if busy < 1 or cores - busy >= self.threads:
             return None
         self._reported = True
         return Finding(
             "slowed-by-others",
-            f"{self._best / speed:.0f} times slower: others keep {cores_taken} of {cores} cores busy",
+            f"{self._best / speed:.0f} times slower: others keep {busy} of {cores} cores busy",
             remedy=f"likely faster: Ctrl+C, then {self.again} --set training.threads="
-            f"{max(1, cores - cores_taken)}",
+            f"{max(1, cores - busy)}",
         )
 
     def _now(self) -> tuple[float, float, float] | None:

@@ -148,7 +148,7 @@ def steps(
             then what the decoder starts with.
         end: a row that chose this id goes no further.
         context: how many tokens are read at most; None: as many as the model was trained on.
-        bidirectional_prefix: the tokens of a prompt see each other, as a model of `prefix-lm` was taught.
+        bidirectional_prefix: the tokens of a prompt see each other, as `prefix-lm` trains it.
         one_way: an encoder was also taught to read to the left only and to predict the next token,
             as by `hybrid`; it then writes, too.
         cached: keep keys and values between steps; the same tokens either way.

@@ -493,7 +493,7 @@ class ContextReader:
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
-        """(B, V) for the token that follows each text; `remaining` is how many will still follow."""
+        """(B, V) for the token after each text; `remaining` is how many tokens will still follow."""
         starts = [context_start(len(text), self.limit) for text in texts]
         if self.writer is None:
             self.starts = starts

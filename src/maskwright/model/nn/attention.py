@@ -90,19 +90,19 @@ class AttentionContext:
             )
         return self._with_prefix_keys[count]
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionContext:
-        """What the queries at `places` of each row see, and no others."""
+    def of_queries(self, positions: Int[Tensor, "B Q"]) -> AttentionContext:
+        """What the queries at `positions` of each row see, and no others."""
         distance, rotary = self.distance, self.rotary
         if distance is not None:
-            distance = distance[0][:, places].transpose(0, 1).contiguous()  # B, H, Q, K
+            distance = distance[0][:, positions].transpose(0, 1).contiguous()  # B, H, Q, K
         if rotary is not None:
-            row = torch.arange(len(places), device=places.device)[:, None]
+            row = torch.arange(len(positions), device=positions.device)[:, None]
             cosine, sine = (
-                t.expand(len(places), -1, -1, -1)[row, 0, places][:, None] for t in rotary
+                t.expand(len(positions), -1, -1, -1)[row, 0, positions][:, None] for t in rotary
             )
             rotary = (cosine, sine)
         return AttentionContext(
-            self.mask_at_size.of_queries(places), distance, rotary, self.rotary, self.weights
+            self.mask_at_size.of_queries(positions), distance, rotary, self.rotary, self.weights
         )
 
 
@@ -197,10 +197,12 @@ def _sdpa(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    how = context.mask_at_size.for_sdpa(query.dtype)
+    mask_arguments = context.mask_at_size.for_sdpa(query.dtype)
     if context.distance is not None:
-        how = {"attn_mask": context.bias(query.dtype), "is_causal": False}
-    out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale, **how)
+        mask_arguments = {"attn_mask": context.bias(query.dtype), "is_causal": False}
+    out = F.scaled_dot_product_attention(
+        query, key, value, dropout_p=dropout, scale=scale, **mask_arguments
+    )
     return out.transpose(1, 2)
 
 

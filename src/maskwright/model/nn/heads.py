@@ -50,10 +50,10 @@ class VocabularyHeadModule(nn.Module):
             self.transform = Linear(model.width, width, bias=has_bias)
         if config.norm is not None:
             self.norm = NormModule(config.norm, width)
-        own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
-        if own is not None:
-            draw(own)
-        self.register_parameter("weight", own)
+        weight = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
+        if weight is not None:
+            draw(weight)
+        self.register_parameter("weight", weight)
         bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
         self.register_parameter("bias", bias)
 
@@ -90,13 +90,13 @@ class HeadModule(nn.Module):
         self.over = None if config.over is None else StackModule(config.over, width, width)
 
     def together(
-        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: ChunkPooling
+        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], pooling: ChunkPooling
     ) -> Float[Tensor, "R D"]:
         """A vector of each text from those of its pieces."""
         rows, real = in_rows(vectors, texts)
         if self.over is not None:
             rows = self.over(rows, visible=same_document(real.to(torch.int32)))
-        return pooled(rows, real, how)
+        return pooled(rows, real, pooling)
 
     @torch.no_grad()
     def rescale(self, centre: float, spread: float) -> None:

@@ -70,15 +70,15 @@ class Selection:
         slot = torch.arange(len(at), device=at.device) - (counts.cumsum(0) - counts)[sorted_row]
         back = torch.empty_like(at)
         back[order] = sorted_row * width + slot
-        places = at.new_zeros(rows * width)
-        places[back] = at % length
-        return cls(places.view(rows, width), back)
+        flat_positions = at.new_zeros(rows * width)
+        flat_positions[back] = at % length
+        return cls(flat_positions.view(rows, width), back)
 
     def take(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B Q D"]:
         """What stands at the places."""
         rows, length, width = x.shape
-        first = torch.arange(rows, device=x.device)[:, None] * length
-        flat = x.reshape(-1, width).index_select(0, (self.places + first).reshape(-1))
+        row_begins = torch.arange(rows, device=x.device)[:, None] * length
+        flat = x.reshape(-1, width).index_select(0, (self.places + row_begins).reshape(-1))
         return flat.view(rows, -1, width)
 
     def pick(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "N D"]:
@@ -100,10 +100,10 @@ class EmbeddingsModule(nn.Module):
     def __init__(self, config: Embeddings, token_width: int, width: int) -> None:
         super().__init__()
         self.config = config
-        places = config.positions
+        positions = config.positions
         self.position = None
-        if isinstance(places, Learned):
-            self.position = EmbeddingTable(places.length + places.offset, token_width)
+        if isinstance(positions, Learned):
+            self.position = EmbeddingTable(positions.length + positions.offset, token_width)
         self.segment = EmbeddingTable(config.segments, token_width) if config.segments else None
         self.norm = NormModule(config.norm, token_width) if config.norm is not None else None
         self.project = Linear(token_width, width) if token_width != width else None
@@ -137,17 +137,17 @@ class EmbeddingsModule(nn.Module):
         assert config is not None
         count = vectors.shape[1]
         if positions is None:
-            last = start + count - 1
+            last_position = start + count - 1
         else:
             # Elsewhere than on the CPU, reading the largest position would make the device wait;
             # while a program is exported there is none.
             on_cpu = positions.device.type == "cpu" and not torch.compiler.is_exporting()
-            last = int(positions.max()) if on_cpu and positions.numel() else 0
-        if last >= config.length:
+            last_position = int(positions.max()) if on_cpu and positions.numel() else 0
+        if last_position >= config.length:
             raise DataError(
                 "a position lies beyond the model's table of positions",
-                where=f"position {last}",
-                found=f"{last + 1} positions",
+                where=f"position {last_position}",
+                found=f"{last_position + 1} positions",
                 wanted=f"at most {config.length}",
                 do="cut the text, or train a model with a longer block",
             )
@@ -156,8 +156,8 @@ class EmbeddingsModule(nn.Module):
             return table[start : start + count] if positions is None else table[positions]
         assert self.position is not None and isinstance(config, Learned)
         if positions is None:
-            first = start + config.offset
-            return self.position.weight[first : first + count]
+            begin = start + config.offset
+            return self.position.weight[begin : begin + count]
         return self.position(positions + config.offset if config.offset else positions)
 
 
@@ -197,11 +197,11 @@ class BlockModule(nn.Module):
                 lambda h: self.attention(h, context, cache=cache, layer=layer),
             )
         else:
-            take, some = selection.take, context.of_queries(selection.places)
+            take, selected_context = selection.take, context.of_queries(selection.places)
             x = self._branch(
                 x,
                 self.attention_norm,
-                lambda h: self.attention(take(h), some, memory=h, layer=layer),
+                lambda h: self.attention(take(h), selected_context, memory=h, layer=layer),
                 beside=take,
             )
             if memory_context is not None:
@@ -302,7 +302,7 @@ class StackModule(nn.Module):
         selection = None
         if at is not None and trace is None and cache is None:
             selection = Selection.of(at, len(x), count)
-        last = len(self.config.weights_of) - 1
+        last_layer = len(self.config.weights_of) - 1
         for layer, source in enumerate(self.config.weights_of):
             attention = self.config.blocks[layer].attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
@@ -317,7 +317,7 @@ class StackModule(nn.Module):
                 memory_context=memory_context,
                 cache=cache,
                 layer=layer,
-                selection=selection if layer == last else None,
+                selection=selection if layer == last_layer else None,
             )
         if cache is not None:
             cache.advance(count)

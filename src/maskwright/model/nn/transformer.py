@@ -169,8 +169,8 @@ class Transformer(nn.Module):
     @property
     def head_weight(self) -> Float[Tensor, "V E"]:
         """The projection's weight: the token table's, or the head's own."""
-        own = self._vocabulary_head.weight
-        return self.tokens.weight if own is None else own
+        head_weight = self._vocabulary_head.weight
+        return self.tokens.weight if head_weight is None else head_weight
 
     @property
     def head_bias(self) -> Float[Tensor, " V"] | None:
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
         hidden: Float[Tensor, "*any D"],
         *,
         texts: Int[Tensor, " P"] | None = None,
-        how: ChunkPooling = "mean",
+        pooling: ChunkPooling = "mean",
     ) -> Float[Tensor, "*rows L"]:
         """Scores of the head `name`.
 
@@ -203,7 +203,7 @@ class Transformer(nn.Module):
                 positions and pools them itself where the model has a pooler.
             texts: which text each of `hidden` (P, D) is a piece of, 0 … R - 1, rising; there is
                 then a row of scores for each text. None: each is a text.
-            how: one vector is made of a text's pieces.
+            pooling: one vector is made of a text's pieces.
         """
         if name not in self.heads:
             raise ConfigError(
@@ -215,7 +215,7 @@ class Transformer(nn.Module):
             hidden = self.pool(hidden)
         if texts is None and head.over is not None:
             texts = torch.arange(len(hidden), device=hidden.device)
-        return head(hidden if texts is None else head.together(hidden, texts, how))
+        return head(hidden if texts is None else head.together(hidden, texts, pooling))
 
     # -------------------------------------------------------------------------------- looking in
     def hidden_states(

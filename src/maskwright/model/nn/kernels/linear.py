@@ -113,8 +113,8 @@ def _has_call() -> bool:
     """Whether this build of PyTorch has the call, with the results of `F.linear`."""
     x, weight, bias = (torch.ones(n, dtype=torch.bfloat16) for n in ((2, 3), (4, 3), (4,)))
     try:
-        wanted = F.linear(x, weight, bias)
-        return all(torch.equal(_call(x, weight, bias, r), wanted) for r in (False, True))
+        expected = F.linear(x, weight, bias)
+        return all(torch.equal(_call(x, weight, bias, r), expected) for r in (False, True))
     except (AttributeError, RuntimeError):
         return False
 

@@ -82,10 +82,10 @@ class PackedWeight:
         """The product of the same weight, which is not laid out again."""
         if bias is self.bias and activation == self.activation:
             return self
-        made = copy.copy(self)
-        made.bias = None if bias is None else bias.detach().to(self.weight.dtype)
-        made.activation = activation
-        return made
+        product = copy.copy(self)
+        product.bias = None if bias is None else bias.detach().to(self.weight.dtype)
+        product.activation = activation
+        return product
 
     def dense(self) -> Float[Tensor, "O I"]:
         """The weight as it was given, bit for bit, in the type of the product."""

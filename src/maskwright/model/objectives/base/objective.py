@@ -240,12 +240,14 @@ def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
     leaks = [t for t in range(length - 1) if bool(reached[t, t + 1])]
     if not leaks:
         return
-    first = leaks[0]
+    position = leaks[0]
     layer = next(
-        i for i, p in enumerate(patterns) if bool(masks.reach([p], length)[0, first, first + 1])
+        i
+        for i, p in enumerate(patterns)
+        if bool(masks.reach([p], length)[0, position, position + 1])
     )
     raise IncompatibleError(
-        f"`{name}` would let position {first} see its own target (token {first + 1})",
+        f"`{name}` would let position {position} see its own target (token {position + 1})",
         where=f"{where}.blocks.{layer}.attention",
         found=f"pattern {stack.blocks[layer].attention.pattern}",
         wanted="a pattern that hides the next token from its predictor",

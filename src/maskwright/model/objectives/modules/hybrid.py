@@ -57,13 +57,13 @@ class Hybrid(Objective):
         masked = np.zeros(rows.tokens.size, dtype=bool)
         masked[batch.index] = True
         causal = uniforms(key("draw", seed, epochs, rows.ids), 1) < self.options.causal_share
-        wanted = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
+        target_positions = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
         tokens = np.where(causal, rows.tokens, batch.tokens.numpy())
         return replace(
             batch,
             tokens=torch.from_numpy(tokens),
-            index=torch.from_numpy(wanted - 1),
-            targets=torch.from_numpy(rows.tokens.reshape(-1)[wanted]),
+            index=torch.from_numpy(target_positions - 1),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[target_positions]),
             prefix=torch.from_numpy(np.where(causal[:, 0], 0, tokens.shape[1])),
         )
 
@@ -77,9 +77,9 @@ class Hybrid(Objective):
         causal, rare = _is_causal(batch), self.options.causal_share
         weight, bias = self.product.head_weight, self.product.head_bias
         parts = {}
-        for name, mine, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
+        for name, in_part, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
             total, _ = vocabulary_loss(
-                states[mine], weight, bias, batch.targets[mine], self.options.z_loss
+                states[in_part], weight, bias, batch.targets[in_part], self.options.z_loss
             )
             parts[name] = Part(total, share)
         return Loss(parts)
