@@ -40,14 +40,15 @@ def load(room: str, name: str) -> ModuleType:
 def load_modules(room: str, name: str) -> ModuleType:
     """Import what builds the member `name` of `room`, which may load torch.
 
-    It is `modules/NAME` beside the member, or the member itself, where there is no such file.
+    It is `modules/NAME` beside the member, or the module of that folder that the member names as
+    `MODULES`, or the member itself where there is no such file.
 
     Raises:
         UsageError: no such member.
     """
     member = load(room, name)
     package, _, file = member.__name__.rpartition(".")
-    beside = f"{package}.modules.{file}"
+    beside = f"{package}.modules.{getattr(member, 'MODULES', file)}"
     try:
         return importlib.import_module(beside) if package else member
     except ModuleNotFoundError as error:

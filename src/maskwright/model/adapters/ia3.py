@@ -1,5 +1,5 @@
-"""(IA)³ (Liu et al. 2022, arXiv:2205.05638, section 3.3): learned vectors, all ones at first, that
-scale keys, values and what the feed-forward half has inside.
+"""(IA)³ (Liu et al. 2022, arXiv:2205.05638, 3.3): learned factors of keys, values and inner
+activations.
 
     k ⊙ l_k      v ⊙ l_v      down(l_ff ⊙ inner)        of cross-attention too, where there is one
 """

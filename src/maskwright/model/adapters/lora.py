@@ -1,5 +1,4 @@
-"""LoRA (Hu et al. 2021, arXiv:2106.09685, section 4.1): a frozen matrix, and beside it a product
-of two narrow ones.
+"""LoRA (Hu et al. 2021, arXiv:2106.09685, 4.1): a low-rank product beside a frozen matrix.
 
     W x + (alpha / rank) · B A drop(x)       A (rank, in) Kaiming-uniform, B (out, rank) zero
 

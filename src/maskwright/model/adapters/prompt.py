@@ -1,5 +1,4 @@
-"""Prompt tuning (Lester et al. 2021, arXiv:2104.08691): learned vectors in front of the tokens, at
-the input and nowhere else.
+"""Prompt tuning (Lester et al. 2021, arXiv:2104.08691): learned vectors before the input tokens.
 
     [prompt | vectors of the tokens] -> stack -> hidden states, those of the prompt left out
 
@@ -20,8 +19,8 @@ from maskwright.model.adapters.base.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class PromptTuning(Settings):
-    """`length` vectors, at first those of tokens drawn from the first `common` of the table (the
-    paper's: the 5,000 most common ones)."""
+    """`length` vectors, first set to random tokens among the `common` most frequent (paper:
+    5,000)."""
 
     silent: ClassVar[bool] = False
 

@@ -138,8 +138,8 @@ def read_task(folder: Path) -> TaskRecord | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The folder of the fine-tuning that `folder` is, or whose `model` or `adapter` it is; None if
-    it is none of these."""
+    """The fine-tuning folder that `folder` is, or is the `model` or `adapter` of; None if
+    neither."""
     if _is_result(folder):
         return folder
     full = Path(folder).resolve()

@@ -102,8 +102,7 @@ class CheckpointLayout:
 
 
 def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointLayout:
-    """The layout of the family `name`; without a name, that of the first family the config lies in,
-    else our own.
+    """The layout of the family `name`, else of the first family that fits the config, else our own.
 
     Raises:
         IncompatibleError: the config departs from the family; the message says where.
@@ -116,8 +115,7 @@ def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointL
 
 
 def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointLayout:
-    """The layout that a config.json describes, read as `architecture` of its family if one is
-    given.
+    """The layout of a config.json, read as `architecture` of its family if that is not None.
 
     Raises:
         ConfigError: an unknown model type, or a key that is wrong.

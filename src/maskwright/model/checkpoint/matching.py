@@ -39,8 +39,7 @@ DEEPEST = 4  # wrappers before a name
 
 
 def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Canonical name -> name in the file for the tensors that are read, and the names of the
-    others.
+    """Canonical name -> name in the file for the tensors to read, and the names of the others.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.

@@ -274,8 +274,7 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
 
 
 def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
-    """The folder's manifest, after the weights were compared with it; None without one. `hashes`
-    receives their hashes."""
+    """The folder's manifest, checked against the weights; adds their hashes to `hashes`."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
@@ -293,8 +292,7 @@ def save_files(
     *,
     state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, files.Content]:
-    """The files of a model folder: for each its bytes, or a function that gives them piece by
-    piece.
+    """The files of a model folder: the bytes of each, or a function that yields them in pieces.
 
     Args:
         about: the family, labels, the model card and the like.

@@ -74,8 +74,7 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def around(path: Path) -> Path:
-    """The sentence-transformers folder that the model in `path` belongs to: itself, or its
-    parent."""
+    """The sentence-transformers folder of the model in `path`: itself, or its parent."""
     if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
         return path
     listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]

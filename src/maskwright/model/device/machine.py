@@ -103,8 +103,7 @@ def use_threads(threads: int | None) -> None:
 
 
 def busy_cores(seconds: float = 0.1) -> int:
-    """The number of cores that other processes keep busy while this one sleeps; 0 if that is
-    unknown."""
+    """The number of cores that other processes keep busy while this one sleeps; 0 if unknown."""
 
     try:
         worked, idled = core_seconds()
@@ -143,8 +142,7 @@ def seed(device: torch.device, value: int) -> None:
 
 
 def describe(machine: Machine) -> dict[str, Any]:
-    """The properties of a machine that the exactness of a resumed run depends on, as plain
-    values."""
+    """The properties of a machine that an exact resume depends on, as plain values."""
     return {
         "device": machine.device.type,  # which of several computes makes no difference
         "precision": machine.name,

@@ -22,8 +22,7 @@ from maskwright.model.objectives.base.objective import NetworkWork, Objective
 
 
 def training_flops(objective: Objective, batch: Batch) -> float:
-    """Floating-point operations of forward and backward over all networks of `objective` on
-    `batch`."""
+    """Floating-point operations of forward and backward over all networks of `objective`."""
     return sum(_operations(work, batch) for work in objective.work(batch))
 
 
@@ -48,8 +47,8 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
 
 
 def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
-    """Bytes kept for the backward pass when the first stack reads `tokens` tokens, in numbers of
-    `itemsize` bytes."""
+    """Bytes kept for backward when the first stack reads `tokens` tokens in numbers of
+    `itemsize`."""
     stack = next(iter(config.stacks.values()))
     return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
 

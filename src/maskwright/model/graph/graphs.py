@@ -109,8 +109,7 @@ IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids"
 
 
 def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tensor:
-    """Ones, and zeros at the end of each row but the first; of a past nothing is padding, and of
-    each row one position at least is none."""
+    """Ones, with zeros at the end of each row but the first; never in a past, never a whole row."""
     length = shape[-1]
     rows = int(torch.Size(shape[:-1]).numel())
     lengths = torch.randint(min(past + 1, length), length + 1, (rows, 1), generator=generator)
@@ -172,8 +171,7 @@ def graphs_of(
 
 
 def states_graph(network: Transformer) -> Graph:
-    """The graph of the states of a text, whatever stands above them: of an encoder, or of a decoder
-    without one.
+    """The graph of the hidden states of an encoder, or of a decoder without one.
 
     Raises:
         IncompatibleError: the network has no such graph, and why.

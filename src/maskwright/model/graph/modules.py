@@ -48,8 +48,7 @@ class OneStack(nn.Module):
 
 
 class BothStacks(nn.Module):
-    """An encoder, and a decoder that reads the same text one place later; what is read of its
-    states.
+    """An encoder, and a decoder that reads the same text shifted by one.
 
     Args:
         start: the id that the decoder begins with.

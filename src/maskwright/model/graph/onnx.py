@@ -143,8 +143,7 @@ def _tidy(model: Any, graph: Graph) -> None:
 
 
 def _name_products(model: Any) -> None:
-    """Call products and look-ups by the places of their weights in the network, which the exporter
-    notes, as `encoder.blocks.0.attention.query`."""
+    """Name products and look-ups after their weights, as `encoder.blocks.0.attention.query`."""
     names_in_use: set[str] = {node.name for node in model.graph.node}
     for node in model.graph.node:
         noted = {note.key: note.value for note in node.metadata_props}.get(SCOPES, "")

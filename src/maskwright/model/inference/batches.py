@@ -47,8 +47,7 @@ class Portion:
 
 
 def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
-    """Rows of these lengths, the longest first, in portions of at most `at_once` ids (`RAGGED`),
-    one row at least."""
+    """Portions of rows, the longest first, of at most `at_once` ids (`RAGGED`) or one row."""
     for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
         row_lengths, counts = np.unique(-lengths[numbers], return_counts=True)
         pairs = zip(counts.tolist(), row_lengths.tolist(), strict=True)
@@ -56,8 +55,8 @@ def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator
 
 
 def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
-    """Neighbouring groups, the longest first, that are padded to one length together: as many as
-    leave at most this share of the rectangle for padding. For engines that read no ragged rows."""
+    """Neighbouring groups to pad to one length, with at most the share `waste` of padding. For
+    engines that read no ragged rows."""
     rectangle: list[RowGroup] = []
     rows = ids = 0
     for group in groups:
@@ -74,8 +73,8 @@ def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[lis
 def by_length(
     lengths: NDArray[np.int64], stored: Literal["last", "states", "weights"] = "last"
 ) -> Iterator[NDArray[np.int64]]:
-    """Numbers of rows, the longest first, in portions of at most as many ids as what is `stored` of
-    each allows: the states of the last layer, of all layers, or their weights of attention."""
+    """Numbers of rows, the longest first, in portions that the memory allows for what is `stored`:
+    the last layer's states, all layers' states, or their attention weights."""
     budgets = {"last": PACKED, "states": WITH_STATES, "weights": WITH_WEIGHTS}
     return _longest_first(lengths, budgets[stored])
 

@@ -137,7 +137,7 @@ def beam_steps(
 
 @dataclass(frozen=True)
 class Choices:
-    """What may follow: `end` and what `ends` says end a text; of the first `num_ids` ids all but the
+    """What may follow: `end` and what `ends` says end a text; of the first `num_ids` all but the
     `forbidden` ones, those that would repeat a run of `no_repeat` ids, and `end` before `least`;
     at a step that is `forced` one id alone."""
 

@@ -212,7 +212,7 @@ def _steps(
 
 
 def closed_up(going: list[int]) -> list[int]:
-    """The same places, the last ones in those of rows that left, so that the others need not
+    """The same indices, those beyond the end moved into the gaps, so that the others need not
     move."""
     staying = {index for index in going if index < len(going)}
     moved = iter(index for index in going if index >= len(going))
@@ -314,8 +314,7 @@ def _names(
 
 
 def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
-    """Refuse a model that cannot write, whatever it is given to go on with; an encoder can where it
-    was taught to read `one_way`.
+    """Refuse a model that cannot generate; an encoder can if it was trained `one_way`.
 
     Raises:
         IncompatibleError: it is no decoder with a vocabulary head.

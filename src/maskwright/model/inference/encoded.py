@@ -99,8 +99,8 @@ class EncodedExamples:
 
     @property
     def training_indices(self) -> NDArray[np.int64]:
-        """The numbers of those from which something is learned, a number twice where it is learned
-        from twice: a window may hold no beginning of a word, or no end of an answer."""
+        """The numbers of examples to learn from, some twice: a window may hold no beginning of a
+        word, or no end of an answer."""
         if self.places is None:
             return np.arange(len(self))
         if self.labels.ndim == 1:
@@ -160,7 +160,7 @@ class EncodedExamples:
         return self._packed(texts, rows, width, collation, fields), score_rows
 
     def without_end(self, token: int) -> EncodedExamples:
-        """The same, where a text does not end with this token; of a text of nothing else the first
+        """The same without this token at the end of texts; of a text of nothing else the first
         stays."""
         lengths = self.texts.lengths
         positions = np.where(self.texts.tokens == token, 0, spread(lengths))
@@ -194,8 +194,8 @@ class EncodedExamples:
     def of_answers(
         self, numbers: NDArray[np.int64]
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
-        """The texts that these answers are made of, in their order, their segments, and a batch
-        that says which answer each belongs to."""
+        """The texts of these answers in order, their segments, and a batch that maps texts to
+        answers."""
         import torch
 
         from maskwright.model.batch import Batch

@@ -212,8 +212,7 @@ def likeliest(
     start: int | None = None,
     alone: bool = False,
 ) -> list[list[Likeliest]]:
-    """What the network says of each hole of each text; no text becomes ids here and none is
-    spelled. Args and errors as `fill`."""
+    """The likeliest tokens of each hole, as ids. Args and errors as `fill`."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     _require_filler(model.config, words)
@@ -285,8 +284,7 @@ class Window:
 
 
 def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
-    """The whole text; or of one that is too long a window around each hole, in its middle where
-    the text goes on that far."""
+    """The whole text, or of one that is too long a window around each hole."""
     framed_ids, segments = words.frame(list(ids))
     mask_positions = [
         mask_position for mask_position, number in enumerate(ids) if number == words.mask
@@ -345,8 +343,7 @@ def _scores(
     shift: int,
     lengths: Sequence[int],
 ) -> tuple[list[int], Float[Tensor, "H V"]]:
-    """The place of every hole in its row, and its scores, of rows that stand one after the
-    other."""
+    """The position of every hole in its row, and its scores, of concatenated rows."""
     assert words.mask is not None  # or there were no holes
     holes = torch.eq(tokens, words.mask).nonzero()[:, 0]
     ends = torch.tensor(lengths).cumsum(0)

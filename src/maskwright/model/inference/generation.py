@@ -198,8 +198,8 @@ class _Row:
 
 
 class _Crowd:
-    """Rows whose keys and values lie in common buffers, of one network or of several that share
-    its weights; of a network that cannot be prepared, each is read for itself.
+    """Rows whose keys and values share buffers, of networks that share weights; rows of a network
+    that cannot be prepared are read one by one.
 
     Attributes:
         writing: in the order of the buffers.

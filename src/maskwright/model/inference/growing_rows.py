@@ -86,8 +86,8 @@ class Memory:
         ]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows, whole runs of `copies` that share a source. Where there is but
-        one source any number of rows share it."""
+        """Continue with these rows only, in runs of `copies` that share a source; all rows may
+        share one."""
         if len(self.pairs[0][0]) == 1:
             return
         sources = [row // self.copies for row in rows[:: self.copies]]
@@ -178,8 +178,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def join(self, other: GrowingRows) -> None:
-        """The rows of `other`, of this network or of one that gives keys and values of the same
-        shape, go on behind those here. All end at one place."""
+        """Append the rows of `other`, whose keys and values have the same shape. All rows end
+        together."""
         pads, prefix = [], []
         length = max(self.length, other.length)
         for rows in (self, other):
@@ -198,8 +198,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def make_room(self, most: int) -> None:
-        """Room for one position more in each row; for more of them at once, `most` at most. What no
-        row has any longer is left out."""
+        """Make room for one more position, up to `most` at once; drop positions that no row
+        uses."""
         if self.length < self.capacity:
             return
         length = self.length - self.first
@@ -493,7 +493,7 @@ class ContextReader:
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
-        """(B, V) for the token after each text; `remaining` is how many tokens will still follow."""
+        """(B, V) for the token after each text; `remaining` is how many will still follow."""
         starts = [context_start(len(text), self.limit) for text in texts]
         if self.writer is None:
             self.starts = starts
@@ -577,15 +577,14 @@ def network_of(model: Transformer | Prepared) -> Transformer:
 
 
 def trained_length(config: TransformerConfig) -> int | None:
-    """The longest text that the stack which writes knows positions for; None where positions are
-    relative."""
+    """The longest text that the decoder has positions for; None if positions are relative."""
     stack = config.decoder or config.encoder
     return None if stack is None else stack.longest
 
 
 def context_start(length: int, limit: int | None) -> int:
-    """Where reading starts in a text of `length` tokens. Up to `limit` tokens all are read; then
-    reading starts anew from the last half, and again whenever `limit` is exceeded."""
+    """Where reading starts in a text of `length` tokens: at 0 up to `limit` tokens, then at the
+    last half, moved on whenever `limit` is exceeded."""
     if limit is None or length <= limit:
         return 0
     half = max(1, limit // 2)

@@ -92,8 +92,7 @@ class HeldOutMetrics:
 
 @dataclass(frozen=True)
 class Baselines:
-    """What needs no model: loss and top-k of guessing evenly, and by training frequency, on so many
-    targets."""
+    """Loss and top-k of uniform guessing and of guessing by training frequency."""
 
     uniform_loss: float
     uniform_top1: float
@@ -110,8 +109,8 @@ class Baselines:
 def evaluation_batches(
     objective: Objective, source: RowSource, rows: int, batch_rows: int, progress: float = 1.0
 ) -> Iterator[Batch]:
-    """The fixed evaluation batches: at most `rows` rows of `source`, corrupted by fixed keys as is
-    done when so much of the run is over.
+    """The fixed evaluation batches: up to `rows` rows of `source`, corrupted by fixed keys as at
+    `progress`.
 
     Raises:
         DataError: the held-out text does not fill a single row.
@@ -140,8 +139,7 @@ def evaluate(
     bytes_per_token: float | None = None,
     live: bool = False,
 ) -> HeldOutMetrics:
-    """Figures of `objective`'s model on the fixed questions, computed where the model is, in its
-    own precision; the training mode is left as it was.
+    """Metrics of `objective`'s model on the fixed batches, on its device and in its precision.
 
     Args:
         live: the weights change between two of these evaluations, so that nothing is laid out.
@@ -215,8 +213,8 @@ def with_prepared(objective: Objective) -> Objective:
 
 
 def top_hits(scores: Tensor, targets: Tensor, best: Sequence[int]) -> list[Tensor]:
-    """(N,) float for each k of `best`: the chance that the target is among the k best when ties are
-    broken at random.
+    """(N,) float per k of `best`: the chance that the target is in the top k, ties broken at
+    random.
 
     A constant model gets k / V, not 1.
     """
@@ -269,8 +267,8 @@ def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int
 
 
 def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) -> np.ndarray:
-    """How often each id occurs in the stores (V,), float64. With weights, as often as it is met
-    where that is each store's share of what is read."""
+    """(V,) float64 counts of each id in the stores; `weights` are the stores' shares of what is
+    read."""
     counts = np.array([_token_counts(store) for store in stores], dtype=np.float64)
     if weights:
         shares = np.array(weights) / sum(weights)

@@ -65,8 +65,8 @@ AT_ONCE = 256
 def prompt_scores(
     network: Prepared, rows: Sequence[Sequence[int]], top: int = 0
 ) -> list[list[TokenScore]]:
-    """For each row the log-probability in nats of each token after its first, as the model gave it,
-    and of the `top` likeliest tokens at its place, the best first.
+    """For each row the log-probability in nats of each token after the first, and of the `top`
+    likeliest tokens there, the best first.
 
     Raises:
         IncompatibleError: the network is no decoder that stands alone.

@@ -110,8 +110,7 @@ def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: 
 
 
 def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The token from which the first one of a text is predicted, as streams of documents have it
-    (`text/store/stream.py`)."""
+    """The token from which the first one is predicted, as in streams (`text/store/stream.py`)."""
     for token in (tokenizer.end, tokenizer.separator, tokenizer.begin):
         if token is not None:
             return (token,)

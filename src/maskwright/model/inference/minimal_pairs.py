@@ -62,14 +62,13 @@ class PairEvaluation:
 
     @cached_property
     def bootstrap(self) -> Interval | None:
-        """95 % interval of the mean, items resampled within paradigms; None where one has a single
-        pair, or all pairs of each came out alike."""
+        """95 % bootstrap interval of the mean within paradigms; None where it cannot be
+        estimated."""
         return intervals.bootstrap(self._strata)
 
     @property
     def normal(self) -> Interval | None:
-        """95 % interval of the mean by the normal distribution, within 0 and 1; None as for
-        `bootstrap`."""
+        """95 % interval of the mean by the normal distribution; None as for `bootstrap`."""
         interval = intervals.normal(self._strata)
         return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
 
@@ -209,8 +208,8 @@ def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Int
 
 
 def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
-    """What needs no model: the same score for all, fewer tokens, and the tokens' frequencies (plus
-    one) where their `counts` (V,) in the training text are known."""
+    """Scores without a model: constant, by length, and by unigram frequencies if `counts` (V,) is
+    known."""
 
     def shorter(sentences: Sequence[str]) -> NDArray[np.float64]:
         return -np.array([len(ids) for ids in tokenizer.encode_batch(sentences)], dtype=np.float64)

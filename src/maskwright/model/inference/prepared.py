@@ -214,8 +214,8 @@ class PreparedStack:
         groups: Sequence[RowGroup],
         position: Place | None = None,
     ) -> Tensor:
-        """Hidden states (N, D) of rows (N, E) that lie one after the other, or (R, D) of one place
-        of each row."""
+        """Hidden states (N, D) of concatenated rows (N, E), or (R, D) of one position of each
+        row."""
         x = torch.cat(
             [
                 self.module.embeddings(group_vectors, None, kind).flatten(0, 1)
@@ -246,8 +246,7 @@ def read_layer(
     contexts: Sequence[AttentionContext],
     position: Place | None = None,
 ) -> Tensor:
-    """One layer, without a memory, of rows that lie one after the other; with `position` the states
-    (R, D) of one position of each row."""
+    """Compute one layer of concatenated rows; with `position` its states (R, D) there alone."""
     at = None
     if position is not None:
         at = places_of(groups, position, x.device)
@@ -304,8 +303,8 @@ def _ragged(
     layer: int,
     at: Tensor | None = None,
 ) -> Tensor:
-    """Attention of rows (N, D) that lie one after the other; each group attends for itself. `at` is
-    the one position of each row whose query is asked, if not all are."""
+    """Attention of concatenated rows (N, D), by group. `at` is the one query of each row, or
+    None."""
     h = half.enter(x)
     sides = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
     x = x if at is None else x[at]

@@ -1,5 +1,4 @@
-"""What a model gives for examples, without learning: examples of like length together, the answers
-in the order of the examples.
+"""Scores of a model for examples: those of similar length together, in the order of the examples.
 
     scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
@@ -39,8 +38,8 @@ def scores(
 
 
 def require_finite(scores: object, examples: EncodedExamples, where: object = None) -> None:
-    """Raises CheckpointError where scores are not finite, but for -inf in the place of a choice
-    that a question does not have. What is written is no score."""
+    """Raise CheckpointError if a score is not finite, except -inf for a choice that is not
+    there."""
     if isinstance(scores, np.ndarray) and scores.dtype.kind == "f":
         absent = np.isneginf(scores) & (not examples.plain)
         finite(torch.from_numpy(np.where(absent, 0.0, scores)), where)

@@ -78,8 +78,8 @@ class SharedLayers:
         segments: Int[Tensor, " N"] | None = None,
         position: Place | None = None,
     ) -> list[Tensor]:
-        """The states of each network: (N, D) of the texts that are `requested` of it, one after the
-        other in their order, or (R, D) of one place of each.
+        """The states of each network: (N, D) of its `requested` texts in order, or (R, D) at
+        `position`.
 
         Args:
             tokens: ids of all texts, one after the other.
@@ -220,9 +220,8 @@ def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
 
 
 def can_share(network: Prepared, other: Prepared) -> bool:
-    """Whether the stacks that read texts are of one shape and on shared weights, and nothing acts
-    on them that changes what a row is: vectors or keys in front. Texts that another engine reads
-    are shared by those who have the same."""
+    """Whether two networks can be read together: one shape, shared weights, no vectors or keys in
+    front; or one engine."""
     if network.engine is not None or other.engine is not None:
         return network.engine is other.engine
     return (

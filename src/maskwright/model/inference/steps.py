@@ -1,5 +1,4 @@
-"""Work that can be left between its steps: a search that shares a device, or that nobody waits for
-any more."""
+"""Work that can be interrupted between its steps."""
 
 from __future__ import annotations
 

@@ -125,8 +125,7 @@ def stream(
     one_way: bool = False,
     cached: bool = True,
 ) -> Iterator[Piece]:
-    """What each step adds to each row, as soon as it is known; see `decode.steps` and
-    `GrowingText`.
+    """What each step adds to each row; see `decode.steps` and `GrowingText`.
 
     Args:
         decode: the text of ids; one for all rows, or one for each.

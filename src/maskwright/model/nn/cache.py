@@ -116,8 +116,7 @@ class KVCache:
         self.length += count
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Row i continues row `rows[i]` (beam search); the number of rows may change. Only rows
-        that change are copied, and of them what is written."""
+        """Let row i continue row `rows[i]` (beam search). Only rows that change are copied."""
         sources = rows.tolist()
         self._memory = {
             layer: (
@@ -140,9 +139,8 @@ class KVCache:
         self.layers = [buffer[:, : len(sources)] for buffer in self.layers]
 
     def move(self, by: int, *, front: int, capacity: int, rows: int) -> None:
-        """New buffers with room for so many positions and rows. What stands behind the first
-        `front` positions stands `by` places further on; where that is less than 0 it stands before,
-        and what would stand before the front's end is left out."""
+        """Copy to new buffers with this capacity; positions behind the first `front` move by `by`,
+        and those that would overlap the front are dropped."""
         begin = front + max(0, -by)
         moved = []
         for old in self.layers:
@@ -157,8 +155,8 @@ class KVCache:
         self.length, self.capacity = self.length + by, capacity
 
     def join(self, other: KVCache, *, front: int = 0) -> None:
-        """The rows of `other` stand behind those here; all end at one place, and begin with the
-        first `front` positions of their own buffers."""
+        """Append the rows of `other`; all rows end together, and begin with their `front`
+        positions."""
         shift, count, before = max(0, other.length - self.length), self.rows + other.rows, self.rows
         spare = self._storage[0].shape[1]
         if shift or count > spare:

@@ -53,8 +53,8 @@ def pooled(
 
 
 def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
-    """`count` layers for the pieces of a text, shaped as the last of the stack that reads them, in
-    the order "norm first", so that at the beginning they add little to the vectors."""
+    """`count` layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
+    order."""
     last_block = list(config.stacks.values())[-1].blocks[-1]
     context = replace(
         last_block.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True

@@ -190,8 +190,8 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """What a stack makes of the token vectors before its first block; `scaled` multiplies them by
-    the square root of their width first."""
+    """Embeddings of a stack; `scaled` multiplies token vectors by the square root of their
+    width."""
 
     positions: Learned | Sinusoidal | None = None
     segments: int = 0

@@ -36,9 +36,8 @@ class Cost:
     vocabulary: int
 
     def training(self, stack: str, target_share: float) -> float:
-        """Operations per position of `stack` for forward and backward, which is twice a forward,
-        when the vocabulary is scored at `target_share` of the positions, and the last layer is
-        computed at all of them."""
+        """Operations per position of `stack` for forward and backward (twice a forward), with the
+        vocabulary scored at `target_share` of the positions."""
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 

@@ -24,8 +24,7 @@ from maskwright.model.nn.stack import StackModule
 
 
 class VocabularyHeadModule(nn.Module):
-    """The transform before the projection, the projection's own weight where it is not the token
-    table's, and its bias."""
+    """The transform before the projection, the projection's own weight if untied, and its bias."""
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None

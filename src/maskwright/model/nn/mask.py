@@ -204,8 +204,8 @@ class SizedMask:
 
     @cached_property
     def open(self) -> bool:
-        """Every query sees every key. Looked at on the CPU; elsewhere only where it is provable,
-        because looking would make the device wait."""
+        """Whether every query sees every key; False if that cannot be shown without a device
+        sync."""
         if self.mask.form == "all":
             return True
         if self.mask.form == "causal":

@@ -56,8 +56,7 @@ class Selection:
 
     @classmethod
     def of(cls, at: Int[Tensor, " N"], rows: int, length: int) -> Selection | None:
-        """The positions `at` of a batch (`rows`, `length`), in any order; None: too many of them to
-        be worth it."""
+        """The positions `at` of a batch (`rows`, `length`); None if computing all is as fast."""
         if len(at) >= WORTH * rows * length:
             return None
         row = at // length

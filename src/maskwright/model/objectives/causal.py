@@ -1,5 +1,4 @@
-"""Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018,
-3.1).
+"""Causal language modelling: every position predicts the next token (Radford et al. 2018, 3.1).
 
 Rows carry one token more than the model reads: row[:-1] is the input and row[1:] the targets. The
 objective refuses a model whose masks let a position see its own target.

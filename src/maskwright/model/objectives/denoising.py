@@ -1,5 +1,4 @@
-"""Denoising: the model reads a corrupted text and writes the original (BART, arXiv:1910.13461,
-2.2).
+"""Denoising: read a corrupted text, write the original (BART, arXiv:1910.13461, 2.2).
 
     permutation   sentences in another order          B. A. C.  <-  A. B. C.
     infilling     spans become one mask each; a span  a _ d _ e  <-  a b c d e

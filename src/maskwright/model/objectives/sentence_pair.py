@@ -17,8 +17,7 @@ SPEC = Spec(rows="pairs", static_option="masking.static", token_parts=("masked",
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`masked` adds masked modelling by the settings of `masking`; without it the pair task is
-    alone."""
+    """`masked` adds masked modelling with the settings `masking`."""
 
     masked: bool = True
     masking: Masking = field(default_factory=Masking)

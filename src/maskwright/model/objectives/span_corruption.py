@@ -26,8 +26,8 @@ from maskwright.model.objectives.base.spec import Spec, Start
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`rate` of the tokens is hidden, in spans of `mean_span` tokens on average; `start` is the
-    token the decoder begins with."""
+    """`rate` of the tokens is hidden, in spans of `mean_span` on average; `start` begins the
+    decoder."""
 
     rate: float = 0.15
     mean_span: float = 3.0

@@ -43,8 +43,8 @@ PROBLEM_TYPES: dict[Problem, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`problem` says what the labels of a sequence head are: one class, several, or numbers;
-    `pieces` how the vectors of a text's pieces become one."""
+    """`problem` is the kind of labels of a sequence head; `pieces` pools the vectors of a text's
+    pieces."""
 
     problem: Problem = "single"
     pieces: ChunkPooling = "mean"

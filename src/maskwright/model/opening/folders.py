@@ -1,5 +1,4 @@
-"""Which folder of a model a path means: a run stands for its newest checkpoint, a fine-tuning for
-the model in it."""
+"""The model folder of a path: the newest checkpoint of a run, the model of a fine-tuning."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def newest(run: Path) -> Path:
 
 
 def called(path: Path) -> str:
-    """What a person calls the model in `path`: a checkpoint by its run, a `model` by what is around
-    it."""
+    """The display name of the model in `path`: its run, or the folder around a `model`."""
     path = path.resolve()
     if path.parent.name == "checkpoints":
         return path.parent.parent.name
@@ -44,8 +42,7 @@ def learned_beside(folder: Path) -> bool:
 
 
 def model_folder(folder: Path) -> Path:
-    """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
-    fine-tuned.
+    """`folder`, the newest valid checkpoint of a run, or the model of a fine-tuning.
 
     Raises:
         CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid; or a
@@ -81,8 +78,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def _undamaged(run: Path) -> Path:
-    """The newest checkpoint of a run, with all its files in their sizes; the hashes of those that
-    are read are compared when they are read.
+    """The newest checkpoint of a run, its file sizes checked; hashes are checked on reading.
 
     Raises:
         CheckpointError: there is none, or the newest is damaged.
@@ -103,8 +99,8 @@ def _undamaged(run: Path) -> Path:
 def damaged(
     run: Path, reason: CheckpointError | StorageError, older: Path | None = None
 ) -> CheckpointError:
-    """That the newest checkpoint of a run cannot be read. An older one would give other answers,
-    and nobody would know: only `resume` goes on from it, and says so.
+    """The error that the newest checkpoint of a run is damaged. An older one would silently give
+    other answers; only `resume` goes on from it, and says so.
 
     Args:
         older: the newest one that is whole; None: it is looked for.

@@ -119,8 +119,7 @@ class Model:
 
     @property
     def decoder_start(self) -> int | None:
-        """The id that the decoder of two stacks begins with; None where there is one stack, or its
-        decoder was not trained.
+        """The id that the decoder of two stacks begins with; None without a trained second stack.
 
         Raises:
             CheckpointError: config.json does not say it.
@@ -139,8 +138,7 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The hash of config, weights and tokenizer, and of what was learned beside them: an
-        adapter, or a head that was saved alone."""
+        """The hash of config, weights and tokenizer, and of an adapter or separate head."""
         beside = [self.home] if self.is_adapter else []
         beside.append(self.home / ADAPTER)
         return fingerprint(

@@ -253,8 +253,7 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
 
 
 def open_weights(folder: Path | str) -> Model:
-    """The model folder that `folder` means, without an adapter that may belong to it: what training
-    begins with. It stays on the CPU.
+    """The model of `folder` without its adapter, on the CPU: what training begins with.
 
     Raises:
         IncompatibleError: what was learned lies in an adapter, and the model alone is another one.
@@ -312,8 +311,8 @@ def _model(
 
 
 def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:
-    """How the model is asked, and what there is to say about that: what its folder states; else,
-    of a checkpoint of an earlier release, what the recipe of its run does; else what is usual."""
+    """The model's conventions and findings: from its folder, else from the recipe of its run, else
+    the defaults."""
     stated = loaded.about.conventions
     if stated is not None and stated.measure is not None:
         return stated, []

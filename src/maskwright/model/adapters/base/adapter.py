@@ -77,8 +77,7 @@ def in_layer(path: str) -> bool:
 
 
 def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
-    """The names of the parameters of heads: those of a task by their names, `pooler`, and
-    `vocabulary_head` (without the token table, which is not its own).
+    """The names of the parameters of heads: tasks' heads by name, `pooler`, `vocabulary_head`.
 
     Raises:
         ConfigError: no such head, or one without parameters of its own.
@@ -122,8 +121,8 @@ class AdapterHandle(Protocol):
 
 
 class AdapterModule(nn.Module, abc.ABC):
-    """The part of an adapter at one module of the model. What it registers there are methods of its
-    own, so that a copy of the model has a copy of the branch."""
+    """The part of an adapter at one module of the model. Hooks are bound methods, so that a copy of
+    the model has a copy of the branch."""
 
     @abc.abstractmethod
     def place(self, module: nn.Module) -> AdapterHandle:
@@ -314,8 +313,8 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Fold the branches into the model's weights. What is left is an ordinary model, as fast
-        and with the same names as before, which can be saved.
+        """Fold the branches into the model's weights, which gives an ordinary model that can be
+        saved.
 
         Raises:
             IncompatibleError: what the method does cannot be written as weights.

@@ -66,8 +66,8 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
 
 
 def biases(model: Transformer, modules: Iterable[str] = ()) -> list[str]:
-    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or of those whose path ends
-    in one of `modules`."""
+    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or those ending in
+    `modules`."""
     modules = tuple(modules)
     return [
         name
@@ -100,8 +100,7 @@ def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[
 
 
 def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
-    """Train the parameters called `names`, and no others. Calling what is returned sets every
-    parameter back to what it was.
+    """Train the parameters `names` and no others; call the returned function to undo that.
 
     Raises:
         ConfigError: no parameter of that name.

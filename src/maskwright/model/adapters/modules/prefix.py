@@ -54,8 +54,7 @@ class PrefixMLP(nn.Module):
 
 
 class PrefixKV(AdapterModule):
-    """The prefix of one module of attention: keys and values for each of the `layers` that use
-    it."""
+    """The prefix of one attention module: keys and values for each of the `layers` that use it."""
 
     def __init__(
         self,

@@ -95,8 +95,8 @@ class Both:
 
 
 def _shifted(visible: AttentionMask, count: int) -> AttentionMask:
-    """The facts of a text that stands behind a prompt: all see the prompt, and the prompt sees
-    itself and what is no padding."""
+    """The mask of a text behind a prompt: every query sees the prompt, the prompt all but
+    padding."""
 
     def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
         query_in_text, key_in_text = ((position - count).clamp(min=0) for position in (query, key))

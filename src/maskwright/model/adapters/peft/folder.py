@@ -261,8 +261,8 @@ def _left_as_they_were(
     foreign: Mapping[str, Tensor],
     heads: Collection[str],
 ) -> dict[str, Tensor]:
-    """The base's own values of what lies in `heads` and was not trained with the rest: of a head of
-    several layers `peft` by itself trains and saves the last alone."""
+    """The base's values of head parameters that were not trained: of a head of several layers
+    `peft` saves only the last."""
     listed = set(names_in(config, "modules_to_save"))
     return {
         parameter_name: model.get_parameter(parameter_name).detach().clone()

@@ -230,8 +230,7 @@ def _divisor(config: Mapping[str, Any], rank: int) -> float:
 
 
 def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str) -> float:
-    """A number of one module: the first pattern's that is all of its name or its end, else the
-    usual one."""
+    """The number for one module: that of the first matching pattern, else the general one."""
     table = config.get(patterns) or {}
     if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
         raise CheckpointError(

@@ -48,8 +48,7 @@ def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
 
 
 def endings(chosen: Collection[str], names: Iterable[str]) -> list[str]:
-    """The shortest endings of dotted names that choose these among the `names` ones, and no
-    others."""
+    """The shortest endings of dotted `names` that select exactly the `chosen` ones."""
     chosen, names = set(chosen), list(names)
     shortest: list[str] = []
     for name in sorted(chosen):

@@ -231,8 +231,8 @@ def heads(
     fields: Fields,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Head, ...]:
-    """The heads of an architecture, sized by the labels of a Hugging Face config; `options` has the
-    further fields of each."""
+    """The heads of an architecture, sized by the labels of a Hugging Face config; `options` by
+    head."""
     if not architecture.heads:
         return ()  # whatever the labels of a config that nobody classifies by
     labels = architecture.labels or fields.labels(architecture.default_labels)
@@ -248,8 +248,7 @@ def tied(config: TransformerConfig) -> bool:
 
 
 def head_field(field: str, *heads: str) -> Coordinate:
-    """The coordinate that is a field of the first head of one of these names or kinds; not said
-    without one."""
+    """The coordinate for a field of the first head of these names or kinds; None without one."""
 
     def read(config: TransformerConfig) -> Any:
         fitting = (head for head in config.heads if head.name in heads or head.kind in heads)
@@ -259,8 +258,7 @@ def head_field(field: str, *heads: str) -> Coordinate:
 
 
 def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
-    """The rules for all heads; `names` has their projection and, before it, their dense layer and
-    its norm."""
+    """The rules for all heads; `names` gives their projection, then their dense layer and norm."""
     rules: list[Rule] = []
     for head in config.heads:
         projection, *before = _entry(names, head.name, head.kind, (head.name,))

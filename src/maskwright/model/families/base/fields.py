@@ -104,8 +104,7 @@ class Fields:
         return key in self._hf and self._hf[key] is None
 
     def fixed(self, values: Mapping[str, Any], *, null: bool = True) -> None:
-        """Refuse a config in which one of these keys is there with another value; null is one where
-        `null` is false."""
+        """Refuse another value than these; null counts as absent unless `null` is false."""
         for key, expected in values.items():
             self.looked_up.add(key)
             if self._hf.get(key, expected) != expected and not (null and self._hf[key] is None):

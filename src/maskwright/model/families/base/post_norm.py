@@ -169,8 +169,8 @@ TABLES = ("tokens", "encoder.embeddings.position", "encoder.embeddings.segment")
 
 
 def body(config: TransformerConfig, prefix: str, names: Mapping[str, str]) -> list[Rule]:
-    """The rules for everything below the heads. The bare body has no prefix, everything on top of
-    one has.
+    """The rules for everything below the heads; names have the prefix unless the model is the bare
+    body.
 
     Args:
         names: ours -> theirs; `{}` is the number of a layer that has weights of its own.

@@ -1,5 +1,4 @@
-"""ONNX Runtime on the processor, in float32: it loses little between operations, so that one short
-text is answered soon."""
+"""ONNX Runtime on the CPU in float32, which has little overhead for a single short text."""
 
 from __future__ import annotations
 

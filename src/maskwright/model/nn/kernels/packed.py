@@ -93,8 +93,8 @@ class PackedWeight:
 
 
 def sized(rows: int) -> int:
-    """The least of few numbers that is not below `rows`: all up to 16, then 8 in each doubling, and
-    16 beyond 512, where rows cost more than one more compiled product."""
+    """`rows` rounded up to one of few sizes: all up to 16, then 8 per doubling, multiples of 16
+    beyond 512."""
     bits = (rows - 1).bit_length()
     step = 1 << max(0, bits - 4 - (bits > 9))
     return -(-rows // step) * step

@@ -35,8 +35,7 @@ def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: every maskable position by itself with probability `rate`; one position where
-    that would leave a row with maskable positions without any."""
+    """(B, T) bool: each maskable position with probability `rate`, at least one per row."""
     draws = randomness.uniforms(keys, maskable.shape[1])
     draws[~maskable] = 2.0
     chosen = draws < rate
@@ -46,8 +45,8 @@ def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: the budget drawn with replacement, so that a position drawn twice counts once
-    and fewer are chosen, as in ELECTRA's own code."""
+    """(B, T) bool: positions drawn with replacement, as in ELECTRA's code, so that fewer are
+    chosen."""
     counts, available = budget(maskable, rate), maskable.sum(axis=1)
     size = int(counts.max(initial=0))
     draws = randomness.integers(keys, size, np.maximum(1, available)[:, None])
@@ -59,8 +58,7 @@ def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: whole words in random order until another one would lead further away from the
-    budget; at least one word."""
+    """(B, T) bool: whole words in random order, as near to the budget as possible, at least one."""
     words = word_numbers(maskable, starts_word)
     draws = randomness.uniforms(keys, maskable.shape[1])
     by_word = np.take_along_axis(draws, words, axis=1)
@@ -163,8 +161,7 @@ def replace(
 
 
 def word_numbers(maskable: Array, starts_word: Array) -> Array:
-    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their
-    own, and so is whatever follows one."""
+    """(B, T) int64 in [0, T): the word of each position; a separator is a word and ends one."""
     after_gap = np.zeros_like(maskable)
     after_gap[:, 1:] = ~maskable[:, :-1]
     begins = starts_word | ~maskable | after_gap

@@ -132,8 +132,8 @@ class Objective(nn.Module, abc.ABC):
         return None
 
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
-        """Groups of targets whose held-out losses are reported separately: (N,) bool by name; empty
-        if there is only one group."""
+        """Groups of targets with separately reported losses: (N,) bool by name; empty if there is
+        one group."""
         return {}
 
     def target_scores(self, states: Tensor) -> Tensor:
@@ -205,8 +205,8 @@ def encode(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
 
 
 def encode_targets(model: Network, batch: Batch) -> Tensor:
-    """Hidden states (N, D) of the model's only stack at the batch's targets; its last layer is
-    computed nowhere else."""
+    """Hidden states (N, D) of the only stack at the batch's targets; other positions skip the last
+    layer."""
     if batch.index is None:
         return at_targets(encode(model, batch), batch)
     return encode(model, batch, batch.index)
@@ -219,8 +219,7 @@ def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
 
 
 def token_loss(network: Network, states: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
-    """The summed loss of hidden states (N, D) whose tokens are `targets` (N,), by the network's
-    vocabulary head."""
+    """The summed loss of the vocabulary head for hidden states (N, D) with `targets` (N,)."""
     read = network.head_hidden(states)
     weight, bias = network.head_weight, network.head_bias
     return vocabulary_loss(read, weight, bias, targets, z_loss)[0]

@@ -52,8 +52,7 @@ class Sequences:
         return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
 
     def shifted(self, start: int) -> Sequences:
-        """The input of a decoder that predicts these texts: each shifted by one position, after
-        `start`."""
+        """The decoder input for these texts: each shifted by one position behind `start`."""
         tokens = np.roll(self.tokens, 1)
         tokens[first_places(self.lengths)[self.lengths > 0]] = start
         return replace(self, tokens=tokens)

@@ -70,9 +70,8 @@ class Denoising(EncoderDecoder):
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
-        """The texts with spans replaced by one mask each, and where these masks are. Span lengths
-        follow a Poisson distribution, the last one cut to the exact number of tokens; places are
-        random."""
+        """The texts with one mask for each span, and where the masks are. Spans have Poisson
+        lengths and random places; the last is cut to meet the number of tokens."""
         covered = budget(text.lengths, self.options.infilling)
         sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
         # At most as many spans as covered tokens; whatever is left falls to the last of them.
@@ -98,8 +97,7 @@ class Denoising(EncoderDecoder):
     def _thinned(
         self, texts: Texts, text: Sequences, masks: np.ndarray, originals: np.ndarray
     ) -> tuple[Sequences, np.ndarray]:
-        """The texts with tokens masked or deleted that are not masks yet, and where the
-        masks are."""
+        """The texts with further tokens masked or deleted, and where the masks are."""
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
         unmasked = np.bincount(owner[~masks], minlength=len(originals))

@@ -144,8 +144,8 @@ def alternate_layers(count: int, number: int) -> tuple[int, ...]:
 
 @torch.no_grad()
 def start_from(student: Transformer, teacher: Transformer) -> None:
-    """Copy the teacher's weights into the student: tables, heads, and every other layer. Parts that
-    only one of the two has (segments, a pooler) are skipped.
+    """Copy the teacher's tables, heads and every other layer into the student, where both have
+    them.
 
     Raises:
         IncompatibleError: two weights of one name have different shapes, or mean something else.
@@ -181,8 +181,8 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
 
 
 def _require_like_block(student: Block, teacher: Block) -> None:
-    """Refuse blocks that differ in ways that shapes do not show: heads, activation, placement of
-    norms."""
+    """Refuse blocks that differ in heads, activation or placement of norms, which shapes do not
+    show."""
     for field, ours, theirs in (
         ("attention.heads", student.attention.heads, teacher.attention.heads),
         (

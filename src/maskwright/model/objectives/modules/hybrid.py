@@ -26,8 +26,7 @@ from maskwright.text.store.rows import Rows
 
 
 class Hybrid(Objective):
-    """One stack that reads in two directions: a batch's `prefix` is 0 in causal rows and T in
-    masked rows."""
+    """One stack, masked and causal: a batch's `prefix` is 0 in causal rows and T in masked rows."""
 
     prediction_offset = SPEC.prediction_offset
 

@@ -27,8 +27,8 @@ from maskwright.text.store.rows import Rows
 
 
 class BoundaryHead(nn.Module):
-    """States at both boundaries and a position in the span -> a state to score the
-    vocabulary from."""
+    """Hidden states at both boundaries and an offset in the span -> a state for the vocabulary
+    head."""
 
     def __init__(self, width: int, token_width: int, vocabulary: int, options: Options) -> None:
         super().__init__()

@@ -50,8 +50,8 @@ class SpanCorruption(EncoderDecoder):
         return self.batch(*ends, texts.origin, (len(rows), width))
 
     def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
-        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each after
-        its sentinel."""
+        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs behind
+        sentinels."""
         begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
         positions = np.flatnonzero(begins)
         spans = np.bincount(owners(text.lengths)[positions], minlength=len(text.lengths))

@@ -122,8 +122,7 @@ class Supervised(Objective):
         return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores` from the states (B, T, D) of the batch, or from one state for each text
-        (R, D)."""
+        """`scores` from the batch's states (B, T, D), or from one state (R, D) for each text."""
         if hidden.ndim == 2:
             return self._scored(hidden, batch)
         if self.head.pools:
@@ -190,8 +189,7 @@ class Standardised(Supervised):
 
 
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
-    """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
-    these flat positions alone."""
+    """Hidden states (B, T, D) of the last stack, or (N, D) at the flat positions `at`."""
     if batch.decoder_tokens is None:
         return encode(model, batch, at)
     return model.decode(
@@ -205,8 +203,7 @@ def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tenso
 
 
 def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
-    """(R, D): what is pooled from each text in `last_states` (B, T, D), in the order of
-    `pooled`."""
+    """(R, D): the pooled `last_states` (B, T, D) of each text, in the order of `batch.pooled`."""
     assert batch.pooled is not None
     if pooling == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
@@ -217,8 +214,7 @@ def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
 
 
 def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean", "max"]) -> Tensor:
-    """(R, D): the mean or the largest of each number of the hidden states (B, T, D) of each text,
-    row by row; `documents` is that of the batch."""
+    """(R, D): the mean or maximum over the hidden states (B, T, D) of each text, row by row."""
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
     if pooling == "max":
@@ -231,8 +227,8 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean"
 
 
 def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
-    """(B T,) int64: the text that each position belongs to, counted from 1 over all rows, 0 for
-    padding; and the number of texts."""
+    """(B T,) int64 number of each position's text, from 1, 0 for padding; and the number of
+    texts."""
     rows, width, _ = hidden.shape
     if documents is None:
         return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
