@@ -160,7 +160,7 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
 def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Objective], tuple[float, int]]:
     """Operations of a step by our count, and by PyTorch's, which counts each product as it runs."""
     for case in itertools.product((False, True), repeat=3):
-        monkeypatch.setitem(attention.KERNELS, ("cpu", attention.Case(*case)), "explicit")
+        monkeypatch.setitem(attention.KERNELS, ("cpu", attention.KernelCase(*case)), "explicit")
 
     def count(objective: Objective) -> tuple[float, int]:
         batch = objective.corrupt(rows(), np.zeros(32, np.int64), 0)

@@ -17,7 +17,7 @@ from maskwright.model.families.base.family import family
 from maskwright.model.inference import shared_layers, together
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.inference.scores import Scored, scores
+from maskwright.model.inference.scores import ScoringObjective, scores
 from maskwright.model.inference.shared_layers import SharedLayers, can_share
 from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
@@ -102,7 +102,7 @@ def examples_for(kind: str, seed: int, segments: bool) -> EncodedExamples:
     return EncodedExamples(rows, labels, kinds, choices=3 if kind == "choice" else 1)
 
 
-def objective_of(kind: str, network: Any) -> Scored:
+def objective_of(kind: str, network: Any) -> ScoringObjective:
     if kind == "contrast":
         return Contrast(network, "similarity").eval()
     return Supervised(network, Options(), VOCABULARY).eval()

@@ -23,7 +23,7 @@ from maskwright.model.inference.beam import beam_steps
 from maskwright.model.inference.decode import Sampling, require_writer
 from maskwright.model.inference.fill_mask import (
     Hole,
-    Likeliest,
+    HolePrediction,
     TextWithMasks,
     TokenCandidate,
     spans,
@@ -108,7 +108,7 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
 
 def read_masks(
     model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
-) -> list[list[Likeliest] | list[Hole]]:
+) -> list[list[HolePrediction] | list[Hole]]:
     """What the network says of each mask of each text, for `spelled_masks`; no text becomes ids
     here. Args and errors as `fill_masks`."""
     reader = model.network if prepared is None else prepared

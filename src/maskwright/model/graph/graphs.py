@@ -157,7 +157,7 @@ def graphs_of(
     """
     config = network.config
     _require_plain(network)
-    make = _Made(network, ids)
+    make = _GraphFactory(network, ids)
     two_stacks = config.encoder is not None and config.decoder is not None
     if config.heads:
         return (make.of_heads(decoder_start if two_stacks else None),)
@@ -185,11 +185,11 @@ def states_graph(network: Transformer) -> Graph:
             wanted="a model of one stack",
             do=OTHER_ENGINE,
         )
-    return _Made(network, "int64").of_states(None)
+    return _GraphFactory(network, "int64").of_states(None)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _GraphFactory:
     network: Transformer
     ids: Ids
 
@@ -274,7 +274,7 @@ class _Made:
             outputs += _scores_of(head, "" if single_output else _prefix(head, config.heads))
             if head.kind == "choice":
                 axes = ("batch", "choices", "length")
-        read = reads[0] if len(reads) == 1 else modules.Several(reads)
+        read = reads[0] if len(reads) == 1 else modules.AllOutputs(reads)
         return self.model(read, outputs, axes, start)
 
     def of_states(self, vectors: Vectors | None) -> Graph:

@@ -263,7 +263,7 @@ class HeadScores(nn.Module):
         return (scores,)
 
 
-class Several(nn.Module):
+class AllOutputs(nn.Module):
     """What several readers give, one after the other."""
 
     def __init__(self, readers: Sequence[nn.Module]) -> None:

@@ -128,7 +128,7 @@ def beam_steps(
 
             beam_states = [_Search(beams, penalty, early) for _ in prompts[portion]]
             forced = {count - 1: last, 0: first}
-            allowed = Choices(
+            allowed = AllowedTokens(
                 end, ends, vocabulary_size, sorted(forbidden), no_repeat, least, forced
             )
             texts += yield from _search(reader, beam_states, prompts[portion], count, allowed)
@@ -136,7 +136,7 @@ def beam_steps(
 
 
 @dataclass(frozen=True)
-class Choices:
+class AllowedTokens:
     """What may follow: `end` and what `ends` says end a text; of the first `num_ids` all but the
     `forbidden` ones, those that would repeat a run of `no_repeat` ids, and `end` before `least`;
     at a step that is `forced` one id alone."""
@@ -181,7 +181,7 @@ def _search(
     searches: list[_Search],
     prompts: Sequence[Sequence[int]],
     count: int,
-    choices: Choices,
+    choices: AllowedTokens,
 ) -> Steps[list[list[int]]]:
     beams = searches[0].beams
     going = list(range(len(prompts)))  # prompts that are not done

@@ -181,7 +181,7 @@ class TextWithMasks:
 
 
 @dataclass(frozen=True)
-class Likeliest:
+class HolePrediction:
     """The likeliest tokens for a hole at `position` among the framed ids, the best first."""
 
     position: int
@@ -211,7 +211,7 @@ def likeliest(
     shift: int = 0,
     start: int | None = None,
     alone: bool = False,
-) -> list[list[Likeliest]]:
+) -> list[list[HolePrediction]]:
     """The likeliest tokens of each hole, as ids. Args and errors as `fill`."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
@@ -227,7 +227,7 @@ def likeliest(
         start = None
     windows = [(number, window) for number, text in enumerate(texts) for window in text.windows]
     rows, segments = [text.ids for _, text in windows], [text.segments for _, text in windows]
-    predictions: list[dict[int, Likeliest]] = [{} for _ in texts]
+    predictions: list[dict[int, HolePrediction]] = [{} for _ in texts]
     with answering(model, live=True) as ready:
         for portion in states(ready, rows, segments, start=start):
             positions, scores = _scores(
@@ -244,11 +244,15 @@ def likeliest(
                 chosen, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 number, window, hole = owners[i]
-                predictions[number][hole] = Likeliest(positions[i] + window.begin, ids, chances)
+                predictions[number][hole] = HolePrediction(
+                    positions[i] + window.begin, ids, chances
+                )
     return [[holes[nth] for nth in sorted(holes)] for holes in predictions]
 
 
-def spelled(words: FillTokenizer, text: TextWithMasks, holes: Sequence[Likeliest]) -> list[Hole]:
+def spelled(
+    words: FillTokenizer, text: TextWithMasks, holes: Sequence[HolePrediction]
+) -> list[Hole]:
     """The holes of a text with the tokens as words, and the text that each makes of it."""
     filled = []
     for number, hole in enumerate(holes):

@@ -101,7 +101,7 @@ class Generation:
             one_way,
         )
         self.context = context
-        self._crowds: list[_Crowd] = []
+        self._crowds: list[_RowPool] = []
         self._next = 0
 
     @property
@@ -149,12 +149,12 @@ class Generation:
         self._next += 1
         return row.number
 
-    def _crowd_for(self, network: Prepared) -> _Crowd:
+    def _crowd_for(self, network: Prepared) -> _RowPool:
         for crowd in self._crowds:
             if crowd.takes(network):
                 return crowd
         limit = self.context or trained_length(network.config)
-        self._crowds.append(_Crowd(network, limit, self.bidirectional_prefix))
+        self._crowds.append(_RowPool(network, limit, self.bidirectional_prefix))
         return self._crowds[-1]
 
     @torch.inference_mode()
@@ -197,7 +197,7 @@ class _Row:
         return self.prompt.count - self.written
 
 
-class _Crowd:
+class _RowPool:
     """Rows whose keys and values share buffers, of networks that share weights; rows of a network
     that cannot be prepared are read one by one.
 

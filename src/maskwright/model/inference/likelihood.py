@@ -125,13 +125,15 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
     hits = predictions = 0.0
     for number in range(rounds):
-        metrics = likelihood.evaluate(_Hidden(model, reads, mask, number), source, rows=len(source))
+        metrics = likelihood.evaluate(
+            _HiddenTokens(model, reads, mask, number), source, rows=len(source)
+        )
         hits += metrics.top1 * metrics.targets
         predictions += metrics.targets
     return hits / predictions
 
 
-class _Hidden(Objective):
+class _HiddenTokens(Objective):
     def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
         super().__init__()
         self.product, self._reads, self._mask, self._number = model, reads, mask, number

@@ -25,13 +25,13 @@ from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.modules.supervised import Supervised, pool_texts
 
 # What gives scores, not texts.
-Scored = Supervised | Contrast
+ScoringObjective = Supervised | Contrast
 # Numbers of answers, and scores of each.
-Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
+ScoreBatches = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
 def scores(
-    objective: Scored, examples: EncodedExamples, collation: Collation
+    objective: ScoringObjective, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
@@ -56,14 +56,16 @@ def vectors(
     return _in_order(_in_rows(examples, collation, mean, objective.product.device), len(examples))
 
 
-def place_of(objective: Scored, collation: Collation) -> Place | None:
+def place_of(objective: ScoringObjective, collation: Collation) -> Place | None:
     """The one place of each text whose state is read; None: all states are."""
     if not objective.reads_place:
         return None
     return "last" if collation.last else "first"
 
 
-def _scored(objective: Scored, examples: EncodedExamples, collation: Collation) -> Answered:
+def _scored(
+    objective: ScoringObjective, examples: EncodedExamples, collation: Collation
+) -> ScoreBatches:
     network, position = objective.product, place_of(objective, collation)
     if isinstance(network, Prepared) and collation.decoder_start is None:
         if examples.plain:
@@ -80,7 +82,7 @@ def _in_lines(
     collation: Collation,
     position: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
-) -> Answered:
+) -> ScoreBatches:
     """Texts of like length one after the other, each answered by itself."""
     for portion in portions(examples.lengths):
         batch, score_rows = examples.in_line(portion.numbers, collation)
@@ -96,7 +98,7 @@ def _of_several(
     examples: EncodedExamples,
     position: Place,
     of: Callable[[Tensor, Batch], Tensor],
-) -> Answered:
+) -> ScoreBatches:
     """Texts of which several make one answer, each read at one place: choices, or pieces."""
     for numbers in by_length(examples.lengths * examples.choices):
         rows, segments, batch = examples.of_answers(numbers)
@@ -110,14 +112,14 @@ def _in_rows(
     collation: Collation,
     ask: Callable[[Batch], Tensor],
     device: torch.device,
-) -> Answered:
+) -> ScoreBatches:
     """Texts packed into rows of one width."""
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, collation)
         yield which, ask(batch.to(device))
 
 
-def _in_order(portions: Answered, count: int) -> NDArray[np.float32]:
+def _in_order(portions: ScoreBatches, count: int) -> NDArray[np.float32]:
     scores = Scores(count)
     for score_rows, rows in portions:
         scores.add(score_rows, rows)

@@ -24,7 +24,7 @@ from torch import Tensor
 from maskwright.model.inference.batches import read_by
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.prepared import Place, Prepared
-from maskwright.model.inference.scores import Scored, Scores, place_of, scores
+from maskwright.model.inference.scores import Scores, ScoringObjective, place_of, scores
 from maskwright.model.inference.shared_layers import can_share, layers_of
 from maskwright.text.store.rows import spread
 
@@ -39,7 +39,7 @@ class ScoreRequest:
         collation: how the network reads texts.
     """
 
-    objective: Scored
+    objective: ScoringObjective
     examples: EncodedExamples
     collation: Collation
 

@@ -31,7 +31,7 @@ from maskwright.model.nn.positions import rotate
 Kernel = Literal["explicit", "sdpa", "traced"]
 
 
-class Case(NamedTuple):
+class KernelCase(NamedTuple):
     """What the choice of a kernel looks at."""
 
     gradient: bool  # a backward pass will follow
@@ -42,10 +42,10 @@ class Case(NamedTuple):
 # Measured on CPUs, time of forward and backward; a case that is not listed takes "sdpa". The
 # library's kernel has a slow backward pass in bfloat16, and draws dropout one number per element
 # (docs/log.md).
-KERNELS: dict[tuple[str, Case], Kernel] = {
-    ("cpu", Case(gradient=True, dropout=False, narrow=True)): "explicit",
-    ("cpu", Case(gradient=True, dropout=True, narrow=True)): "explicit",
-    ("cpu", Case(gradient=True, dropout=True, narrow=False)): "explicit",
+KERNELS: dict[tuple[str, KernelCase], Kernel] = {
+    ("cpu", KernelCase(gradient=True, dropout=False, narrow=True)): "explicit",
+    ("cpu", KernelCase(gradient=True, dropout=True, narrow=True)): "explicit",
+    ("cpu", KernelCase(gradient=True, dropout=True, narrow=False)): "explicit",
 }
 
 
@@ -147,7 +147,7 @@ def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
     gradient = torch.is_grad_enabled() and query.requires_grad
     if gradient and context.distance is not None and query.device.type == "cpu":
         return "explicit"  # the library's fast kernels give a learned bias no gradient
-    case = Case(gradient, dropout > 0.0, query.dtype.itemsize < 4)
+    case = KernelCase(gradient, dropout > 0.0, query.dtype.itemsize < 4)
     return KERNELS.get((query.device.type, case), "sdpa")
 
 

@@ -16,7 +16,7 @@ import torch
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.model.adapters.base import folder as folder_of_adapters
-from maskwright.model.adapters.base.folder import Base
+from maskwright.model.adapters.base.folder import BaseReference
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.pretrained import PretrainedModel
@@ -61,7 +61,7 @@ def base_folder(folder: Path) -> Path | None:
     return None if base is None else _found(base, folder)
 
 
-def _found(base: Base, folder: Path) -> Path:
+def _found(base: BaseReference, folder: Path) -> Path:
     """Where the base lies now."""
     folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
     matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)

@@ -15,10 +15,10 @@ from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
 from maskwright.model.inference import together
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import hidden
-from maskwright.model.inference.fill_mask import Hole, Likeliest
+from maskwright.model.inference.fill_mask import Hole, HolePrediction
 from maskwright.model.inference.likelihood import TokenScore, prompt_scores
 from maskwright.model.inference.prepared import finite
-from maskwright.model.inference.scores import Scored, require_finite
+from maskwright.model.inference.scores import ScoringObjective, require_finite
 from maskwright.model.inference.steps import Steps
 from maskwright.model.inference.together import scores_of_all
 from maskwright.model.objectives.base.sequences import first_places
@@ -35,7 +35,7 @@ class Asked:
 
     @property
     def request(self) -> together.ScoreRequest:
-        assert isinstance(self.objective, Scored)
+        assert isinstance(self.objective, ScoringObjective)
         return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
 
     def written(self) -> Steps[Outputs]:
@@ -95,7 +95,7 @@ def read_prompts(
     ]
 
 
-def _best(holes: Sequence[Likeliest | Hole], top: int) -> list[Any]:
+def _best(holes: Sequence[HolePrediction | Hole], top: int) -> list[Any]:
     return [
         replace(hole, candidates=hole.candidates[:top])
         if isinstance(hole, Hole)

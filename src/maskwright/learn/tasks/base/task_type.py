@@ -260,9 +260,9 @@ class TaskType(ABC):
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         """What the model makes of `encoded` rows."""
-        from maskwright.model.inference.scores import Scored, scores
+        from maskwright.model.inference.scores import ScoringObjective, scores
 
-        assert isinstance(objective, Scored)
+        assert isinstance(objective, ScoringObjective)
         return scores(objective, encoded.examples, collation)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:

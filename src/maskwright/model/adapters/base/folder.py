@@ -109,7 +109,7 @@ def base_named(folder: Path) -> Any:
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseReference:
     """What a head that was saved alone stands on.
 
     Attributes:
@@ -123,7 +123,7 @@ class Base:
     config: TransformerConfig
 
 
-def base_of(folder: Path) -> Base | None:
+def base_of(folder: Path) -> BaseReference | None:
     """The base of the adapter in `folder`; None where it was saved beside a whole model.
 
     Raises:
@@ -146,7 +146,9 @@ def base_of(folder: Path) -> Base | None:
     base, beside, sha256 = map(str, texts)
     # One that the user lays beside the head is meant; else where it lay when the head was made.
     folders = (folder.parent / BESIDE, Path(base), folder / beside)
-    return Base(folders, sha256, from_plain(TransformerConfig, config.get("config"), "config"))
+    return BaseReference(
+        folders, sha256, from_plain(TransformerConfig, config.get("config"), "config")
+    )
 
 
 def load(

@@ -77,9 +77,9 @@ class PrefixKV(AdapterModule):
             deviation = DEVIATION * hidden**-0.5
             self.last = _drawn((len(layers), 2, inner, hidden), deviation, like, generator)
 
-    def place(self, module: nn.Module) -> Seam:
+    def place(self, module: nn.Module) -> PrefixHandle:
         assert isinstance(module, AttentionModule)
-        return Seam(module, self)
+        return PrefixHandle(module, self)
 
     def values(self) -> Float[Tensor, "layers 2 P inner"]:
         """Keys and values of each layer."""
@@ -103,7 +103,7 @@ class PrefixKV(AdapterModule):
         )
 
 
-class Seam:
+class PrefixHandle:
     """A prefix in its place."""
 
     def __init__(self, module: AttentionModule, front: PrefixKV) -> None:

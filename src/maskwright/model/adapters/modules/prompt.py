@@ -35,9 +35,9 @@ class SoftPrompt(AdapterModule):
         super().__init__()
         self.vectors = nn.Parameter(vectors)
 
-    def place(self, module: nn.Module) -> Both:
+    def place(self, module: nn.Module) -> HookPair:
         assert isinstance(module, StackModule)
-        return Both(
+        return HookPair(
             module.register_forward_pre_hook(self._in_front, with_kwargs=True),
             module.register_forward_hook(self._left_out, with_kwargs=True),
         )
@@ -83,7 +83,7 @@ class SoftPrompt(AdapterModule):
         return out[:, len(self.vectors) :]
 
 
-class Both:
+class HookPair:
     """Two hooks that go together."""
 
     def __init__(self, *hooks: RemovableHandle) -> None:

@@ -18,7 +18,7 @@ BASE = "base_model_name_or_path"  # the key of the base's place
 
 
 @dataclass(frozen=True)
-class Place:
+class PublishedModule:
     """The published module `theirs` that holds a projection of ours, perhaps beside others, and
     whether it has the weight transposed."""
 
@@ -26,14 +26,14 @@ class Place:
     transposed: bool
 
 
-def published(form: CheckpointLayout) -> dict[str, Place]:
+def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
     """Where each of our modules with a weight is published."""
-    published_modules: dict[str, Place] = {}
+    published_modules: dict[str, PublishedModule] = {}
     for rule in form.carriers():
         for parameter_name in rule.parts():
             if parameter_name.endswith(".weight"):
                 theirs = rule.names()[0].removesuffix(".weight")
-                published_modules[parameter_name.removesuffix(".weight")] = Place(
+                published_modules[parameter_name.removesuffix(".weight")] = PublishedModule(
                     theirs, rule.transpose
                 )
     return published_modules
