@@ -46,15 +46,15 @@ def load_modules(room: str, name: str) -> ModuleType:
     Raises:
         UsageError: no such member.
     """
-    member = load(room, name)
-    package, _, file = member.__name__.rpartition(".")
-    beside = f"{package}.modules.{getattr(member, 'MODULES', file)}"
+    module = load(room, name)
+    package, _, file = module.__name__.rpartition(".")
+    beside = f"{package}.modules.{getattr(module, 'MODULES', file)}"
     try:
-        return importlib.import_module(beside) if package else member
+        return importlib.import_module(beside) if package else module
     except ModuleNotFoundError as error:
         if error.name not in (beside, f"{package}.modules"):
             raise
-        return member
+        return module
 
 
 @functools.cache
