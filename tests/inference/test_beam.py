@@ -148,9 +148,9 @@ def test_refusals() -> None:
         ({"penalty": -1e9}, "penalty"),
         ({"penalty": math.nan}, "penalty"),
         ({"penalty": math.inf}, "penalty"),
-        ({"known": 0}, "known"),
-        ({"known": 1, "end": 0}, "known"),
-        ({"known": -2}, "known"),
+        ({"vocabulary_size": 0}, "known"),
+        ({"vocabulary_size": 1, "end": 0}, "known"),
+        ({"vocabulary_size": -2}, "known"),
     ],
 )
 def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None:
