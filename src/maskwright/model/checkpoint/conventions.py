@@ -30,7 +30,7 @@ EARLIER_NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LossConvention:
-    """How the loss of a model on a text is measured: as its pretraining measured held-out text.
+    """How the loss of a model on a text is measured: as pretraining measured held-out text.
 
     Attributes:
         objective: the name of the objective, and `options` of it.
@@ -46,7 +46,7 @@ class LossConvention:
 
 @dataclass(frozen=True, kw_only=True)
 class Conventions:
-    """How a model is asked, where its class alone does not determine it.
+    """How a model is used, where its class alone does not determine it.
 
     Attributes:
         prediction_offset: how many positions before a masked token its scores stand (1 for models

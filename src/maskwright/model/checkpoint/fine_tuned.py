@@ -44,7 +44,7 @@ COPY = "take a whole copy of the folder, or fine-tune again into another one"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecord:
-    """What `task.json` says.
+    """The content of `task.json`.
 
     Attributes:
         format: 1 where no last manifest was written.

@@ -203,7 +203,7 @@ def _two(short: str, name: str, other_name: str, where: object) -> CheckpointErr
 
 
 def _divided(name: str) -> Iterator[tuple[str, str]]:
-    """The name divided behind each of its first parts, up to `DEEPEST` of them."""
+    """The name split after each of its first `DEEPEST` components."""
     end = 0
     for _ in range(min(DEEPEST, name.count("."))):
         end = name.index(".", end) + 1

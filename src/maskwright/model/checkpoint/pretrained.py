@@ -247,7 +247,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
 
 
 def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
-    """The result of `act`; a refusal also names the file."""
+    """The result of `act`; errors also name the file."""
     try:
         return act()
     except MaskwrightError as error:

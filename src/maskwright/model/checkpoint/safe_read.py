@@ -25,7 +25,7 @@ LARGEST_JSON = 16 << 20
 
 
 def model_folder(folder: Path | str) -> Path:
-    """The folder, if it is one.
+    """The folder as a path, if it exists.
 
     Raises:
         UsageError: it is not there, or is not a folder.
@@ -94,7 +94,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raises the operating system's errors on reading `path` as a refusal that names it."""
+    """Turn errors of the operating system on reading `path` into errors that name it."""
     try:
         yield
     except OSError as error:

@@ -21,7 +21,7 @@ TOPS = ("pooler.", "vocabulary_head.", "heads.")
 
 @dataclass(frozen=True)
 class Transfer:
-    """The model, and the names of the parameters that were taken, drawn and left out."""
+    """The model, and the names of the parameters that were loaded, drawn and left out."""
 
     model: Transformer
     taken: tuple[str, ...]

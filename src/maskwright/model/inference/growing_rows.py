@@ -338,7 +338,7 @@ class GrowingRows:
         return attention.positions if isinstance(attention.positions, Relative) else None
 
     def _mask(self, attention: Attention) -> mask.AttentionMask:
-        """Who sees whom, as `Stack` and `Transformer.encode` have it."""
+        """The attention mask, as `StackModule` and `Transformer.encode` make it."""
         limits = mask.pattern(attention.pattern, attention.window)
         order = limits if self.is_decoder else mask.causal
         if self.prefix is not None:
@@ -373,7 +373,7 @@ class GrowingRows:
     def _distance(
         self, relative: Relative, attention: Attention, queries: int, keys: int
     ) -> Float[Tensor, "1 H Q K"]:
-        """The bias of distances, of the last `queries` of as many positions as there are keys."""
+        """The relative position bias of the last `queries` of `keys` positions."""
         buckets = relative_buckets(
             relative, queries, keys, keys - queries, attention.pattern != "causal", self.device
         )
@@ -472,7 +472,7 @@ class ContextReader:
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
-        """Read the sources, once. Each is for so many rows in a run."""
+        """Encode the sources, each for `copies` consecutive rows."""
         if sources is None:
             return
         device, lengths = self.network.device, [len(source) for source in sources]
@@ -541,7 +541,7 @@ class ContextReader:
         return contexts, [max(0, prefix_length - start) for prefix_length, start in pairs]
 
     def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
-        """All of the contexts by the network itself, aligned at their ends."""
+        """Run the network on the whole contexts, aligned at their ends."""
         contexts, prefix_lengths = self._contexts(texts)
         device, length = self.network.device, max(map(len, contexts))
         pads = torch.tensor([length - len(context) for context in contexts])

@@ -36,7 +36,7 @@ ENOUGH = 16_384  # decisions, of which a replaced-token model takes one for ever
 
 @dataclass(frozen=True)
 class BinaryMetrics:
-    """How well a question of yes or no is answered that is asked beside the tokens.
+    """Metrics of a binary prediction made besides the token predictions.
 
     Attributes:
         told_apart: how often a yes is scored above a no, ties counted half: the area under the ROC
@@ -52,7 +52,7 @@ class BinaryMetrics:
 
     @classmethod
     def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> BinaryMetrics:
-        """Of scores (N,), above 0 for yes, and what is true (N,); NaN where all are the same."""
+        """From scores (N,), above 0 for yes, and truth (N,); NaN where all are the same."""
         yes, no = scores[truth], np.sort(scores[~truth])
         ahead = np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")
         apart = float(ahead.mean() / (2 * len(no))) if len(yes) and len(no) else math.nan
@@ -200,7 +200,7 @@ def evaluate(
 
 
 def with_prepared(objective: Objective) -> Objective:
-    """The objective, asked of prepared networks in place of its own."""
+    """The objective with prepared networks in place of its own."""
     prepared_objective = copy.copy(objective)
     prepared_objective._modules = dict(objective._modules)
     for name, module in objective._modules.items():
@@ -277,7 +277,7 @@ def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) ->
 
 
 def _token_counts(store: TokenStore) -> np.ndarray:
-    """How often each id occurs in the store (V,), read in blocks."""
+    """(V,) counts of each id in the store, read in blocks."""
     counts = np.zeros(store.vocabulary_size, dtype=np.int64)
     for start in range(0, store.num_tokens, 1 << 22):
         counts += np.bincount(store.tokens[start : start + (1 << 22)], minlength=len(counts))

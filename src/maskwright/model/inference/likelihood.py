@@ -93,7 +93,7 @@ def prompt_scores(
 
 
 def require_decoder(config: TransformerConfig) -> None:
-    """Refuse a model whose tokens do not follow from those before them.
+    """Refuse a model that does not predict tokens from those before them.
 
     Raises:
         IncompatibleError: it is no decoder that stands alone.
@@ -115,7 +115,7 @@ Reads = Literal["both sides", "one side"]
 
 
 def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> float:
-    """The share of the hidden tokens that the model names first, ties counted by their fair share.
+    """The top-1 accuracy on hidden tokens; ties count by their fair share.
 
     Args:
         source: rows of held-out text; each is read in several rounds, other tokens hidden in each.
@@ -256,7 +256,7 @@ def _sequence_to_sequence(
 def _left_to_right(
     network: Prepared, frame: PromptFrame, texts: Group, read: Callable[[Tensor], Tensor]
 ) -> NDArray[np.float64]:
-    """Each token from `frame.before` and the tokens before it."""
+    """Score each token given `frame.before` and the tokens before it."""
     opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
     inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
     totals = np.zeros(len(texts))
@@ -331,7 +331,7 @@ def _require_room(
     texts: list[tuple[int, ...]],
     unread: int,
 ) -> None:
-    """Refuse a text that has no room; of each, `unread` tokens are not read."""
+    """Refuse a text longer than the model's positions; `unread` tokens of each are not read."""
     longest = model.config.longest
     around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
@@ -348,7 +348,7 @@ def _require_room(
 # ------------------------------------------------------------------------------ computing
 @contextlib.contextmanager
 def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
-    """`model` in float32 and without dropout; its mode is given back as it was."""
+    """Context: `model` in float32 without dropout; its mode is restored."""
     if isinstance(model, Transformer) and model.tokens.weight.dtype != torch.float32:
         model = copy.deepcopy(model).float()
     with (

@@ -32,7 +32,7 @@ SENTINEL = "<extra_id_0>"
 
 @dataclass(frozen=True)
 class PromptFrame:
-    """What stands around a text's tokens, and for two stacks the source beside it."""
+    """The tokens around a text, and for two stacks the source beside it."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -40,7 +40,8 @@ class PromptFrame:
 
 
 def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
-    """What a text is framed by when it is asked `method`; refuses what cannot be asked."""
+    """The frame of a text for this scoring method; refuses methods that the model does not
+    support."""
     require_method(method, "how")
     try:
         return _fitting_frame(model, tokenizer, method)
@@ -49,7 +50,7 @@ def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) 
 
 
 def require_method(name: str, where: str) -> None:
-    """Refuse a scoring method that there is not; `where` is the option that names it.
+    """Refuse an unknown scoring method; `where` is the option that names it.
 
     Raises:
         UsageError: the message has the near names.
@@ -67,7 +68,7 @@ def require_method(name: str, where: str) -> None:
 def _remedied(
     error: IncompatibleError, model: Transformer | Prepared, tokenizer: Tokenizer
 ) -> IncompatibleError:
-    """The same with the methods that this model can be asked by."""
+    """The error with the methods that this model supports."""
     fitting = []
     for method in METHODS:
         if len(model.config.stacks) == 2 and method.startswith("masked"):
@@ -123,7 +124,7 @@ def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def _two_stacks(tokenizer: Tokenizer, single: PromptFrame) -> PromptFrame:
-    """The source is one hole and the target fills it.
+    """The source is one mask and the target fills it.
 
     With a mask token: `<s> <mask> </s>`, target `<s> text`, decoding begun by the end token or the
     separator (BART, Lewis et al. 2020, text infilling). Without one: the first sentinel, target

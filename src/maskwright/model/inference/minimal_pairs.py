@@ -38,7 +38,7 @@ Score = Callable[[Sequence[str]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Paradigm:
-    """The pairs of one point of grammar; good[i] and bad[i] belong together."""
+    """The pairs of one grammatical phenomenon; good[i] and bad[i] belong together."""
 
     name: str
     good: tuple[str, ...]
@@ -47,7 +47,7 @@ class Paradigm:
 
 @dataclass(frozen=True)
 class PairEvaluation:
-    """What became of each pair, by paradigm: 1, 0 or one half."""
+    """The outcome of each pair, by paradigm: 1, 0 or one half."""
 
     outcomes: dict[str, NDArray[np.float64]]
 

@@ -61,7 +61,7 @@ def prepare(
     live: bool = False,
     like: Prepared | None = None,
 ) -> Prepared:
-    """`network` made ready to answer.
+    """`network` prepared for inference.
 
     Args:
         precision: of products; "auto" is bfloat16 where the device has matrix units, else float32.
@@ -88,7 +88,7 @@ def prepare(
 
 
 def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
-    """The network as it was prepared before, or prepared now with products in its own type."""
+    """The network if it was prepared before, else prepared now with products in its own dtype."""
     if isinstance(model, Prepared):
         return model
     return Prepared(model, Products(model.tokens.weight.dtype, live=live))
@@ -96,7 +96,7 @@ def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
 
 @contextmanager
 def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[Prepared]:
-    """`prepared(model)` in evaluation mode; its mode is given back as it was."""
+    """Context: `prepared(model)` in evaluation mode; its mode is restored."""
     ready = prepared(model, live=live)
     was_training = ready.network.training
     ready.network.eval()
@@ -231,7 +231,7 @@ class PreparedStack:
         return x if self.final_norm is None else self.final_norm(x)
 
     def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
-        """What each kind of attention sees in each group of rows (N, D)."""
+        """The context of each kind of attention in each group of rows (N, D)."""
         by_group = [self._contexts(group, None, None, None, 0, None) for group in cut(x, groups)]
         return [
             [group_contexts[i] for group_contexts in by_group] for i in range(len(self.attentions))
@@ -265,7 +265,7 @@ def _attended(
     layer: int,
     selection: Selection | None,
 ) -> Tensor:
-    """A layer's attention over its own input, of all positions or of the selected ones."""
+    """Apply a layer's self-attention at all positions or at the selected ones."""
     h = half.enter(x)
     if selection is None:
         query, key, value = (p for side, count in half.own(h) for p in half.split(side, count))
@@ -284,7 +284,7 @@ def _across(
     cache: KVCache | None,
     layer: int,
 ) -> Tensor:
-    """A layer's attention over the memory, whose keys and values a cache keeps."""
+    """Apply a layer's cross-attention; a cache keeps the keys and values of the memory."""
 
     def make() -> tuple[Tensor, Tensor]:
         key, value = half.split(half.both(memory), 2)
@@ -342,7 +342,7 @@ def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
 
 
 def places_of(groups: Sequence[RowGroup], position: Place, device: torch.device) -> Tensor:
-    """Where the first or the last ids of all rows stand."""
+    """The flat positions of the first or last ids of all rows."""
     lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
     ends = lengths.cumsum(0)
     return (ends - lengths if position == "first" else ends - 1).to(device)
@@ -371,7 +371,7 @@ class Prepared:
         return self.network.device
 
     def restore(self) -> None:
-        """Give the network the weights that it gave up."""
+        """Restore the weights that the network gave up."""
         self.products.restore()
 
     # ------------------------------------------------------------------------------------- stacks
@@ -443,7 +443,7 @@ class Prepared:
 
     @property
     def reader(self) -> PreparedStack:
-        """The stack that reads texts: the encoder, or a decoder that stands alone."""
+        """The stack that reads texts: the encoder, or a decoder without one."""
         stack = self.encoder if self.encoder is not None else self.decoder
         assert stack is not None  # every config has one
         return stack
@@ -483,7 +483,7 @@ class Prepared:
     # ------------------------------------------------------------------- one token after another
     @cached_property
     def writer(self) -> PreparedStack:
-        """The stack that is read from left to right."""
+        """The stack that reads from left to right."""
         stack = self.decoder if self.network.decoder is not None else self.encoder
         assert stack is not None  # every config has one
         return stack
@@ -495,7 +495,7 @@ class Prepared:
 
     @cached_property
     def vocabulary_key(self) -> tuple[int, ...]:
-        """Equal of networks whose scores over the vocabulary are the same function."""
+        """A key that is equal for networks with the same function to vocabulary scores."""
         head = self.network.vocabulary_head
         return (id(self.head_weight), *map(id, [] if head is None else head.parameters()))
 

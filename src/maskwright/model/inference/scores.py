@@ -57,7 +57,7 @@ def vectors(
 
 
 def place_of(objective: ScoringObjective, collation: Collation) -> Place | None:
-    """The one place of each text whose state is read; None: all states are."""
+    """The one position of each text whose state is used; None: all are."""
     if not objective.reads_place:
         return None
     return "last" if collation.last else "first"
@@ -83,7 +83,7 @@ def _in_lines(
     position: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> ScoreBatches:
-    """Texts of like length one after the other, each answered by itself."""
+    """Scores of concatenated texts of similar length."""
     for portion in portions(examples.lengths):
         batch, score_rows = examples.in_line(portion.numbers, collation)
         batch = batch.to(network.device)
@@ -99,7 +99,7 @@ def _of_several(
     position: Place,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> ScoreBatches:
-    """Texts of which several make one answer, each read at one place: choices, or pieces."""
+    """Scores of answers made of several texts (choices, or pieces), each read at one position."""
     for numbers in by_length(examples.lengths * examples.choices):
         rows, segments, batch = examples.of_answers(numbers)
         states = at_place(network, rows, position, segments)
@@ -113,7 +113,7 @@ def _in_rows(
     ask: Callable[[Batch], Tensor],
     device: torch.device,
 ) -> ScoreBatches:
-    """Texts packed into rows of one width."""
+    """Scores of texts packed into rows of one width."""
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, collation)
         yield which, ask(batch.to(device))
@@ -127,7 +127,7 @@ def _in_order(portions: ScoreBatches, count: int) -> NDArray[np.float32]:
 
 
 class Scores:
-    """Rows of scores that come in any order.
+    """Collects rows of scores in any order.
 
     Attributes:
         found: (N, L) float32; -inf where a row has fewer.
@@ -138,7 +138,7 @@ class Scores:
         self.found: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
 
     def add(self, row_indices: NDArray[np.int64], rows: Tensor) -> None:
-        """The rows with these numbers."""
+        """Add the rows with these numbers."""
         row_scores = rows.float().cpu().numpy()
         width, before = row_scores.shape[1], self.found.shape[1]
         if not len(self.found):

@@ -44,7 +44,7 @@ Spans = Mapping[int, Sequence[slice]]
 
 
 class SharedLayers:
-    """The stacks that read texts, of networks which `can_share`."""
+    """The stacks of networks which `can_share`, read together."""
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks, self.stacks = list(networks), [network.reader for network in networks]
@@ -61,7 +61,7 @@ class SharedLayers:
             self.different.append(_numbered(keys))
 
     def readings(self, requested: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
-        """(T,) how many different networks read each text."""
+        """(T,) the number of different networks that read each text."""
         network_numbers = np.array(self.different[-1])
         rows = [
             requested[network_numbers == number].any(0)
@@ -113,7 +113,7 @@ class SharedLayers:
         lengths: NDArray[np.int64],
         segments: Tensor | None,
     ) -> Float[Tensor, "N D"]:
-        """What the first layer reads."""
+        """The input of the first layer."""
         at = level.ids(lengths)
         tokens = tokens[at.to(tokens.device)]
         segments = None if segments is None else segments[at.to(tokens.device)]
@@ -134,7 +134,7 @@ class SharedLayers:
 
 
 class SharedEngine:
-    """As `SharedLayers`, of networks whose texts one other engine reads."""
+    """As `SharedLayers`, for networks that use the same other engine."""
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks = list(networks)
@@ -159,12 +159,12 @@ class SharedEngine:
 
 
 def layers_of(networks: Sequence[Prepared]) -> SharedLayers | SharedEngine:
-    """What reads the texts of networks which `can_share`."""
+    """The shared reader of networks which `can_share`."""
     return (SharedLayers if networks[0].engine is None else SharedEngine)(networks)
 
 
 class _Level:
-    """Rows at one layer: for each of the different networks the texts wanted of it, in order.
+    """The rows at one layer: the requested texts of each different network, in order.
 
     Attributes:
         different: (G,) which of the C different networks each is.
@@ -190,11 +190,11 @@ class _Level:
         ) | spans_of([*map(len, row_lengths)])
 
     def ids(self, lengths: NDArray[np.int64]) -> Tensor:
-        """Where the ids of the rows stand among those of all texts."""
+        """The flat positions of the rows' ids among those of all texts."""
         return _places(lengths, np.nonzero(self.rows)[1])
 
     def taken_from(self, before: _Level) -> Tensor:
-        """Where the ids of the rows stand among those of the level before."""
+        """The flat positions of the rows' ids among those of the previous level."""
         number = np.cumsum(before.rows.reshape(-1)).reshape(before.rows.shape) - 1
         which, texts = np.nonzero(self.rows)
         parent = np.array([before.different[member] for member in self.members])[which]
@@ -202,7 +202,7 @@ class _Level:
         return _places(lengths, number[parent, texts])
 
     def mine(self, member: int, lengths: NDArray[np.int64] | None) -> Tensor | slice:
-        """Of the rows that one of the different networks has, those wanted of this member."""
+        """The rows requested of this member, among those of its network at this level."""
         row = self.rows[self.different[member]]
         mine = np.flatnonzero(self.wanted[member][row])
         if len(mine) == row.sum():
@@ -236,7 +236,7 @@ def can_share(network: Prepared, other: Prepared) -> bool:
 
 
 def can_write_together(network: Prepared, other: Prepared) -> bool:
-    """As `can_share`, of the stacks that write; they also begin alike, and end alike."""
+    """As `can_share`, for generation; embeddings and final norms are shared, too."""
     one, other_stack = network.writer, other.writer
     return (
         network.products is other.products
@@ -259,13 +259,13 @@ def _is_plain(network: Prepared) -> bool:
 
 # ---------------------------------------------------------------------------------- which are equal
 def _numbered(keys: Sequence[Key]) -> list[int]:
-    """A number for each key, the same for equal ones."""
+    """The number of each key; equal keys have equal numbers."""
     numbers: dict[Key, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
-    """Equal of networks whose stacks begin alike."""
+    """A key that is equal for networks with the same embeddings."""
     stack = prepared_stack.module
     modules = [
         network.network.tokens,
@@ -280,7 +280,7 @@ def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
 
 
 def _layer_key(layer: PreparedLayer) -> Key:
-    """Equal of layers that do the same."""
+    """A key that is equal for layers that compute the same."""
     halves: list[PreparedAttention | PreparedFeedForward] = [layer.attention, layer.feed_forward]
     norms = [norm for half in halves for norm in (half.norm_before, half.norm_after)]
     hooks = [id(hook) for half in halves for hook in half._hooks]
@@ -297,7 +297,7 @@ def _products(half: PreparedAttention | PreparedFeedForward) -> dict[str, Produc
 
 # --------------------------------------------------------------------------- layers of several
 def mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
-    """A layer that does for the rows of each span what that one's layer does."""
+    """A layer that applies to the rows of each span the layer of their network."""
     if len(layers) == 1:
         return layers[0]
     mixed = copy.copy(layers[0])
@@ -335,7 +335,7 @@ def _norm(norms: Sequence[PreparedNorm | None], spans: Spans) -> PreparedNorm | 
 def _hook(
     halves: Sequence[PreparedAttention | PreparedFeedForward], spans: Spans
 ) -> Callable[..., Tensor]:
-    """What acts on the outputs of the halves, on the rows of each."""
+    """A hook that applies each half's hooks to its own rows."""
 
     def act(module: object, inputs: object, out: Tensor) -> Tensor:
         outputs = []
@@ -351,7 +351,7 @@ def _hook(
 
 
 def _product(products: Sequence[Product], spans: Spans) -> Product:
-    """One product of all rows where they share a weight; what acts on it acts on its own rows."""
+    """One product for all rows if they share a weight; adapters act on their own rows."""
     first_product = products[0]
     if all(product is first_product for product in products):
         return first_product
@@ -402,7 +402,7 @@ def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
 
 
 def _places(lengths: NDArray[np.int64], row_indices: NDArray[np.int64]) -> Tensor:
-    """Where the ids of the chosen rows stand among those of rows of these lengths."""
+    """The flat positions of the ids of the chosen rows."""
     begins = (np.cumsum(lengths) - lengths)[row_indices]
     row_lengths = lengths[row_indices]
     return torch.from_numpy(np.repeat(begins, row_lengths) + spread(row_lengths))

@@ -11,7 +11,7 @@ Steps = Generator[None, None, T]
 
 
 def finished(steps: Steps[T]) -> T:
-    """What all steps, one after the other, find."""
+    """Run all steps and return the result."""
     while True:
         try:
             next(steps)

@@ -55,7 +55,7 @@ class Piece:
 
 
 class GrowingText:
-    """The text of growing ids, given out piece by piece.
+    """The text of growing ids, emitted piece by piece.
 
     Args:
         decode: the text of ids.
@@ -81,7 +81,7 @@ class GrowingText:
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """What can be shown now that `token` follows."""
+        """The text that can be shown after `token`."""
         self._ids.append(token)
         count = len(self._ids)
         while count > self._first and self._is_byte(self._ids[count - 1]):
@@ -89,7 +89,7 @@ class GrowingText:
         return self._show(self._text(count).rstrip(UNFINISHED), more=True)
 
     def end(self) -> str:
-        """What was held back, where nothing follows."""
+        """The text that was held back, at the end."""
         return "" if self.stopped else self._show(self._text(len(self._ids)), more=False)
 
     def _text(self, count: int) -> str:
@@ -183,7 +183,7 @@ def shown(text: GrowingText, token: int | None, is_last: bool) -> tuple[str, Rea
 
 
 def require_stop(stop: Sequence[str]) -> None:
-    """Refuse what is no list of strings that end a text.
+    """Refuse stop strings that are no list of non-empty strings.
 
     Raises:
         UsageError: one is empty.

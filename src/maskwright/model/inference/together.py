@@ -31,7 +31,7 @@ from maskwright.text.store.rows import spread
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """What one asker wants.
+    """A request for scores.
 
     Attributes:
         objective: what gives the scores; its `product` is a prepared network.
@@ -45,7 +45,7 @@ class ScoreRequest:
 
 
 def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
-    """`scores` of each, in order. What is read together does not change them, beyond rounding."""
+    """`scores` of each request, in order; reading them together changes nothing beyond rounding."""
     scores_of: dict[int, NDArray[np.float32]] = {}
     for numbers in _sharing(requests):
         group = [requests[number] for number in numbers]
@@ -59,7 +59,7 @@ def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]
 
 
 def _sharing(requests: Sequence[ScoreRequest]) -> list[list[int]]:
-    """Numbers of requests that are read together; those that are not, alone."""
+    """Groups of numbers of requests that are read together."""
     groups: list[list[int]] = []
     for number, request in enumerate(requests):
         for group in groups:
@@ -119,7 +119,7 @@ def _read_together(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]
 
 
 class _Reading:
-    """One asker, and its scores as its texts are read.
+    """A request, and its scores as its texts are read.
 
     Args:
         texts: (N,) which of the different texts each of its own is.
@@ -169,7 +169,7 @@ class _Reading:
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float32]:
-        """Those of all its examples, in order."""
+        """The scores of all examples, in order."""
         if self._states is not None:
             every = np.arange(len(self.request.examples))
             batch = self.request.examples.of_answers(every)[2].to(self._states.device)
@@ -178,7 +178,7 @@ class _Reading:
 
 
 class _Texts:
-    """Different texts, each once."""
+    """Distinct texts."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], int] = {}

@@ -31,12 +31,12 @@ def called(path: Path) -> str:
 
 
 def has_checkpoint(out: Path) -> bool:
-    """Whether the run in `out` has come to a checkpoint, valid or not."""
+    """Whether the run in `out` has a checkpoint, valid or not."""
     return bool(commit.numbered(out / "checkpoints"))
 
 
 def learned_beside(folder: Path) -> bool:
-    """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
+    """Whether a task's weights are in an adapter beside the model of `folder`."""
     record = read_task(folder)
     return record is not None and record.attached
 

@@ -44,7 +44,7 @@ ELSEWHERE = (
 
 
 def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are not the usual ones. Under `task_specific_params` stand the tasks.
+    """The settings that differ from the defaults; tasks are under `task_specific_params`.
 
     Args:
         config: keys of its config.json.
@@ -72,14 +72,14 @@ def _matters(key: str, value: Any) -> bool:
 
 
 def _is_other(key: str, value: Any) -> bool:
-    """Whether a setting of a followed key is right and of a sort that beam search here has not."""
+    """Whether a setting is valid but of a kind that beam search here does not support."""
     return (key, value) == ("early_stopping", "never") or (
         key == "forced_eos_token_id" and isinstance(value, list)
     )
 
 
 def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """What a task type that writes is to follow, of a model with so many ids.
+    """The options of a task type that writes, for a model with so many ids.
 
     Raises:
         CheckpointError: a setting that is out of range, or no number.
@@ -111,7 +111,7 @@ def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
 
 
 def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
-    """What of the settings is done, and what is not."""
+    """Findings on the settings that are followed, and on those that are not."""
     done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
     ignored = [
         f"{key} {value!r}"[:60]

@@ -62,7 +62,7 @@ def base_folder(folder: Path) -> Path | None:
 
 
 def _found(base: BaseReference, folder: Path) -> Path:
-    """Where the base lies now."""
+    """The current folder of the base."""
     folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
     matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
     if (folder_of_base := next(matching, None)) is not None:

@@ -54,7 +54,7 @@ def _of_files(folder: Path, hashes: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model that was opened.
+    """An open model.
 
     Attributes:
         network: in evaluation mode, an adapter attached where the folder has one.
@@ -113,7 +113,7 @@ class Model:
 
     @property
     def writes_for_texts(self) -> bool:
-        """Whether another library made it, of two stacks, to write a text for a text."""
+        """Whether it is a text-to-text model of two stacks from another library."""
         ours = self.about.conventions or self.conventions.measure or self.task
         return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
 

@@ -28,7 +28,7 @@ def conventions_of(
     reading: Mapping[str, Any],
     stacks: int,
 ) -> Conventions:
-    """The conventions of a model that was pretrained so.
+    """The conventions of a model with this pretraining.
 
     Args:
         options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
@@ -62,7 +62,7 @@ def conventions_of(
 
 
 def run_around(checkpoint: Path) -> Path | None:
-    """The folder of the run whose checkpoint this folder is; None: it is none of a run's."""
+    """The run folder whose checkpoint this folder is; None if it is none."""
     above = checkpoint.resolve().parent
     return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
 

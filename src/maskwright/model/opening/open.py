@@ -40,7 +40,7 @@ from maskwright.model.opening.run_folder import is_run
 
 @dataclass(frozen=True)
 class AdaptedModel:
-    """The model with its adapter in it, and where its base lies."""
+    """The model with its adapter, and the folder of its base."""
 
     loaded: pretrained.PretrainedModel
     base: Path
@@ -52,7 +52,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedModel:
-    """The model that the adapter in `folder` makes of its base.
+    """The base model with the adapter in `folder` merged into it.
 
     Args:
         base: the folder of the base; None: the one that the adapter names.
@@ -106,7 +106,7 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedM
 
 
 def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
-    """Write the model that the adapter in `folder` makes of its base as a model folder of its own.
+    """Write the base model with the adapter in `folder` merged into it as a model folder.
 
     Raises:
         As `open_adapter` and `pretrained.save`.
@@ -149,7 +149,7 @@ def _headed(
     names: Mapping[str, tuple[int, ...]],
     peft_config: Mapping[str, Any],
 ) -> TransformerConfig | None:
-    """The base's config with the head that the adapter brings; None where it brings none."""
+    """The base's config with the adapter's head; None if it has none."""
     base_names = {
         rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()
     }
@@ -187,7 +187,7 @@ def _headed(
 def _labels(
     member: Family, config: TransformerConfig, names: Mapping[str, tuple[int, ...]]
 ) -> int | None:
-    """How many labels the adapter's head has: the rows of its last weight."""
+    """The number of labels of the adapter's head: the rows of its last weight."""
     weight_name = f"heads.{config.heads[0].name}.weight"
     for rule in carriers(member.weights(config)):
         if weight_name in rule.parts():
@@ -197,7 +197,7 @@ def _labels(
 
 
 def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
-    """The model in `folder`, on the best device, ready to be asked.
+    """Open the model in `folder` on the best device.
 
     Args:
         base: the folder of an adapter's base; None: the one that the adapter names.
@@ -267,7 +267,7 @@ def open_weights(folder: Path | str) -> Model:
 
 
 def home_of(folder: Path) -> Path:
-    """What `finetune` wrote, where `folder` is a part of it: the other parts lie beside it.
+    """The result folder of `finetune` that `folder` is a part of, or `folder`.
 
     Raises:
         CheckpointError: it is not finished.
@@ -328,7 +328,7 @@ def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list
 
 @contextmanager
 def _advice_of_run(folder: Path) -> Iterator[None]:
-    """Of the newest checkpoint of a run that turns out to be damaged, which one could be named."""
+    """Context: for a damaged newest checkpoint, name one that can be opened instead."""
     try:
         yield
     except (CheckpointError, StorageError) as error:
@@ -338,7 +338,7 @@ def _advice_of_run(folder: Path) -> Iterator[None]:
 
 
 def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
-    """The model in `folder` on the processor, in float32, its adapter folded in.
+    """The model in `folder` on the CPU, in float32, its adapter folded in.
 
     Raises:
         IncompatibleError: it has an adapter that cannot be written as weights.

@@ -27,7 +27,7 @@ from maskwright.model.nn.transformer import Transformer
 
 
 def share_of(trained: Iterable[Tensor], every: Iterable[Tensor]) -> str:
-    """How many numbers train, of how many, as a line of text."""
+    """The number and share of trained parameters, as a line of text."""
     train, total = (sum(tensor.numel() for tensor in tensors) for tensors in (trained, every))
     return f"{train:,} of {total:,} parameters train ({100 * train / total:.2f} %)"
 
@@ -100,7 +100,7 @@ def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
 
 
 def head_of(name: str) -> str:
-    """What head a parameter belongs to, as `attach` calls it; empty if to none."""
+    """The head a parameter belongs to, by the names of `attach`; empty if to none."""
     module, _, rest = name.partition(".")
     if module == "heads":
         return rest.partition(".")[0]
@@ -115,7 +115,7 @@ def own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 class AdapterHandle(Protocol):
-    """A branch in its place; `remove` ends what it does there."""
+    """An attached branch; `remove` detaches it."""
 
     def remove(self) -> None: ...
 
@@ -126,10 +126,10 @@ class AdapterModule(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def place(self, module: nn.Module) -> AdapterHandle:
-        """Begin to act at `module`."""
+        """Attach the branch to `module`."""
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
-        """The parameters of `module`, by name, that alone give what module and branch give now.
+        """The parameters of `module`, by name, with the branch folded in.
 
         Raises:
             IncompatibleError: there are none; a method that `merges` has branches that say them.
@@ -151,7 +151,7 @@ def attach(
     name: str = "default",
     heads: Iterable[str] = (),
 ) -> Adapter:
-    """Attach a new adapter to `model` and activate it; one that was active comes to rest.
+    """Attach a new adapter to `model` and activate it; an active one is deactivated.
 
     Args:
         generator: of the initial values (on the CPU).
@@ -163,8 +163,8 @@ def attach(
         IncompatibleError: the method finds nothing to train in this model.
         UsageError: the name is taken, or is not an identifier.
     """
-    rack = AdapterSet.of(model)
-    if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
+    adapter_set = AdapterSet.of(model)
+    if not name.replace("-", "_").isidentifier() or hasattr(adapter_set, name):
         raise UsageError(
             "an adapter needs a plain name of its own",
             where="name",
@@ -179,7 +179,7 @@ def attach(
         )
     adapter = Adapter(settings, name, model, branches, own_names)
     adapter.train(model.training)
-    rack.take(adapter, model)
+    adapter_set.take(adapter, model)
     adapter.activate()
     return adapter
 
@@ -222,23 +222,25 @@ class Adapter(nn.Module):
             yield path.replace("/", "."), branch
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        """What trains, by the names of `state`: parameters of branches, and the model's own."""
+        """The trained parameters, by the names of `state`: those of branches, and the model's
+        own."""
         named = {name.replace("/", "."): p for name, p in self.branches.named_parameters()}
         return named | {name: self.model.get_parameter(name) for name in self.own_names}
 
     def share(self) -> str:
-        """How much of the model trains, as a line of text."""
+        """The number and share of trained parameters, as a line of text."""
         new = list(self.branches.parameters())
         every = [*new, *(p for _, p in own_parameters(self.model))]
         return share_of(self.trainable().values(), every)
 
     def state(self) -> dict[str, Tensor]:
-        """Every value of the adapter by name, the model's own that it trains among them."""
+        """All values of the adapter by name, those of the model's own trained parameters
+        included."""
         return {name: tensor.detach() for name, tensor in self._tensors().items()}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over values by name.
+        """Load values by name.
 
         Raises:
             CheckpointError: other names or shapes, or numbers that are not finite.
@@ -265,22 +267,22 @@ class Adapter(nn.Module):
             tensor.copy_(state[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """What `state` shows, as the tensors that hold it now."""
+        """The tensors that hold the values of `state` now."""
         tensors: dict[str, Tensor] = dict(self.trainable())
         return tensors if self.active or self.merged else tensors | self._values
 
     # ------------------------------------------------------------------------------- what it does
     @torch.no_grad()
     def activate(self) -> None:
-        """Act, in place of the adapter that acts now; only this one's parameters train.
+        """Activate this adapter instead of the active one; only its parameters train.
 
         Raises:
             UsageError: it is detached or merged.
         """
-        rack = self._rack()
+        adapter_set = self._adapter_set()
         if self.active:
             return
-        rack.rest()
+        adapter_set.rest()
         parameters = {name: self.model.get_parameter(name) for name in self.own_names}
         self._before = {name: p.detach().clone() for name, p in parameters.items()}
         for name, value in self._values.items():
@@ -294,17 +296,17 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def rest(self) -> None:
-        """Act no longer, for a while: the model is the one it was."""
+        """Deactivate: the model is as it was before."""
         if self.active:
             for placed in self._placed:
                 placed.remove()
             self._placed = []
             self._put_back()
             self.active = False
-            self._rack().free(self.model)
+            self._adapter_set().free(self.model)
 
     def _put_back(self) -> None:
-        """The model's own parameters as they were; the values here are kept."""
+        """Restore the model's own parameters and keep the adapter's values."""
         for name, value in self._before.items():
             parameter = self.model.get_parameter(name)
             self._values[name] = parameter.detach().clone()
@@ -329,12 +331,12 @@ class Adapter(nn.Module):
                 found=self.settings.kind,
                 do="keep the adapter attached",
             )
-        rack = self._rack()
-        if len(rack) > 1:
+        adapter_set = self._adapter_set()
+        if len(adapter_set) > 1:
             raise UsageError(
                 "other adapters are attached",
                 where="model.adapters",
-                found=", ".join(rack),
+                found=", ".join(adapter_set),
                 do="detach them first",
             )
         self.activate()
@@ -347,11 +349,11 @@ class Adapter(nn.Module):
         for placed in self._placed:
             placed.remove()
         self._placed, self.active, self.merged = [], False, True
-        rack.drop(self, self.model)
+        adapter_set.drop(self, self.model)
 
     @torch.no_grad()
     def unmerge(self) -> None:
-        """Undo `merge`: the weights are those that were kept, and the adapter acts beside them.
+        """Undo `merge`: restore the saved weights; the adapter is active again.
 
         Raises:
             UsageError: it is not merged, or adapters have been attached since.
@@ -361,7 +363,7 @@ class Adapter(nn.Module):
         self.activate()
 
     def detach(self) -> None:
-        """Leave the model: it is the one it was before `attach`, bit for bit. The values stay here.
+        """Remove the adapter; the model is restored bit for bit. The adapter keeps its values.
 
         Raises:
             UsageError: it is detached, or merged and others have been attached since.
@@ -369,9 +371,9 @@ class Adapter(nn.Module):
         if self.merged:
             self._undo_merge()
             return
-        rack = self._rack()
+        adapter_set = self._adapter_set()
         self.rest()
-        rack.drop(self, self.model)
+        adapter_set.drop(self, self.model)
 
     @torch.no_grad()
     def _undo_merge(self) -> None:
@@ -387,10 +389,10 @@ class Adapter(nn.Module):
         self._put_back()
         self.merged = False
 
-    def _rack(self) -> AdapterSet:
-        rack = self.model._modules.get("adapters")
-        if isinstance(rack, AdapterSet) and rack._modules.get(self.name) is self:
-            return rack
+    def _adapter_set(self) -> AdapterSet:
+        adapter_set = self.model._modules.get("adapters")
+        if isinstance(adapter_set, AdapterSet) and adapter_set._modules.get(self.name) is self:
+            return adapter_set
         raise UsageError(
             "the adapter is merged" if self.merged else "the adapter is detached",
             where=self.name,
@@ -399,7 +401,7 @@ class Adapter(nn.Module):
 
 
 class AdapterSet(nn.ModuleDict):
-    """`model.adapters`: the adapters of a model by name, there as long as one is attached."""
+    """`model.adapters`: the adapters of a model by name, present while one is attached."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -407,9 +409,9 @@ class AdapterSet(nn.ModuleDict):
 
     @classmethod
     def of(cls, model: Transformer) -> AdapterSet:
-        """The rack of `model`, or a new one that is not there yet."""
-        rack = model._modules.get("adapters")
-        return rack if isinstance(rack, AdapterSet) else cls(model)
+        """The adapter set of `model`, or a new one that is not attached yet."""
+        adapter_set = model._modules.get("adapters")
+        return adapter_set if isinstance(adapter_set, AdapterSet) else cls(model)
 
     def take(self, adapter: Adapter, model: Transformer) -> None:
         self[adapter.name] = adapter
@@ -429,7 +431,7 @@ class AdapterSet(nn.ModuleDict):
             adapter.rest()
 
     def free(self, model: Transformer) -> None:
-        """Without an active adapter, train what trained before the first one came."""
+        """Without an active adapter, make those parameters trainable that were so at first."""
         if any(adapter.active for adapter in self.values()):
             return
         self.requires_grad_(False)

@@ -48,7 +48,7 @@ def save(
     base_sha256: str | None = None,
     readme: str | None = None,
 ) -> commit.Manifest:
-    """Write the adapter, in the form that others read where there is one.
+    """Write the adapter, in the form of `peft` where there is one.
 
     Args:
         base: the folder or name of the model it belongs to, for those who load it.
@@ -101,7 +101,7 @@ def save(
 
 
 def base_named(folder: Path) -> Any:
-    """What the adapter in `folder`, of either form, says of where its base is."""
+    """The base that the adapter in `folder`, of either form, names."""
     name, key = (
         (CONFIG, "base") if (folder / CONFIG).is_file() else (peft_names.CONFIG, peft_names.BASE)
     )
@@ -110,7 +110,7 @@ def base_named(folder: Path) -> Any:
 
 @dataclass(frozen=True)
 class BaseReference:
-    """What a head that was saved alone stands on.
+    """The base model of a separately saved head.
 
     Attributes:
         places: where the base may lie, the likeliest first.
@@ -124,7 +124,7 @@ class BaseReference:
 
 
 def base_of(folder: Path) -> BaseReference | None:
-    """The base of the adapter in `folder`; None where it was saved beside a whole model.
+    """The base of the adapter in `folder`; None if it was saved with a whole model.
 
     Raises:
         CheckpointError: the file that says it is damaged.

@@ -23,7 +23,7 @@ from maskwright.model.nn.transformer import Transformer
 
 # --------------------------------------------------------------------------------------- rules
 def last_layers(model: Transformer, count: int) -> list[str]:
-    """The last `count` layers and all above them; 0 is what stands above the layers.
+    """The last `count` layers and everything above; 0: only what is above the layers.
 
     Raises:
         ConfigError: the model has not so many layers.
@@ -119,14 +119,14 @@ def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
 
 
 def share(model: Transformer) -> str:
-    """How much of the model trains now, as a line of text."""
+    """The number and share of trained parameters, as a line of text."""
     every = list(model.parameters())
     return share_of((p for p in every if p.requires_grad), every)
 
 
 # --------------------------------------------------------------------------------------- depth
 def depths_of(model: Transformer) -> dict[str, int]:
-    """Every parameter's depth below the heads; a branch of an adapter has that of its place."""
+    """The depth below the heads of every parameter; a branch has the depth of its module."""
     above: dict[str, int] = {}  # stack -> how many layers lie above it
     count = 0
     for name, stack in reversed(model.config.stacks.items()):

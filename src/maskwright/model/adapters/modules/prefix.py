@@ -86,7 +86,7 @@ class PrefixKV(AdapterModule):
         return self.prefix if self.maker is None else self.maker() @ self.last.mT
 
     def of_layer(self, index: int) -> Float[Tensor, "2 P inner"]:
-        """Keys and values of the layer at that place, without those of the others."""
+        """Keys and values of the layer at `index`, computed without those of the others."""
         return self.prefix[index] if self.maker is None else self.maker() @ self.last[index].mT
 
     def before(
@@ -104,7 +104,7 @@ class PrefixKV(AdapterModule):
 
 
 class PrefixHandle:
-    """A prefix in its place."""
+    """An attached prefix."""
 
     def __init__(self, module: AttentionModule, front: PrefixKV) -> None:
         self.module = module

@@ -84,7 +84,7 @@ class SoftPrompt(AdapterModule):
 
 
 class HookPair:
-    """Two hooks that go together."""
+    """Two hooks that are removed together."""
 
     def __init__(self, *hooks: RemovableHandle) -> None:
         self.hooks = hooks

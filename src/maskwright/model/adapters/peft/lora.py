@@ -225,7 +225,7 @@ def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]
 
 
 def _divisor(config: Mapping[str, Any], rank: int) -> float:
-    """What alpha is divided by: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
+    """The divisor of alpha: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
     return math.sqrt(rank) if config.get("use_rslora") else rank
 
 
@@ -253,7 +253,7 @@ def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str
 
 
 def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
-    """Refuse a rank in the config that is not that of the matrices; without one, theirs counts."""
+    """Refuse a configured rank that is not that of the matrices; without one, theirs is used."""
     if config.get("r") is None and not config.get("rank_pattern"):
         return
     configured = _of_module(config, "rank_pattern", "r", module)
@@ -268,7 +268,7 @@ def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
 
 
 def _require_usual(config: Mapping[str, Any]) -> None:
-    """Refuse what changes the meaning, or might: a setting that nobody here knows."""
+    """Refuse settings that are not supported or unknown: they may change the meaning."""
     for key in sorted(config.keys() - KNOWN | ({"bias"} & config.keys())):
         if config[key] not in (None, False, "", [], {}, "none" if key == "bias" else None):
             built = "built" if key in (*VARIANTS, "bias") else "known"

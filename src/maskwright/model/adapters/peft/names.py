@@ -27,7 +27,7 @@ class PublishedModule:
 
 
 def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
-    """Where each of our modules with a weight is published."""
+    """Our module with a weight -> the published module that holds it."""
     published_modules: dict[str, PublishedModule] = {}
     for rule in form.carriers():
         for parameter_name in rule.parts():
@@ -40,7 +40,7 @@ def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
 
 
 def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
-    """Every published module with a weight, and the modules of ours that it holds, in order."""
+    """Published module with a weight -> our modules that it holds, in order."""
     modules: dict[str, list[str]] = {}
     for ours, published_place in published(form).items():
         modules.setdefault(published_place.theirs, []).append(ours)
@@ -110,7 +110,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
 
 
 def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> set[str] | None:
-    """The modules that a list of names, or a pattern, chooses; None where that is not known."""
+    """The modules that a list of names or a pattern selects; None if unknown."""
     value = config.get(key)
     if not value or value == "all-linear":
         return None
