@@ -43,7 +43,7 @@ def scores_of(
     texts = [list(text) for text in TEXTS]
     reader = ContextReader(network, 24, cached)
     if whole:
-        reader.seen = [*map(len, texts)]
+        reader.prefix_lengths = [*map(len, texts)]
     reader.encode(SOURCES if pair else None)
     found = []
     for number in range(count):

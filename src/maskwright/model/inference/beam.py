@@ -120,7 +120,7 @@ def beam_steps(
         for portion in growing(prompts, count, beams):
             reader = ContextReader(ready, trained_length(config), cached)
             if bidirectional_prefix:
-                reader.seen = [len(prompt) for prompt in prompts[portion] for _ in range(beams)]
+                reader.prefix_lengths = [len(p) for p in prompts[portion] for _ in range(beams)]
             reader.encode(None if sources is None else sources[portion], copies=beams)
 
             def ends(prompt: int, new: list[int], offset: int = portion.start) -> bool:

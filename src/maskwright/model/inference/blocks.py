@@ -275,7 +275,7 @@ class _Half:
 
     Args:
         module: attention or feed-forward.
-        last: its last projection.
+        projection: its last projection.
     """
 
     def __init__(

@@ -174,7 +174,7 @@ def steps(
                 continue
             reader = ContextReader(ready, limit, cached)
             if bidirectional_prefix:
-                reader.seen = [len(prompts[row]) for row in rows]
+                reader.prefix_lengths = [len(prompts[row]) for row in rows]
             reader.encode([sources[row] for row in rows] if sources else None)
             yield from _steps(reader, rows, texts, counts, sampling, names, end, stopped)
 

@@ -48,7 +48,7 @@ class Prompt:
         decode: the text of ids.
         sampling: how a token is chosen, with its seed.
         source: what the encoder of a model of two stacks reads.
-        given: the ids in front of the new ones when they are decoded.
+        prefix: the ids in front of the new ones when they are decoded.
         stop: strings that end the row.
         end: the id that ends it.
         is_byte: whether an id stands for a byte alone.
@@ -285,7 +285,7 @@ class _RowPool:
     def _reader(self, network: Prepared, rows: list[_Row]) -> ContextReader:
         reader = ContextReader(network, self.limit, cached=True)
         if self.bidirectional_prefix:
-            reader.seen = [len(row.prompt.ids) for row in rows]
+            reader.prefix_lengths = [len(row.prompt.ids) for row in rows]
         if reader.writer is not None or len(rows) == 1:
             sources = [row.prompt.source for row in rows if row.prompt.source is not None]
             reader.encode(sources or None)

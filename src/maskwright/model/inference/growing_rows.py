@@ -114,7 +114,7 @@ class GrowingRows:
     Args:
         contexts: what `read` will be given.
         capacity: how many positions a row has room for, those of the longest context included.
-        seen: how many first tokens of each context see each other; None: none do.
+        prefix_lengths: how many first tokens of each context see each other; None: none do.
         memory: of the sources, for a decoder with cross-attention.
     """
 
@@ -463,7 +463,7 @@ class ContextReader:
         if cached and fits(stack):
             self.writer = prepared(model)
         self.starts: list[int] = []
-        self.seen: list[int] | None = None
+        self.prefix_lengths: list[int] | None = None
         """How many of each text's first tokens see each other; None: none do."""
         self.rows: GrowingRows | None = None
         self.memory: Memory | None = None
@@ -510,8 +510,8 @@ class ContextReader:
     def keep(self, rows: list[int]) -> None:
         """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
         self.starts = [self.starts[row] for row in rows]
-        if self.seen is not None:
-            self.seen = [self.seen[row] for row in rows]
+        if self.prefix_lengths is not None:
+            self.prefix_lengths = [self.seen[row] for row in rows]
         if self.states is not None and self.keep_states is not None:
             index = torch.tensor(rows, device=self.states.device)
             self.states, self.keep_states = self.states[index], self.keep_states[index]
@@ -535,9 +535,9 @@ class ContextReader:
         self, texts: Sequence[Sequence[int]]
     ) -> tuple[list[Sequence[int]], list[int] | None]:
         contexts = [text[start:] for text, start in zip(texts, self.starts, strict=True)]
-        if self.seen is None:
+        if self.prefix_lengths is None:
             return contexts, None
-        pairs = zip(self.seen, self.starts, strict=True)
+        pairs = zip(self.prefix_lengths, self.starts, strict=True)
         return contexts, [max(0, prefix_length - start) for prefix_length, start in pairs]
 
     def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:

@@ -123,26 +123,26 @@ def _in_order(portions: ScoreBatches, count: int) -> NDArray[np.float32]:
     scores = Scores(count)
     for score_rows, rows in portions:
         scores.add(score_rows, rows)
-    return scores.found
+    return scores.rows
 
 
 class Scores:
     """Collects rows of scores in any order.
 
     Attributes:
-        found: (N, L) float32; -inf where a row has fewer.
+        rows: (N, L) float32; -inf where a row has fewer.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self.found: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
+        self.rows: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
 
     def add(self, row_indices: NDArray[np.int64], rows: Tensor) -> None:
         """Add the rows with these numbers."""
         row_scores = rows.float().cpu().numpy()
-        width, before = row_scores.shape[1], self.found.shape[1]
-        if not len(self.found):
-            self.found = np.full((self._count, width), -np.inf, dtype=np.float32)
+        width, before = row_scores.shape[1], self.rows.shape[1]
+        if not len(self.rows):
+            self.rows = np.full((self._count, width), -np.inf, dtype=np.float32)
         elif width > before:  # choices, of which these examples have more
-            self.found = np.pad(self.found, ((0, 0), (0, width - before)), constant_values=-np.inf)
-        self.found[row_indices, :width] = row_scores
+            self.rows = np.pad(self.rows, ((0, 0), (0, width - before)), constant_values=-np.inf)
+        self.rows[row_indices, :width] = row_scores

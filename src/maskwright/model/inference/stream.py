@@ -59,7 +59,7 @@ class GrowingText:
 
     Args:
         decode: the text of ids.
-        given: ids in front of the new ones, whose text is not given out.
+        prefix: ids in front of the new ones, whose text is not given out.
         stop: strings that end the text.
         is_byte: whether an id stands for a byte alone. What a run of such ids spells is known only
             when it has ended: one byte that fits nowhere spoils all of it.

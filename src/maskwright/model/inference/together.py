@@ -127,7 +127,7 @@ class _Reading:
 
     def __init__(self, request: ScoreRequest, texts: NDArray[np.int64]) -> None:
         self.request, self.texts = request, texts
-        self._found = Scores(request.examples.num_scores)
+        self._scores = Scores(request.examples.num_scores)
         self._states: Tensor | None = None  # (N, D), where several texts make one answer
 
     @torch.inference_mode()
@@ -165,7 +165,7 @@ class _Reading:
             return
         batch, which = examples.in_line(own_indices, self.request.collation)
         batch = batch.to(states.device)
-        self._found.add(which, objective.scores_of(states if position else states[None], batch))
+        self._scores.add(which, objective.scores_of(states if position else states[None], batch))
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float32]:
@@ -173,8 +173,8 @@ class _Reading:
         if self._states is not None:
             every = np.arange(len(self.request.examples))
             batch = self.request.examples.of_answers(every)[2].to(self._states.device)
-            self._found.add(every, self.request.objective.scores_of(self._states, batch))
-        return self._found.found
+            self._scores.add(every, self.request.objective.scores_of(self._states, batch))
+        return self._scores.rows
 
 
 class _Texts:
