@@ -82,7 +82,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     from maskwright.learn.finetune.method import Method
     from maskwright.learn.tasks.base.task_type import task_for
     from maskwright.model.checkpoint.transfer import transfer
-    from maskwright.model.inference.encoded import Examples, framed
+    from maskwright.model.inference.encoded import EncodedExamples, framed
 
     method = Method(a.method, head_rate=1.0)  # one rate, as theirs
     learner = Learner.of(model_folder(), task_for("classification", ("0", "1")), method, LENGTH)
@@ -92,7 +92,7 @@ def our_learner(a: argparse.Namespace) -> Any:
     parts = {}
     for part in ("train", "validation"):
         texts = framed(encoded(part))
-        parts[part] = Examples(texts, rows(part)[1], np.zeros(len(texts.tokens), np.int64))
+        parts[part] = EncodedExamples(texts, rows(part)[1], np.zeros(len(texts.tokens), np.int64))
     return model, parts, learner.collation, special_tokens.vocabulary(learner.frame.tokenizer)
 
 

@@ -27,11 +27,12 @@ import numpy as np
 import torch
 
 from maskwright.base import catalogue
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.scores import scores
-from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Vocabulary
@@ -69,7 +70,7 @@ def head_of(base: Transformer, seed: int) -> Transformer:
 @torch.no_grad()
 def adapt(network: Transformer, seed: int) -> Any:
     settings = catalogue.load("adapters", "lora").SETTINGS(rank=8, alpha=16.0)
-    adapter = settings.attach(network, torch.Generator().manual_seed(seed))
+    adapter = attach(settings, network, torch.Generator().manual_seed(seed))
     draw = torch.Generator().manual_seed(seed)
     for parameter in adapter.parameters():
         parameter += 0.02 * torch.randn(parameter.shape, generator=draw)
@@ -87,20 +88,20 @@ def sides(a: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], int]]:
     shape, draw = QUICK if a.quick else BASE, np.random.default_rng(0)
     lengths = draw.integers(8, 72, a.texts)
     rows = framed([draw.integers(5, 900, size=n).tolist() for n in lengths])
-    examples = Examples(rows, np.zeros(a.texts, np.int64))
+    examples = EncodedExamples(rows, np.zeros(a.texts, np.int64))
 
-    def request(network: Prepared) -> Asked:
+    def request(network: Prepared) -> ScoreRequest:
         asked: Any = network
         objective = Supervised(asked, Options(), VOCABULARY).eval()
-        return Asked(objective, examples, Collation(0, last=False))
+        return ScoreRequest(objective, examples, Collation(0, last=False))
 
-    def each(requests: list[Asked]) -> Callable[[], Any]:
+    def each(requests: list[ScoreRequest]) -> Callable[[], Any]:
         return lambda: [scores(r.objective, r.examples, r.collation) for r in requests]
 
     made: dict[str, tuple[Callable[[], Any], int]] = {}
     held: list[Any] = []
 
-    def add(name: str, requests: Callable[[], list[Asked]], together: bool) -> None:
+    def add(name: str, requests: Callable[[], list[ScoreRequest]], together: bool) -> None:
         before, some = resident(), requests()
         run = (lambda: scores_of_all(some)) if together else each(some)
         run()
@@ -109,20 +110,20 @@ def sides(a: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], int]]:
 
     bases: list[Transformer] = []
 
-    def one() -> list[Asked]:
+    def one() -> list[ScoreRequest]:
         bases.append(network_of(shape, 0))
         body = prepare(bases[0], precision="float32", give_up=True)
         held.append(body)
         return [request(body)]
 
-    def heads() -> list[Asked]:
+    def heads() -> list[ScoreRequest]:
         body = held[0]
         return [
             request(prepare(head_of(bases[0], n), precision="float32", like=body))
             for n in range(a.count)
         ]
 
-    def adapters() -> list[Asked]:
+    def adapters() -> list[ScoreRequest]:
         body, found = held[0], []
         for n in range(a.count):
             with body.products.whole(bases[0]):  # its weights, which were freed, meanwhile
@@ -131,8 +132,8 @@ def sides(a: argparse.Namespace) -> dict[str, tuple[Callable[[], Any], int]]:
             found.append(request(prepare(network.eval(), precision="float32", like=body)))
         return found
 
-    def models(folded: bool) -> Callable[[], list[Asked]]:
-        def make() -> list[Asked]:
+    def models(folded: bool) -> Callable[[], list[ScoreRequest]]:
+        def make() -> list[ScoreRequest]:
             found = []
             for n in range(a.count):
                 network = copy.deepcopy(network_of(shape, 0))

@@ -45,7 +45,7 @@ from maskwright.model.checkpoint.pretrained import load as load_pretrained
 from maskwright.model.checkpoint.pretrained import save as save_pretrained
 from maskwright.model.device.choices import Precision
 from maskwright.model.inference.fill_mask import Hole
-from maskwright.model.inference.minimal_pairs import Result as PairEvaluation
+from maskwright.model.inference.minimal_pairs import PairEvaluation
 from maskwright.model.opening.open import merge_adapter
 from maskwright.ship.bench.bench import bench
 from maskwright.ship.explore.notebook import show

@@ -33,7 +33,7 @@ _DEFINED_IN = {
     "model.families.base.family": "Architecture Coordinate",
     "model.families.base.fields": "Fields",
     "model.families.base.weights": "Rename Rule Tie linear norm",
-    "model.inference.encoded": "Examples",
+    "model.inference.encoded": "EncodedExamples:Examples",
     "model.nn.config": "Attention Block Embeddings FeedForward Norm Sinusoidal Stack Tokens"
     " TransformerConfig VocabularyHead layers",
     "model.nn.kernels.vocabulary_loss": "vocabulary_loss",

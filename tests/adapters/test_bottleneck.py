@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from checkpoint.small import model_of, small
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.bottleneck import Bottleneck
 from maskwright.model.adapters.modules.bottleneck import BottleneckModule
 from maskwright.model.families.base.family import family
@@ -23,14 +24,14 @@ def test_figures_of_bert_base(
     """64 units, two in each layer: 2.2 % of a BERT-base."""
     with torch.device("meta"):
         model = Transformer(family("bert").size("base"))
-    adapter = Bottleneck(width=64, after=after).attach(model, torch.Generator().manual_seed(0))
+    adapter = attach(Bottleneck(width=64, after=after), model, torch.Generator().manual_seed(0))
     assert sum(p.numel() for p in adapter.trainable().values()) == count
     assert round(100 * count / 109_482_240, 1) == share
 
 
 def test_it_follows_every_half_of_a_layer() -> None:
     model = model_of(small(family("t5")))
-    adapter = Bottleneck(width=2).attach(model, torch.Generator().manual_seed(0))
+    adapter = attach(Bottleneck(width=2), model, torch.Generator().manual_seed(0))
     assert len(list(adapter.places())) == 3 * 2 + 2 * 3  # cross-attention has one, too
 
 
@@ -38,7 +39,9 @@ def test_it_is_what_the_first_lines_say() -> None:
     model = model_of(small(family("bert")))
     half, x = model.get_submodule("encoder.blocks.0.feed_forward"), torch.randn(2, 5, 24)
     before = half(x)
-    adapter = Bottleneck(width=4, activation="relu").attach(model, torch.Generator().manual_seed(0))
+    adapter = attach(
+        Bottleneck(width=4, activation="relu"), model, torch.Generator().manual_seed(0)
+    )
     assert torch.equal(half(x), before)
     branch = dict(adapter.places())["encoder.blocks.0.feed_forward"]
     assert isinstance(branch, BottleneckModule)

@@ -15,7 +15,7 @@ from checkpoint.small import model_of, small
 from maskwright.base import catalogue
 from maskwright.base.errors import CheckpointError, ConfigError, IncompatibleError, UsageError
 from maskwright.model.adapters.base import folder
-from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.chunk_pooling import layers_over
@@ -30,11 +30,8 @@ def model(name: str = "bert", kind: str = "BertForSequenceClassification") -> Tr
 
 
 def adapted(network: Transformer, method: str) -> Adapter:
-    adapter = (
-        catalogue.load("adapters", method)
-        .SETTINGS()
-        .attach(network, torch.Generator().manual_seed(0), heads=("classifier",))
-    )
+    settings, generator = catalogue.load("adapters", method).SETTINGS(), torch.Generator()
+    adapter = attach(settings, network, generator.manual_seed(0), heads=("classifier",))
     with torch.no_grad():
         for parameter in adapter.trainable().values():
             parameter += 0.05 * torch.randn(parameter.shape, generator=torch.Generator())

@@ -11,6 +11,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.base.errors import ConfigError
 from maskwright.model.adapters.base import freeze
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
@@ -65,7 +66,7 @@ def test_depth_in_other_shapes() -> None:
 
 def test_a_branch_has_the_depth_of_its_place() -> None:
     network = model()
-    LoRA().attach(network, torch.Generator().manual_seed(0), name="mood")
+    attach(LoRA(), network, torch.Generator().manual_seed(0), name="mood")
     depths = freeze.depths_of(network)
     branches = {n: d for n, d in depths.items() if n.startswith("adapters.")}
     assert len(branches) == 3 * 2 * 2

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from checkpoint.small import model_of, small
 from maskwright.base.errors import ConfigError, UsageError
 from maskwright.learn.train.parameters import Parameters
-from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.adapters.modules.lora import LowRank
 from maskwright.model.families.base.family import family
@@ -30,7 +30,7 @@ def bert(name: str = "bert", kind: str | None = None) -> Transformer:
 
 
 def lora(model: Transformer, *heads: str, **options: Any) -> Adapter:
-    adapter = LoRA(**options).attach(model, generator(), heads=heads)
+    adapter = attach(LoRA(**options), model, generator(), heads=heads)
     with torch.no_grad():
         for _, branch in adapter.places():
             assert isinstance(branch, LowRank)
@@ -42,7 +42,7 @@ def test_figures_of_bert_base() -> None:
     """One matrix of 768 × 768 with rank 8: 12,288 numbers, 48 times fewer."""
     with torch.device("meta"):
         model = Transformer(family("bert").size("base"))
-    adapter = LoRA(rank=8).attach(model, generator())
+    adapter = attach(LoRA(rank=8), model, generator())
     sizes = {sum(p.numel() for p in branch.parameters()) for _, branch in adapter.places()}
     assert sizes == {12_288} and 768 * 768 / 12_288 == 48
     assert len(list(adapter.places())) == 2 * 12
@@ -92,13 +92,13 @@ def test_targets_are_endings_of_paths(targets: tuple[str, ...], count: int) -> N
 def test_a_target_that_is_not_there_is_refused() -> None:
     model = bert()
     with pytest.raises(ConfigError, match="did you mean 'query'"):
-        LoRA(targets=("querry",)).attach(model, generator())
+        attach(LoRA(targets=("querry",)), model, generator())
     with pytest.raises(ConfigError, match="no such projection"):
-        LoRA(targets=("gate",)).attach(model, generator())
+        attach(LoRA(targets=("gate",)), model, generator())
     with pytest.raises(ConfigError, match="no such projection"):
-        LoRA(targets=("pooler",)).attach(model, generator())  # no part of a layer
+        attach(LoRA(targets=("pooler",)), model, generator())  # no part of a layer
     with pytest.raises(ConfigError, match="no such head"):
-        LoRA().attach(model, generator(), heads=("classifier",))
+        attach(LoRA(), model, generator(), heads=("classifier",))
     assert "adapters" not in dict(model.named_children())
     assert all(p.requires_grad for p in model.parameters())
 
@@ -129,7 +129,7 @@ def test_in_bfloat16() -> None:
     model = bert().bfloat16()
     with torch.no_grad():
         before = model.encode(TOKENS)
-        adapter = LoRA().attach(model, generator())
+        adapter = attach(LoRA(), model, generator())
         assert torch.equal(model.encode(TOKENS), before)
     lora_b = {n for n in adapter.trainable() if n.endswith(".B")}
     model.encode(TOKENS).float().square().sum().backward()
@@ -175,7 +175,7 @@ def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:
     model = bert()
     one = lora(model)
     one.merge()
-    two = LoRA().attach(model, generator())
+    two = attach(LoRA(), model, generator())
     with pytest.raises(UsageError, match="merged last"):
         one.detach()
     two.detach()
@@ -186,7 +186,7 @@ def test_a_merged_adapter_goes_out_before_those_that_came_after() -> None:
 def test_merging_beside_others_is_refused() -> None:
     model = bert()
     one = lora(model)
-    LoRA().attach(model, generator(), name="two")
+    attach(LoRA(), model, generator(), name="two")
     with pytest.raises(UsageError, match="other adapters"):
         one.merge()
 
@@ -196,7 +196,7 @@ def test_a_name_that_is_taken_or_no_plain_one_is_refused(name: str) -> None:
     model = bert()
     lora(model)
     with pytest.raises(UsageError, match="plain name"):
-        LoRA().attach(model, generator(), name=name)
+        attach(LoRA(), model, generator(), name=name)
 
 
 def test_heads_belong_to_the_adapter_that_trains_them() -> None:
@@ -205,7 +205,7 @@ def test_heads_belong_to_the_adapter_that_trains_them() -> None:
     one = lora(model, "classifier", "pooler")
     with torch.no_grad():
         model.heads["classifier"].weight.fill_(1.0)
-    two = LoRA().attach(model, generator(), name="two", heads=("classifier",))
+    two = attach(LoRA(), model, generator(), name="two", heads=("classifier",))
     assert torch.equal(model.heads["classifier"].weight, first)
     assert bool((one.state()["heads.classifier.weight"] == 1.0).all())
     one.load_state({n: t * 2 for n, t in one.state().items()})  # while it is at rest

@@ -16,7 +16,7 @@ from torch import Tensor
 from checkpoint.small import model_of, small
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
-from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
@@ -48,7 +48,7 @@ def model(name: str = "bert", kind: str | None = None) -> Transformer:
 
 
 def adapt(network: Transformer, settings: Settings, heads: tuple[str, ...] = ()) -> Adapter:
-    adapter = settings.attach(network, torch.Generator().manual_seed(0), heads=heads)
+    adapter = attach(settings, network, torch.Generator().manual_seed(0), heads=heads)
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in adapter.trainable().values():
@@ -255,7 +255,7 @@ def test_endings() -> None:
 def test_a_fresh_adapter_comes_back_too(name: str, settings: Settings, tmp_path: Path) -> None:
     """Zeros and ones, of which nothing can be told."""
     network = model(name)
-    adapter = settings.attach(network, torch.Generator().manual_seed(0))
+    adapter = attach(settings, network, torch.Generator().manual_seed(0))
     peft_form.save(adapter, tmp_path / "a", base="base")
     loaded = peft_form.load(model(name), tmp_path / "a")
     ours, theirs = adapter.state(), loaded.state()

@@ -9,10 +9,11 @@ import torch
 
 from checkpoint.small import model_of, small
 from maskwright.base.errors import ConfigError, IncompatibleError
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.modules.prefix import PrefixKV
 from maskwright.model.adapters.modules.prompt import SoftPrompt
 from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.mask import real, same_document
@@ -36,7 +37,7 @@ def with_tokens_in_front(network: Transformer, front: torch.Tensor) -> None:
     """A prefix of the keys and values that the tokens `front` (P) have."""
     cache = KVCache.of(network.config, 1, len(front))
     network.decode(front[None], cache=cache)
-    adapter = Prefix(length=len(front)).attach(network, generator())
+    adapter = attach(Prefix(length=len(front)), network, generator())
     with torch.no_grad():
         for layer, (_, branch) in enumerate(adapter.places()):
             assert isinstance(branch, PrefixKV)
@@ -59,7 +60,7 @@ def test_a_prefix_of_tokens_is_the_tokens_in_front() -> None:
 
 def test_a_prefix_is_seen_from_a_cache_too() -> None:
     network = model("gpt2")
-    Prefix(length=COUNT).attach(network, generator())
+    attach(Prefix(length=COUNT), network, generator())
     with torch.no_grad():
         whole = network.decode(TOKENS)
         cache = KVCache.of(network.config, 2, 12)
@@ -71,7 +72,7 @@ def test_a_prefix_is_seen_from_a_cache_too() -> None:
 def test_masks_of_the_text_stay(name: str) -> None:
     """Padding is unseen behind a prefix as it is without; a text is as it is alone."""
     network = model(name)
-    Prefix(length=COUNT).attach(network, generator())
+    attach(Prefix(length=COUNT), network, generator())
     keep = torch.arange(12)[None] < torch.tensor([[12], [7]])
     run = network.decode if network.encoder is None else network.encode
     with torch.no_grad():
@@ -85,7 +86,7 @@ def test_masks_of_the_text_stay(name: str) -> None:
 
 def test_each_layer_has_its_own_even_where_layers_share_weights() -> None:
     network = model("albert")
-    adapter = Prefix(length=COUNT).attach(network, generator())
+    adapter = attach(Prefix(length=COUNT), network, generator())
     ((_, branch),) = adapter.places()
     assert isinstance(branch, PrefixKV) and branch.prefix.shape == (3, 2, COUNT, 24)
     before = network.encode(TOKENS)
@@ -99,7 +100,7 @@ def test_each_layer_has_its_own_even_where_layers_share_weights() -> None:
 
 def test_both_stacks_and_what_is_read_of_the_memory() -> None:
     network = model("bart")
-    adapter = Prefix(length=COUNT).attach(network, generator())
+    adapter = attach(Prefix(length=COUNT), network, generator())
     assert len(list(adapter.places())) == 3 + 2 + 2
     memory = network.encode(TOKENS)
     network.decode(TOKENS[:, :5], memory=memory).square().sum().backward()
@@ -108,7 +109,7 @@ def test_both_stacks_and_what_is_read_of_the_memory() -> None:
 
 def test_a_network_may_make_it() -> None:
     network = model("bert")
-    adapter = Prefix(length=COUNT, hidden=6).attach(network, generator())
+    adapter = attach(Prefix(length=COUNT, hidden=6), network, generator())
     fronts = [branch for _, branch in adapter.places()]
     assert all(isinstance(f, PrefixKV) and f.values().shape == (1, 2, COUNT, 24) for f in fronts)
     names = list(adapter.state())
@@ -119,7 +120,7 @@ def test_a_network_may_make_it() -> None:
 
 def test_a_copy_has_a_prefix_of_its_own() -> None:
     network = model("bert")
-    adapter = Prefix(length=COUNT).attach(network, generator())
+    adapter = attach(Prefix(length=COUNT), network, generator())
     before, twin = network.encode(TOKENS), copy.deepcopy(network)
     adapter.detach()
     assert torch.equal(twin.encode(TOKENS), before)
@@ -128,7 +129,7 @@ def test_a_copy_has_a_prefix_of_its_own() -> None:
 
 def test_weights_of_attention_have_the_prefix_in_front() -> None:
     network = model("bert")
-    Prefix(length=COUNT).attach(network, generator())
+    attach(Prefix(length=COUNT), network, generator())
     trace = Trace()
     network.encode(TOKENS, trace=trace)
     assert {weights.shape[2:] for weights in trace.weights} == {(12, 12 + COUNT)}
@@ -137,7 +138,7 @@ def test_weights_of_attention_have_the_prefix_in_front() -> None:
 # ------------------------------------------------------------------------------ prompt
 def prompted(network: Transformer, front: torch.Tensor) -> None:
     """A prompt of the vectors of the tokens `front` (P)."""
-    ((_, branch),) = Prompt(length=len(front)).attach(network, generator()).places()
+    ((_, branch),) = attach(PromptTuning(length=len(front)), network, generator()).places()
     assert isinstance(branch, SoftPrompt)
     with torch.no_grad():
         branch.vectors.copy_(network.tokens.weight[front])
@@ -172,7 +173,7 @@ def test_a_prompt_of_tokens_is_the_tokens_in_front(name: str) -> None:
 
 def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
     network = model("t5")
-    ((path, branch),) = Prompt(length=COUNT, common=9).attach(network, generator()).places()
+    ((path, branch),) = attach(PromptTuning(length=COUNT, common=9), network, generator()).places()
     assert path == "encoder" and isinstance(branch, SoftPrompt)
     table = network.tokens.weight[:9]
     assert all(bool((row == table).all(1).any()) for row in branch.vectors)
@@ -180,18 +181,18 @@ def test_a_prompt_begins_as_tokens_and_stands_before_the_encoder() -> None:
 
 def test_what_is_traced_has_the_shape_of_the_text() -> None:
     network = model("bert")
-    Prompt(length=COUNT).attach(network, generator())
+    attach(PromptTuning(length=COUNT), network, generator())
     assert {h.shape for h in network.hidden_states(TOKENS)} == {(2, 12, 24)}
 
 
 def test_a_prompt_in_a_cache_is_refused() -> None:
     network = model("gpt2")
-    Prompt(length=COUNT).attach(network, generator())
+    attach(PromptTuning(length=COUNT), network, generator())
     with pytest.raises(IncompatibleError, match="cache"):
         network.decode(TOKENS, cache=KVCache.of(network.config, 2, 20))
 
 
 def test_a_length_out_of_range_is_refused() -> None:
-    for settings in (Prefix, Prompt):
+    for settings in (Prefix, PromptTuning):
         with pytest.raises(ConfigError, match="length"):
             settings(length=0)

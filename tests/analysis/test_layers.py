@@ -139,9 +139,9 @@ def test_poolings_of_packed_texts_are_those_of_each_alone(model: Path) -> None:
     subject = ProbedModel.of(model)
     texts = [" ".join(WORDS[i : i + n]) for i, n in ((0, 3), (4, 7), (2, 1), (8, 5))]
     asked = [subject.tokenizer.frame(subject.tokenizer.encode(text))[0] for text in texts]
-    from maskwright.model.inference.encoded import Examples, framed
+    from maskwright.model.inference.encoded import EncodedExamples, framed
 
-    packed = Examples(framed(asked), np.zeros(len(asked), np.int64))
+    packed = EncodedExamples(framed(asked), np.zeros(len(asked), np.int64))
     with torch.inference_mode():
         alone = [subject.model.network.hidden_states(torch.tensor([ids])) for ids in asked]
     wanted: dict[str, Any] = {

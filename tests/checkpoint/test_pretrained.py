@@ -499,7 +499,7 @@ def test_labels_without_numbers_are_refused(tmp_path: Path) -> None:
     model = model_of(small(BERT, "BertForSequenceClassification"))
     pretrained.save(model, None, tmp_path / "m", About(labels=("no", "yes", "perhaps")))
     hf = config_json(tmp_path / "m")
-    form = layout.Layout(model.config, None)
+    form = layout.CheckpointLayout(model.config, None)
     for names in ({"a": "no", "b": "yes", "c": "x"}, {"0": "no", "1": "yes", "3": "x"}):
         with pytest.raises(ConfigError, match="not numbered from 0"):
             layout.about_of({**hf, "id2label": names}, form)

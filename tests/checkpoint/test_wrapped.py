@@ -11,7 +11,7 @@ from checkpoint.small import SMALL, model_of, small
 from maskwright.base.errors import CheckpointError
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.wrapped import unwrapped
+from maskwright.model.checkpoint.matching import unwrapped
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 

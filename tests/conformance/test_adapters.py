@@ -18,6 +18,7 @@ from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
 from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.peft import folder as peft_form
 from maskwright.model.families.base.family import family
@@ -86,9 +87,8 @@ def graph(network: Transformer) -> Tensor:
 def attach(network: Transformer, method: str, name: str = "default", **options: Any) -> Adapter:
     """With the model's heads."""
     generator = torch.Generator().manual_seed(len(name))
-    return settings_of(method, **options).attach(
-        network, generator, name=name, heads=heads_of(network)
-    )
+    settings = settings_of(method, **options)
+    return attach_adapter(settings, network, generator, name=name, heads=heads_of(network))
 
 
 def attached(name: str, method: str) -> tuple[Transformer, Adapter]:

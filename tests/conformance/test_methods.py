@@ -23,7 +23,7 @@ from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn.config import Head, Learned, TransformerConfig
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
@@ -64,12 +64,12 @@ def classifier(name: str, way: Method | None = None) -> Transformer:
     return model_of(config if way is None else way.with_heads(config))
 
 
-def task(count: int = 48) -> Examples:
+def task(count: int = 48) -> EncodedExamples:
     """Which of two tokens a text consists of."""
     draw = np.random.default_rng(0)
     labels = draw.integers(0, 2, count)
     texts = [[2, *[5 + int(label)] * int(draw.integers(2, 5)), 3] for label in labels]
-    return Examples(framed(texts), labels)
+    return EncodedExamples(framed(texts), labels)
 
 
 def learned(
@@ -150,7 +150,7 @@ def begun(name: str) -> tuple[set[str], set[str], Transformer]:
     drawn = build(source.config, torch.Generator().manual_seed(1))
     declared = set(reinitialised(Method("reinit-1"), drawn))
     before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
-    made = load_matching(source, drawn, anew=declared)
+    made = load_matching(source, drawn, fresh=declared)
     assert set(made.new) == declared and not made.left
     pretrained = dict(source.named_parameters())
     changed = {n for n, p in drawn.named_parameters() if not torch.equal(p, pretrained[n])}

@@ -22,6 +22,8 @@ from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives import masked
 from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.base.spec import member_of
+from maskwright.model.objectives.modules.masked import Masked
 from maskwright.text.store.rows import Rows
 from toys import VOCABULARY, FixedRows, bert, encoder_decoder, gpt2
 
@@ -97,9 +99,9 @@ MOVING = ("span-corruption", "denoising", "sequence-to-sequence")
 
 
 def make(name: str, **options: Any) -> Objective:
-    member = catalogue.load("objectives", name)
+    member = member_of(name)
     networks = {option: network() for option, network in OTHERS.get(name, {}).items()}
-    chosen = member.Options(**DEFAULTS.get(name, {}), **options)
+    chosen = member.options(**DEFAULTS.get(name, {}), **options)
     torch.manual_seed(0)
     return member.build(MODELS[name](), chosen, VOCABULARY, **networks).eval()
 
@@ -158,7 +160,7 @@ def test_corruption_is_a_function_of_its_keys(name: str, options: dict[str, Any]
 def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Objective], tuple[float, int]]:
     """Operations of a step by our count, and by PyTorch's, which counts each product as it runs."""
     for case in itertools.product((False, True), repeat=3):
-        monkeypatch.setitem(attention.KERNELS, ("cpu", attention.Case(*case)), "explicit")
+        monkeypatch.setitem(attention.KERNELS, ("cpu", attention.KernelCase(*case)), "explicit")
 
     def count(objective: Objective) -> tuple[float, int]:
         batch = objective.corrupt(rows(), np.zeros(32, np.int64), 0)
@@ -182,7 +184,7 @@ def test_a_decoder_that_writes_nothing_costs_nothing(
     counted: Callable[[Objective], tuple[float, int]],
 ) -> None:
     """Masked modelling of two stacks trains the encoder alone."""
-    ours, theirs = counted(masked.build(encoder_decoder(), masked.Options(), VOCABULARY))
+    ours, theirs = counted(Masked(encoder_decoder(), masked.Options(), VOCABULARY))
     assert ours == theirs
 
 
@@ -226,19 +228,19 @@ def test_a_loss_adds_up_over_the_parts_of_a_batch(name: str, options: dict[str, 
 
 
 def test_next_token_prediction_is_refused_where_a_position_sees_its_target() -> None:
-    member = catalogue.load("objectives", "causal")
+    member = member_of("causal")
     seeing = bert()
     with pytest.raises(IncompatibleError, match="position 0 see its own target") as caught:
-        member.build(seeing, member.Options(), VOCABULARY)
+        member.build(seeing, member.options(), VOCABULARY)
     assert "encoder.blocks.0" in str(caught.value) and "masked" in str(caught.value)
 
 
 def test_masked_modelling_needs_a_mask_token_and_an_encoder() -> None:
-    member = catalogue.load("objectives", "masked")
+    member = member_of("masked")
     with pytest.raises(IncompatibleError, match="no mask token"):
-        member.build(bert(), member.Options(), replace(VOCABULARY, mask=None))
+        member.build(bert(), member.options(), replace(VOCABULARY, mask=None))
     with pytest.raises(IncompatibleError, match="encoder"):
-        member.build(gpt2(), member.Options(), VOCABULARY)
+        member.build(gpt2(), member.options(), VOCABULARY)
 
 
 def test_F43_a_row_of_special_tokens_alone_costs_nothing() -> None:

@@ -15,7 +15,7 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.model.families.base.family import family
 from maskwright.model.graph.graphs import Vectors, graphs_of
 from maskwright.model.inference import scores as engine
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.objectives.base.contrastive import Contrast, Unit
 from maskwright.model.objectives.base.objective import Vocabulary
@@ -28,7 +28,7 @@ LENGTHS = [7, 3, 12, 5, 9, 4]
 WORDS = Vocabulary(size=61, mask=4, special=(0, 1, 2, 3, 4))
 
 
-def _examples(kind: str) -> Examples:
+def _examples(kind: str) -> EncodedExamples:
     drawn = np.random.default_rng(0)
     texts = framed([drawn.integers(5, 61, n).tolist() for n in LENGTHS])
     segments = drawn.integers(0, 2, sum(LENGTHS))
@@ -36,10 +36,10 @@ def _examples(kind: str) -> Examples:
         places = [np.flatnonzero(drawn.random(n) < 0.7) for n in LENGTHS]
         chosen = Sequences(np.concatenate(places), np.array([len(p) for p in places]))
         count = (len(LENGTHS), 2) if kind == "span" else len(chosen.tokens)
-        return Examples(texts, np.zeros(count, np.int64), segments, places=chosen)
+        return EncodedExamples(texts, np.zeros(count, np.int64), segments, places=chosen)
     choices = {"choice": 2, "vectors": 2}.get(kind, 1)
     labels = np.zeros(len(LENGTHS) // choices, np.int64)
-    return Examples(texts, labels, segments, choices)
+    return EncodedExamples(texts, labels, segments, choices)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_rows_get_the_engines_scores(kind: str, name: str, architecture: str) ->
     config = network.config
     start = 2 if len(config.stacks) == 2 else None
     if not config.has_segments:
-        rows = Examples(rows.texts, rows.labels, None, rows.choices, places=rows.places)
+        rows = EncodedExamples(rows.texts, rows.labels, None, rows.choices, places=rows.places)
     collation = Collation(pad=0, last=config.decoder is not None, decoder_start=start)
     vectors = Vectors(("mean",), 0, Unit()) if kind == "vectors" else None
     (graph,) = graphs_of(network, vectors=vectors, decoder_start=start)
@@ -82,6 +82,6 @@ def test_rows_get_the_engines_scores(kind: str, name: str, architecture: str) ->
 def test_rows_that_no_graph_answers_are_refused() -> None:
     (graph,) = graphs_of(model_of(small(family("bert"), "BertForSequenceClassification")))
     texts = framed([[5, 6], [7, 8]])
-    pieces = Examples(texts, np.zeros(1, np.int64), pieces=np.array([2]))
+    pieces = EncodedExamples(texts, np.zeros(1, np.int64), pieces=np.array([2]))
     with pytest.raises(IncompatibleError, match="texts in pieces"):
         answers.scores(graph, lambda given: {}, pieces, Collation(pad=0, last=False))

@@ -11,7 +11,7 @@ from maskwright.learn.finetune import page
 from maskwright.learn.finetune.tune import unseen, watching
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.train.state import TrainState
-from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.text.tables.examples import Choice, Pair, Rewrite, Single
 
 LABELS = ("cat", "dog", "eel")
@@ -25,7 +25,7 @@ TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two
 
 
 def asked(rows: list[object]) -> Encoded:
-    return Encoded(rows, Examples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
+    return Encoded(rows, EncodedExamples(framed([[1]] * len(rows)), np.zeros(len(rows), np.int64)))
 
 
 def test_classes_by_hand() -> None:

@@ -25,7 +25,7 @@ from maskwright.learn.pretrain import run
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.opening import folders, special_tokens
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.columns import Columns
@@ -220,14 +220,16 @@ def test_what_two_stacks_are_asked(models: dict[str, Path]) -> None:
 
 def test_targets_that_are_longer_than_their_sources_have_room(models: dict[str, Path]) -> None:
     sources, targets = framed([[5], [6]]), framed([[7] * 100, [8] * 90])
-    examples = Examples(sources, np.zeros(2, np.int64), targets=targets)
+    examples = EncodedExamples(sources, np.zeros(2, np.int64), targets=targets)
     batch, _ = examples.batch(np.arange(2), Collation(0, True, decoder_start=0))
     assert batch.targets is not None and len(batch.targets) == 190
 
 
 def test_targets_that_fill_their_rows(models: dict[str, Path]) -> None:
     """A row without padding has no documents: every place of the decoder is asked for."""
-    examples = Examples(framed([[5], [6]]), np.zeros(2, np.int64), targets=framed([[7] * 32] * 2))
+    examples = EncodedExamples(
+        framed([[5], [6]]), np.zeros(2, np.int64), targets=framed([[7] * 32] * 2)
+    )
     for numbers in ([0], [0, 1]):
         batch, _ = examples.batch(np.array(numbers), Collation(0, True, decoder_start=0))
         assert batch.targets is not None and len(batch.targets) == 32 * len(numbers)

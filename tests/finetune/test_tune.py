@@ -13,7 +13,7 @@ from maskwright.base.errors import ConfigError, DataError
 from maskwright.learn.finetune.tune import Settings, TrainingResult, tune
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.device.machine import Machine
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
@@ -27,7 +27,7 @@ NARROW = Machine(torch.device("cpu"), torch.bfloat16, "a test")
 FAST = Settings(epochs=6, batch=16, optimizer=AdamW(learning_rate=1e-2))
 
 
-def task(count: int, seed: int = 0, *, noise: bool = False) -> Examples:
+def task(count: int, seed: int = 0, *, noise: bool = False) -> EncodedExamples:
     """Which of two tokens stands somewhere in the text."""
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 2, count)
@@ -38,7 +38,7 @@ def task(count: int, seed: int = 0, *, noise: bool = False) -> Examples:
         texts.append([CLS, *words, SEP])
     if noise:
         labels = draw.permutation(labels)
-    return Examples(framed(texts), labels)
+    return EncodedExamples(framed(texts), labels)
 
 
 def fresh(seed: int = 0) -> Supervised:
@@ -52,7 +52,7 @@ def fresh(seed: int = 0) -> Supervised:
     return Supervised(model, Options(), VOCABULARY)
 
 
-def right(objective: Supervised, examples: Examples) -> float:
+def right(objective: Supervised, examples: EncodedExamples) -> float:
     return float((scores(objective, examples, COLLATION).argmax(1) == examples.labels).mean())
 
 
@@ -132,6 +132,6 @@ def test_an_epoch_sees_every_example_once() -> None:
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match="out of range"):
         Settings(epochs=0)
-    empty = Examples(framed([]), np.zeros(0, dtype=np.int64))
+    empty = EncodedExamples(framed([]), np.zeros(0, dtype=np.int64))
     with pytest.raises(DataError, match="no example"):
         tune(fresh(), empty, COLLATION, FAST, machine=PLAIN)

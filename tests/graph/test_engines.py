@@ -19,7 +19,7 @@ from maskwright.base.errors import IncompatibleError, ResourceError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.model.graph.engines.base import calibration, engine, names
 from maskwright.model.graph.engines.base.calibration import CELLS, calibrate, choose
-from maskwright.model.inference.batches import WASTE, Group, rectangles
+from maskwright.model.inference.batches import WASTE, RowGroup, rectangles
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.inference.shared_layers import can_share, layers_of
 from maskwright.model.nn.transformer import Transformer
@@ -27,7 +27,7 @@ from toys import VOCABULARY, bert, encoder_decoder, gpt2
 
 ENGINES = [pytest.param(name, id=name) for name in catalogue.names(names.ROOM)]
 TEXTS = ["the cat sat on the mat.", "the dog", "a big dog saw the old cat.", "the cat"]
-GROUPS = [Group(1, 21), Group(2, 20), Group(1, 9), Group(3, 2), Group(1, 1)]
+GROUPS = [RowGroup(1, 21), RowGroup(2, 20), RowGroup(1, 9), RowGroup(3, 2), RowGroup(1, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +260,7 @@ def test_sides_take_turns_and_rows_fit_the_model() -> None:
 def test_rectangles_keep_all_rows_in_order_and_waste_little() -> None:
     generator = np.random.default_rng(0)
     lengths = np.sort(generator.integers(1, 200, 300))[::-1]
-    groups = [Group(int((lengths == n).sum()), int(n)) for n in dict.fromkeys(lengths.tolist())]
+    groups = [RowGroup(int((lengths == n).sum()), int(n)) for n in dict.fromkeys(lengths.tolist())]
     parts = list(rectangles(groups))
     assert [group for part in parts for group in part] == groups and 1 < len(parts) < len(groups)
     for part in parts:

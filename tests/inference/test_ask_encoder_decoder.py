@@ -36,7 +36,7 @@ from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference.decode import Sampling, generate
-from maskwright.model.inference.fill_mask import Candidate, fill
+from maskwright.model.inference.fill_mask import TokenCandidate, fill
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from maskwright.model.opening.special_tokens import opening
@@ -96,7 +96,7 @@ def written(folder: Path, text: str, **keys: Any) -> str:
     return api.generate_text(folder, text, **settings)
 
 
-def candidates(folder: Path, text: str) -> list[Candidate]:
+def candidates(folder: Path, text: str) -> list[TokenCandidate]:
     """Of the only hole."""
     (hole,) = api.fill_mask(folder, text)
     return list(hole.candidates)

@@ -148,9 +148,9 @@ def test_refusals() -> None:
         ({"penalty": -1e9}, "penalty"),
         ({"penalty": math.nan}, "penalty"),
         ({"penalty": math.inf}, "penalty"),
-        ({"known": 0}, "known"),
-        ({"known": 1, "end": 0}, "known"),
-        ({"known": -2}, "known"),
+        ({"vocabulary_size": 0}, "known"),
+        ({"vocabulary_size": 1, "end": 0}, "known"),
+        ({"vocabulary_size": -2}, "known"),
     ],
 )
 def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None:
@@ -160,14 +160,14 @@ def test_numbers_that_mean_nothing(settings: dict[str, Any], where: str) -> None
 
 
 def test_two_ids_are_enough_for_any_number_of_beams() -> None:
-    (made,) = beam_search(decoder(), [[1]], 4, 5, end=0, known=2)
+    (made,) = beam_search(decoder(), [[1]], 4, 5, end=0, vocabulary_size=2)
     assert set(made) <= {1}
 
 
 def test_rows_that_the_tokenizer_lacks_are_never_written() -> None:
     """A table may have some rows more than there are tokens."""
     model = decoder(size=11)
-    written = beam_search(model, [[1], [2]], 6, 3, known=5)
+    written = beam_search(model, [[1], [2]], 6, 3, vocabulary_size=5)
     assert max(max(ids) for ids in written) < 5
     # The control: asked for all rows, it writes others.
     assert max(max(ids) for ids in beam_search(model, [[1], [2]], 6, 3)) >= 5

@@ -197,7 +197,7 @@ def test_a_batch_is_as_each_row_alone() -> None:
 def test_a_prompt_seen_whole(positions: str) -> None:
     """Each next token is the likeliest after the prompt's tokens have seen each other."""
     model = model_of(variant(positions))
-    made = generate(model, PROMPTS, 12, whole=True)
+    made = generate(model, PROMPTS, 12, bidirectional_prefix=True)
     for prompt, new in zip(PROMPTS, made, strict=True):
         text = list(prompt)
         for token in new:
@@ -205,7 +205,7 @@ def test_a_prompt_seen_whole(positions: str) -> None:
             hidden = model.decode(torch.tensor([text]), prefix=seen)
             assert token == int(model.logits(hidden[:, -1]).argmax())
             text.append(token)
-    assert made == generate(model, PROMPTS, 12, whole=True, cached=False)
+    assert made == generate(model, PROMPTS, 12, bidirectional_prefix=True, cached=False)
     ids = torch.tensor([PROMPTS[2]])
     blind, seeing = model.decode(ids), model.decode(ids, prefix=torch.tensor([ids.shape[1]]))
     assert not torch.allclose(blind, seeing, atol=1e-2), "the control: what is seen matters"
@@ -215,9 +215,11 @@ def test_a_prompt_seen_whole_and_outgrown() -> None:
     """Where reading starts anew, what is left of the prompt is still seen whole."""
     model = model_of(variant("learned"))
     long = [[5, 6, 7] * 8, [9]]
-    together = generate(model, long, 45, whole=True)
-    assert together == generate(model, long, 45, whole=True, cached=False)
-    assert together == [generate(model, [prompt], 45, whole=True)[0] for prompt in long]
+    together = generate(model, long, 45, bidirectional_prefix=True)
+    assert together == generate(model, long, 45, bidirectional_prefix=True, cached=False)
+    assert together == [
+        generate(model, [prompt], 45, bidirectional_prefix=True)[0] for prompt in long
+    ]
 
 
 # ------------------------------------------------------------------------------ randomness

@@ -8,19 +8,19 @@ import pytest
 from maskwright.base.errors import DataError
 from maskwright.model.inference import batches
 from maskwright.model.inference.batches import by_length
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 
 FIRST, LAST = Collation(pad=0, last=False), Collation(pad=0, last=True)
 
 
-def examples(count: int = 50, longest: int = 40, choices: int = 1) -> Examples:
+def examples(count: int = 50, longest: int = 40, choices: int = 1) -> EncodedExamples:
     draw = np.random.default_rng(0)
     texts = [draw.integers(5, 60, draw.integers(1, longest)).tolist() for _ in range(count)]
     labels = np.arange(count // choices)
-    return Examples(framed(texts), labels, np.arange(sum(map(len, texts))) % 2, choices)
+    return EncodedExamples(framed(texts), labels, np.arange(sum(map(len, texts))) % 2, choices)
 
 
-def text(given: Examples, number: int) -> list[int]:
+def text(given: EncodedExamples, number: int) -> list[int]:
     ends = np.cumsum(given.texts.lengths)
     found: list[int] = given.texts.tokens[ends[number] - given.texts.lengths[number] : ends[number]]
     return list(found)
@@ -88,6 +88,6 @@ def test_portions_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_refusals() -> None:
     with pytest.raises(DataError, match="not equally many"):
-        Examples(framed([[1], [2]]), np.arange(3))
+        EncodedExamples(framed([[1], [2]]), np.arange(3))
     with pytest.raises(DataError, match="without a token"):
-        Examples(framed([[1], []]), np.arange(2))
+        EncodedExamples(framed([[1], []]), np.arange(2))

@@ -14,7 +14,7 @@ from conformance import test_adapters as adapted
 from maskwright.base import catalogue
 from maskwright.base.errors import DataError
 from maskwright.model.families.base.family import family
-from maskwright.model.inference.batches import Group, portions
+from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.engine import at_place, hidden
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.cache import KVCache
@@ -56,11 +56,11 @@ def test_states_are_the_networks_and_batch_mates_change_nothing(name: str) -> No
         assert np.allclose(found, asked(ready, [row])[0], rtol=1e-6, atol=1e-6)
     for place, which in (("first", 0), ("last", -1)):
         for row, states_of in zip(rows(), together, strict=True):
-            ids, groups = torch.tensor(row), [Group(1, len(row))]
-            one = ready.ragged(ids, groups, place=place)  # type: ignore[arg-type]
+            ids, groups = torch.tensor(row), [RowGroup(1, len(row))]
+            one = ready.ragged(ids, groups, position=place)  # type: ignore[arg-type]
             assert np.allclose(one[0].numpy(), states_of[which], **NEAR)
         two = torch.tensor(rows()[0] + rows()[5] + rows()[1])
-        read = ready.ragged(two, [Group(2, 9), Group(1, 4)], place=place)  # type: ignore[arg-type]
+        read = ready.ragged(two, [RowGroup(2, 9), RowGroup(1, 4)], position=place)  # type: ignore[arg-type]
         wanted = np.stack([together[n][which] for n in (0, 5, 1)])
         assert np.allclose(read.numpy(), wanted, **NEAR)
     assert not np.allclose(together[0], states(network, rows()[5]), **NEAR)  # control: another row

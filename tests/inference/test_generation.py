@@ -118,7 +118,7 @@ def test_rows_are_what_they_are_alone(name: str, whole: bool) -> None:
     """At every point that writes, encoders too; most texts outgrow what is read at once."""
     network = point(name, deviation=0.4)
     one_way = network.decoder is None
-    assert agree(network, context=16, whole=whole, one_way=one_way)
+    assert agree(network, context=16, bidirectional_prefix=whole, one_way=one_way)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_prompts_of_texts_are_what_write_goes_on_from(name: str, models: dict[st
     prompts = prompts_of(model, texts, **how)
     rows = {}
     for prompt in prompts:
-        rows[writing.add(prompt)] = prompt.decode(prompt.given) if prompt.given else ""
+        rows[writing.add(prompt)] = prompt.decode(prompt.prefix) if prompt.prefix else ""
         for piece in writing.step():
             rows[piece.row] += piece.text
     while writing.rows:

@@ -11,19 +11,19 @@ import torch
 import rounding
 from checkpoint.small import model_of, small
 from maskwright.base.errors import DataError
-from maskwright.model.adapters.base.adapter import Settings
+from maskwright.model.adapters.base.adapter import Settings, attach
 from maskwright.model.adapters.bottleneck import Bottleneck
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import growing_rows
 from maskwright.model.inference.beam import beam_search
 from maskwright.model.inference.blocks import fits
 from maskwright.model.inference.decode import Sampling, generate, steps
 from maskwright.model.inference.fill_mask import spans
-from maskwright.model.inference.growing_rows import Reader, Rows
+from maskwright.model.inference.growing_rows import ContextReader, GrowingRows
 from maskwright.model.inference.prepared import prepare
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.transformer import Transformer
@@ -41,9 +41,9 @@ def scores_of(
     change places."""
     pair = len(network.config.stacks) == 2
     texts = [list(text) for text in TEXTS]
-    reader = Reader(network, 24, cached)
+    reader = ContextReader(network, 24, cached)
     if whole:
-        reader.seen = [*map(len, texts)]
+        reader.prefix_lengths = [*map(len, texts)]
     reader.encode(SOURCES if pair else None)
     found = []
     for number in range(count):
@@ -71,7 +71,7 @@ def test_every_point_that_writes(name: str, whole: bool) -> None:
     """Encoders too, read from left to right; windows, and prompts seen whole."""
     network = point(name, deviation=0.4)
     assert agree(network, whole=whole)
-    assert Reader(network, None, True).writer is not None
+    assert ContextReader(network, None, True).writer is not None
 
 
 @pytest.mark.parametrize("name", ["pre-norm decoder", "rotary decoder", "relative encoder-decoder"])
@@ -127,7 +127,7 @@ ADAPTERS: dict[str, Callable[[], Settings]] = {
     "ia3": IA3,
     "bottleneck": lambda: Bottleneck(width=4),
     "prefix": lambda: Prefix(length=3),
-    "prompt": lambda: Prompt(length=3),
+    "prompt": lambda: PromptTuning(length=3),
 }
 
 
@@ -137,7 +137,7 @@ def test_adapters_act_as_on_the_network(family_name: str, kind: str) -> None:
     architecture = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration"}
     network = model_of(small(family(family_name), architecture.get(family_name, "GPT2LMHeadModel")))
     before = scores_of(network, True)[-1]
-    adapter = ADAPTERS[kind]().attach(network, torch.Generator().manual_seed(0))
+    adapter = attach(ADAPTERS[kind](), network, torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in adapter.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
@@ -188,7 +188,7 @@ def test_narrow_products_stay_near() -> None:
     """In bfloat16 the scores are near those of float32; they come as float32."""
     network = point("pre-norm decoder", deviation=0.2)
     narrow, wide = (prepare(network, precision=t) for t in ("bfloat16", "float32"))
-    found = [ready.scores(Rows(ready, TEXTS, 9).read(TEXTS)) for ready in (narrow, wide)]
+    found = [ready.scores(GrowingRows(ready, TEXTS, 9).read(TEXTS)) for ready in (narrow, wide)]
     assert found[0].dtype == torch.float32
     error = (found[0] - found[1]).abs().max() / found[1].abs().max()
     assert 0 < error < 0.05

@@ -11,7 +11,9 @@ import torch
 from maskwright.base.errors import DataError
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.objectives import causal, masked, sentence_pair
+from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.objectives.modules.sentence_pair import SentencePair
 from toys import SEP, VOCABULARY, FixedRows, bert, gpt2
 
 
@@ -26,7 +28,7 @@ def test_ties_count_their_fair_share() -> None:
 
 
 def objective() -> Masked:
-    return masked.build(bert(), masked.Options(), VOCABULARY)
+    return Masked(bert(), masked.Options(), VOCABULARY)
 
 
 def test_an_untrained_model_stands_near_the_uniform_line() -> None:
@@ -46,7 +48,7 @@ def test_the_questions_do_not_depend_on_batches_or_mode() -> None:
 
 
 def test_bits_per_byte_by_hand() -> None:
-    model = causal.build(gpt2(), causal.Options(), VOCABULARY)
+    model = Causal(gpt2(), causal.Options(), VOCABULARY)
     source = FixedRows(length=17)
     figures = likelihood.evaluate(model, source, bytes_per_token=4.0)
     # Of 16 wanted tokens 1 is padding and 1 opens a text after the end of another: no questions.
@@ -70,7 +72,7 @@ COUNTS = np.bincount(np.repeat(np.arange(5, 50), np.arange(1, 46)), minlength=50
 
 def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
     """No store holds the tokens that frame a text; they come as often as in rows of training."""
-    made = causal.build(gpt2(), causal.Options(), VOCABULARY)
+    made = Causal(gpt2(), causal.Options(), VOCABULARY)
     source = FixedRows(length=17)
     lines = likelihood.reference_lines(made, COUNTS, source, source)
     counts = COUNTS.astype(float)
@@ -87,7 +89,7 @@ def test_the_unigram_line_knows_how_often_a_text_ends() -> None:
 
 def test_pairs_alone_are_measured_as_what_they_are() -> None:
     model = bert("BertForPreTraining")
-    made = sentence_pair.build(model, sentence_pair.Options(masked=False), VOCABULARY)
+    made = SentencePair(model, sentence_pair.Options(masked=False), VOCABULARY)
     source = FixedRows(pairs=True)
     figures = likelihood.evaluate(made, source)
     assert figures.targets == 64 and figures.top5 == 1.0
@@ -126,16 +128,16 @@ def test_yes_and_no_told_apart_by_hand() -> None:
     # Where all is one answer nothing can be told apart, and no file holds a number for it.
     alone = likelihood.BinaryMetrics.of("pairs", scores, np.ones(200, bool))
     assert math.isnan(alone.told_apart) and alone.decided_usual == 1.0
-    figures = likelihood.Figures(1.0, 2.0, None, 0.1, 0.2, 3, alone)
+    figures = likelihood.HeldOutMetrics(1.0, 2.0, None, 0.1, 0.2, 3, alone)
     assert "told_apart" not in figures.to_json() and figures.to_json()["decides"] == "pairs"
 
 
 def test_pairs_are_decided_beside_masked_tokens() -> None:
     model = bert("BertForPreTraining")
-    made = sentence_pair.build(model, sentence_pair.Options(), VOCABULARY)
+    made = SentencePair(model, sentence_pair.Options(), VOCABULARY)
     found = likelihood.evaluate(made, FixedRows(pairs=True)).decided
     assert found is not None and 0.5 <= found.decided_usual < 0.7
     assert 0.0 <= found.told_apart <= 1.0
     # The control: an objective that decides nothing.
-    only = masked.build(bert(), masked.Options(), VOCABULARY)
+    only = Masked(bert(), masked.Options(), VOCABULARY)
     assert likelihood.evaluate(only, FixedRows(8), rows=8).decided is None

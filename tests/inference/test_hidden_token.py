@@ -10,7 +10,7 @@ import torch
 
 from maskwright.model.batch import Batch
 from maskwright.model.inference import likelihood
-from maskwright.model.inference.likelihood import _Hidden
+from maskwright.model.inference.likelihood import _HiddenTokens
 from maskwright.model.nn.initialise import build
 from maskwright.text.store.rows import Rows
 from nn.points import attention, block, config, stack
@@ -43,7 +43,7 @@ class Counting:
 def batch_of(reads: likelihood.Reads, number: int = 0) -> Batch:
     model = build(config(decoder=stack(block(attention("causal")))))
     rows = Counting().rows(np.arange(40), 0)
-    return _Hidden(model, reads, MASK, number).corrupt(rows, np.zeros(40, np.int64), 1)
+    return _HiddenTokens(model, reads, MASK, number).corrupt(rows, np.zeros(40, np.int64), 1)
 
 
 def test_both_ways_are_asked_the_same_tokens_and_see_none_of_them() -> None:
@@ -70,7 +70,7 @@ def test_what_is_named_first_is_counted(
     """A model that knows the rule names all of them; one that says nothing names its fair share."""
     place = {"both sides": -1, "one side": 0}[reads]
 
-    def scores(self: _Hidden, batch: Batch) -> torch.Tensor:
+    def scores(self: _HiddenTokens, batch: Batch) -> torch.Tensor:
         assert batch.index is not None
         before = batch.tokens.flatten()[batch.index + place]
         made = torch.zeros(len(before), 31)
@@ -79,7 +79,7 @@ def test_what_is_named_first_is_counted(
             made[torch.arange(len(before)), (known + 1) % 6] = 1.0
         return made
 
-    monkeypatch.setattr(_Hidden, "target_states", scores)
-    monkeypatch.setattr(_Hidden, "target_scores", lambda self, states: states)
+    monkeypatch.setattr(_HiddenTokens, "target_states", scores)
+    monkeypatch.setattr(_HiddenTokens, "target_scores", lambda self, states: states)
     model = build(config(decoder=stack(block(attention("causal")))))
     assert likelihood.top1(model, Counting(), reads, MASK) == pytest.approx(wanted)

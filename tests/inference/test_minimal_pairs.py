@@ -14,8 +14,8 @@ import pytest
 from maskwright.base.errors import DataError, UsageError
 from maskwright.model.inference import minimal_pairs
 from maskwright.model.inference.minimal_pairs import (
+    PairEvaluation,
     Paradigm,
-    Result,
     baselines,
     judge,
     outcomes,
@@ -46,7 +46,7 @@ def test_a_model_that_says_nothing_gets_one_half_wherever_the_good_one_stands() 
     silent = judge(PAIRS, lambda s: np.full(len(s), -3.7))
     assert silent.mean == 0.5 and silent.ties("two") == 20
     assert silent.normal is None
-    few = Result({"p": np.array([1.0, 0.5, 0.0, 1.0])})
+    few = PairEvaluation({"p": np.array([1.0, 0.5, 0.0, 1.0])})
     assert few.normal is not None and few.normal[1] == 1.0 and few.normal[0] > 0.0
 
 

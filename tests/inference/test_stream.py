@@ -66,7 +66,7 @@ def test_pieces_are_the_text(
     ids = data.draw(st.lists(token, max_size=24))
     before = data.draw(st.sampled_from(["", "naïve", "wörds, and", "日本"]))
     front = tokenizer.encode(before) if before else []
-    found = pieces(tokenizer.decode, ids, given=front)
+    found = pieces(tokenizer.decode, ids, prefix=front)
     assert tokenizer.decode(front) + "".join(found) == tokenizer.decode([*front, *ids])
 
 

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from checkpoint.small import model_of, small
 from conformance.test_adapters import SMALL, settings_of, stir
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.families.base.family import family
 from maskwright.model.inference import shared_layers, together
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared, prepare
-from maskwright.model.inference.scores import Scored, scores
+from maskwright.model.inference.scores import ScoringObjective, scores
 from maskwright.model.inference.shared_layers import SharedLayers, can_share
-from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
@@ -58,7 +59,7 @@ def on(base: Transformer, network: Transformer, method: str, seed: int) -> Trans
         options = {**SMALL.get(method, {})}
         if method == "lora":
             options["targets"] = [("query", "value"), ("output", "up"), ("key", "down")][seed % 3]
-        adapter = settings_of(method, **options).attach(network, generator(seed))
+        adapter = attach(settings_of(method, **options), network, generator(seed))
         stir(adapter, seed)
         stir(adapter, seed + 1)
     known = dict(base.named_parameters())
@@ -82,7 +83,7 @@ def texts(seed: int, count: int) -> list[list[int]]:
     return [many[n] for n in own.integers(0, len(many), count)]
 
 
-def examples_for(kind: str, seed: int, segments: bool) -> Examples:
+def examples_for(kind: str, seed: int, segments: bool) -> EncodedExamples:
     count = {"choice": 9}.get(kind, 7)
     rows = framed(texts(seed, count))
     labels: Any = np.zeros(count // 3 if kind == "choice" else count, np.int64)
@@ -92,16 +93,16 @@ def examples_for(kind: str, seed: int, segments: bool) -> Examples:
         places = Sequences(np.concatenate([np.arange(n) for n in lengths]), lengths)
         labels = np.zeros(int(lengths.sum()), np.int64)
         labels = np.zeros((count, 2), np.int64) if kind == "span" else labels
-        return Examples(rows, labels, kinds, places=places)
+        return EncodedExamples(rows, labels, kinds, places=places)
     if kind == "contrast":
-        return Examples(rows, np.zeros((count, 1), np.int64), kinds)
+        return EncodedExamples(rows, np.zeros((count, 1), np.int64), kinds)
     if kind == "pieces":
         pieces = np.array([3, 1, 3])
-        return Examples(rows, np.zeros(3, np.int64), kinds, pieces=pieces)
-    return Examples(rows, labels, kinds, choices=3 if kind == "choice" else 1)
+        return EncodedExamples(rows, np.zeros(3, np.int64), kinds, pieces=pieces)
+    return EncodedExamples(rows, labels, kinds, choices=3 if kind == "choice" else 1)
 
 
-def objective_of(kind: str, network: Any) -> Scored:
+def objective_of(kind: str, network: Any) -> ScoringObjective:
     if kind == "contrast":
         return Contrast(network, "similarity").eval()
     return Supervised(network, Options(), VOCABULARY).eval()
@@ -109,7 +110,7 @@ def objective_of(kind: str, network: Any) -> Scored:
 
 def requests(
     name: str, methods: Sequence[str], kinds: Sequence[str], last: bool = False
-) -> list[Asked]:
+) -> list[ScoreRequest]:
     """One of each method and kind."""
     base = network_of(name, HEADS["sequence"])
     body, found = prepare(base, precision="float32"), []
@@ -118,15 +119,15 @@ def requests(
         own = on(base, network_of(name, ending, number), method, number)
         ready = prepare(own, precision="float32", like=body)
         asked_examples = examples_for(kind, number, name == "bert")
-        found.append(Asked(objective_of(kind, ready), asked_examples, Collation(0, last)))
+        found.append(ScoreRequest(objective_of(kind, ready), asked_examples, Collation(0, last)))
     return found
 
 
-def alone(every: Sequence[Asked]) -> list[np.ndarray]:
+def alone(every: Sequence[ScoreRequest]) -> list[np.ndarray]:
     return [scores(each.objective, each.examples, each.collation) for each in every]
 
 
-def agree(every: Sequence[Asked]) -> bool:
+def agree(every: Sequence[ScoreRequest]) -> bool:
     pairs = zip(scores_of_all(every), alone(every), strict=True)
     return all(a.shape == b.shape and np.allclose(a, b, **NEAR) for a, b in pairs)
 
@@ -190,7 +191,9 @@ def test_a_text_is_read_once_up_to_where_networks_differ(monkeypatch: pytest.Mon
         (("none", "lora"), [2 * ids] * 3),
     ):
         every = [
-            Asked(each.objective, Examples(shared, np.zeros(6, np.int64)), each.collation)
+            ScoreRequest(
+                each.objective, EncodedExamples(shared, np.zeros(6, np.int64)), each.collation
+            )
             for each in requests("bert", methods, ("sequence",))
         ]
         read.clear()
@@ -250,7 +253,7 @@ def test_an_answer_alone_is_the_answer_in_a_batch(method: str, kind: str) -> Non
             rows = int(places.lengths[here].sum())
             own_places = Sequences(np.arange(rows), places.lengths[here])
             labels = examples.labels[:1] if kind == "span" else examples.labels[:rows]
-        one = Examples(
+        one = EncodedExamples(
             Sequences(examples.texts.tokens[ids], examples.texts.lengths[here]),
             labels,
             None if examples.segments is None else examples.segments[ids],

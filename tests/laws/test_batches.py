@@ -19,11 +19,11 @@ from maskwright.ask.analysis.hidden_states import ProbedModel, layer_states
 from maskwright.ask.predict.shared_encoder import load_shared
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.inference import batches
-from maskwright.model.inference.encoded import Collation, Examples, framed
-from maskwright.model.inference.growing_rows import Rows
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
+from maskwright.model.inference.growing_rows import GrowingRows
 from maskwright.model.inference.prepared import PreparedStack, prepare
 from maskwright.model.inference.shared_layers import SharedLayers
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 
 TEXTS = ["the cat sat on the mat", "the dog", "a big dog saw the old cat", "the cat"]
 MASKED = [f"{text} [MASK]" for text in TEXTS]
@@ -46,14 +46,14 @@ def classifiers(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
 def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of how many texts each stack that was asked read some at once."""
     found: list[int] = []
-    call, ragged, plain = PreparedStack.__call__, PreparedStack.ragged, Stack.forward
-    grow, together = Rows.read, SharedLayers.ragged
+    call, ragged, plain = PreparedStack.__call__, PreparedStack.ragged, StackModule.forward
+    grow, together = GrowingRows.read, SharedLayers.ragged
 
     def called(self: Any, vectors: torch.Tensor, **facts: Any) -> torch.Tensor:
         found.append(len(vectors))
         return call(self, vectors, **facts)
 
-    def read(self: Any, vectors: Any, segments: Any, groups: Sequence[batches.Group], *how: Any):  # type: ignore[no-untyped-def]
+    def read(self: Any, vectors: Any, segments: Any, groups: Sequence[batches.RowGroup], *how: Any):  # type: ignore[no-untyped-def]
         found.append(sum(group.count for group in groups))
         return ragged(self, vectors, segments, groups, *how)
 
@@ -65,15 +65,15 @@ def rows_at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(vectors))
         return plain(self, vectors, **facts)
 
-    def grown(self: Rows, contexts: Sequence[Sequence[int]]) -> torch.Tensor:
+    def grown(self: GrowingRows, contexts: Sequence[Sequence[int]]) -> torch.Tensor:
         found.append(len(contexts))
         return grow(self, contexts)
 
-    monkeypatch.setattr(Rows, "read", grown)
+    monkeypatch.setattr(GrowingRows, "read", grown)
     monkeypatch.setattr(SharedLayers, "ragged", shared)
     monkeypatch.setattr(PreparedStack, "__call__", called)
     monkeypatch.setattr(PreparedStack, "ragged", read)
-    monkeypatch.setattr(Stack, "forward", forward)
+    monkeypatch.setattr(StackModule, "forward", forward)
     return found
 
 
@@ -81,7 +81,7 @@ def probes(folder: Path) -> None:
     subject = ProbedModel.of(folder)
     look_at_heads(subject, TEXTS)
     ids = [subject.tokenizer.encode(text) for text in TEXTS]
-    examples = Examples(framed(ids), np.zeros(len(ids), np.int64))
+    examples = EncodedExamples(framed(ids), np.zeros(len(ids), np.int64))
     alone = Collation(pad=0, last=False, alone=True)
     layer_states(subject.model, examples, alone, lambda hidden, batch: hidden[:, 0])
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from maskwright.model.nn import attention as room
-from maskwright.model.nn.attention import Case
+from maskwright.model.nn.attention import KernelCase
 from maskwright.model.nn.mask import (
     AttentionMask,
     bidirectional,
@@ -88,7 +88,7 @@ def nudged(vectors: Tensor, place: int) -> Tensor:
 
 
 def force(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
-    cases = [Case(bool(g), bool(d), bool(n)) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
+    cases = [KernelCase(bool(g), bool(d), bool(n)) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
     monkeypatch.setattr(room, "KERNELS", {("cpu", case): kernel for case in cases})
 
 

@@ -33,7 +33,7 @@ from maskwright.learn.recipes.base.recipe import Evaluation, FamilyModel, Object
 from maskwright.model.checkpoint import conventions
 from maskwright.model.inference import held_out_loss
 from maskwright.model.inference.prepared import PreparedStack
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from pretrain import test_encoder_decoder as two_stacks
@@ -201,7 +201,7 @@ def test_a_loss_by_prepared_networks_is_that_of_the_network(
         return call
 
     monkeypatch.setattr(PreparedStack, "__call__", noting(PreparedStack, PreparedStack.__call__))
-    monkeypatch.setattr(Stack, "forward", noting(Stack, Stack.forward))
+    monkeypatch.setattr(StackModule, "forward", noting(StackModule, StackModule.forward))
     prepared = evaluate_text(model, [text], rows=16).figures
     assert {*asked} == {"PreparedStack"}
     asked.clear()

@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.nn.config import FeedForward
-from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import FeedForward, Norm
 from maskwright.model.nn.mask import real, same_document
-from maskwright.model.nn.stack import Block
+from maskwright.model.nn.stack import BlockModule
 from maskwright.model.nn.transformer import Transformer
 from nn.points import LENGTH, WIDTH, attention, block, config, model_of, stack, tokens
 
 
-def copy(ours: Block, theirs: nn.Module) -> None:
+def copy(ours: BlockModule, theirs: nn.Module) -> None:
     """Our block's weights into a `TransformerEncoderLayer` or `TransformerDecoderLayer`."""
 
     def attention_into(mixer: nn.Module, other: nn.MultiheadAttention) -> None:
@@ -64,9 +63,7 @@ def test_encoder(placement: str, activation: str) -> None:
 
 @pytest.mark.parametrize("placement", ["post", "pre"])
 def test_decoder_with_memory(placement: str) -> None:
-    one = block(
-        attention("causal"), placement, norm=NormConfig(eps=1e-5), cross_attention=attention()
-    )
+    one = block(attention("causal"), placement, norm=Norm(eps=1e-5), cross_attention=attention())
     plain = block(attention(), placement)
     model = Transformer(config(encoder=stack(plain), decoder=stack(one))).eval()
     theirs = nn.TransformerDecoderLayer(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from maskwright.model.nn import attention as room
-from maskwright.model.nn.attention import KERNELS, AttentionContext, Case, attend
+from maskwright.model.nn.attention import KERNELS, AttentionContext, KernelCase, attend
 from maskwright.model.nn.mask import AttentionMask
 from nn.points import model_of, tokens
 from nn.test_mask import MASKS
@@ -20,7 +20,7 @@ KERNEL_NAMES = ("explicit", "sdpa")
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
-    cases = [Case(g, d, n) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
+    cases = [KernelCase(g, d, n) for g in (0, 1) for d in (0, 1) for n in (0, 1)]
     monkeypatch.setattr(room, "KERNELS", {("cpu", case): kernel for case in cases})
 
 

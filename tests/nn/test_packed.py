@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels import packed
-from maskwright.model.nn.kernels.packed import FUSED, Packed
+from maskwright.model.nn.kernels.packed import FUSED, PackedWeight
 
 DRAW = torch.Generator().manual_seed(0)
 WEIGHT, BIAS = torch.randn(33, 20, generator=DRAW), torch.randn(33, generator=DRAW)
@@ -21,11 +21,11 @@ def test_as_linear(rows: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(packed, "_packs", lambda dtype: False)
     x, residual = torch.randn(rows, 20), torch.randn(rows, 33)
     wanted = F.linear(x, WEIGHT, BIAS)
-    torch.testing.assert_close(Packed(WEIGHT, BIAS)(x), wanted)
-    torch.testing.assert_close(Packed(WEIGHT, BIAS)(x, residual), wanted + residual)
-    torch.testing.assert_close(Packed(WEIGHT)(x), F.linear(x, WEIGHT))
+    torch.testing.assert_close(PackedWeight(WEIGHT, BIAS)(x), wanted)
+    torch.testing.assert_close(PackedWeight(WEIGHT, BIAS)(x, residual), wanted + residual)
+    torch.testing.assert_close(PackedWeight(WEIGHT)(x), F.linear(x, WEIGHT))
     for activation in ACTIVATIONS:
-        found = Packed(WEIGHT, BIAS, activation)(x)
+        found = PackedWeight(WEIGHT, BIAS, activation)(x)
         torch.testing.assert_close(found, ACTIVATIONS[activation](wanted), rtol=1e-5, atol=1e-5)
         # The control: activations are told apart.
         assert not rows or not torch.allclose(found, wanted)
@@ -45,7 +45,7 @@ def test_every_activation_has_a_fused_form() -> None:
 def test_a_change_afterwards_is_not_seen() -> None:
     """At one row, where `F.linear` is taken, as at several."""
     weight = WEIGHT.clone()
-    product = Packed(weight)
+    product = PackedWeight(weight)
     if not product.fits:
         pytest.skip("this build does not pack")
     weight.zero_()

@@ -8,8 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from maskwright.model.nn.config import Norm as NormConfig
-from maskwright.model.nn.config import Relative, Rotary
+from maskwright.model.nn.config import Norm, Relative, Rotary
 from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import (
     COLUMNS,
@@ -22,7 +21,7 @@ from maskwright.model.nn.kernels.dropout import (
     keep_mask,
     softmax,
 )
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate, sinusoids
 
 CPU = torch.device("cpu")
@@ -96,19 +95,19 @@ def test_buckets_follow_the_start() -> None:
 # ---------------------------------------------------------------------------------------- norms
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_norms_by_definition(kind: str) -> None:
-    norm = Norm(NormConfig(kind=kind, eps=1e-3), 8)  # type: ignore[arg-type]
+    norm = NormModule(Norm(kind=kind, eps=1e-3), 8)  # type: ignore[arg-type]
     torch.nn.init.normal_(norm.weight)
     x = torch.randn(5, 8) * 3 + 1
     centred = x - x.mean(-1, keepdim=True) if kind == "layer" else x
     wanted = centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-3) * norm.weight
     torch.testing.assert_close(norm(x), wanted, atol=1e-6, rtol=1e-5)
     assert (norm.bias is not None) == (kind == "layer")
-    assert Norm(NormConfig(bias=False), 8).bias is None
+    assert NormModule(Norm(bias=False), 8).bias is None
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_norms_take_a_gradient_however_it_lies(kind: str) -> None:
-    norm = Norm(NormConfig(kind=kind), 8)  # type: ignore[arg-type]
+    norm = NormModule(Norm(kind=kind), 8)  # type: ignore[arg-type]
     x = torch.randn(2, 3, 8, requires_grad=True)
     norm(x).transpose(1, 2).contiguous().square().sum().backward()
     (lies_otherwise,) = torch.autograd.grad(norm(x).square().sum(), x)
@@ -116,7 +115,7 @@ def test_norms_take_a_gradient_however_it_lies(kind: str) -> None:
 
 
 def test_rms_in_half_precision_does_not_overflow() -> None:
-    norm = Norm(NormConfig(kind="rms", eps=1e-6), 8).to(torch.float16)
+    norm = NormModule(Norm(kind="rms", eps=1e-6), 8).to(torch.float16)
     out = norm(torch.full((1, 8), 1000.0, dtype=torch.float16))
     assert out.dtype == torch.float16
     torch.testing.assert_close(out, torch.ones_like(out))

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.nn import kernels
-from maskwright.model.nn.config import Norm as NormConfig
-from maskwright.model.nn.config import Rotary
+from maskwright.model.nn.config import Norm, Rotary
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout, dropped_product, softmax
 from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
-from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss, vocabulary_sample
 from maskwright.model.nn.mask import real
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import rotary_table, rotate
 from maskwright.model.nn.transformer import Transformer
 from nn.points import model_of
@@ -32,7 +31,7 @@ UNIFORMS = torch.tensor([0.1, 0.5, 0.9])
 
 
 def rms(x: Tensor, weight: Tensor) -> Tensor:
-    norm = Norm(NormConfig(kind="rms", eps=1e-6), x.shape[-1])
+    norm = NormModule(Norm(kind="rms", eps=1e-6), x.shape[-1])
     return torch.func.functional_call(norm, {"weight": weight}, (x,))
 
 
@@ -155,9 +154,9 @@ def test_dropout_keeps_and_scales_alike(plain: bool, rate: float) -> None:
 
 def test_a_packed_weight_is_as_it_was_made() -> None:
     x, weight, bias = (x.detach() for x in drawn(((3, 8), (5, 8), (5,))))
-    fast = Packed(weight, bias, "gelu")
+    fast = PackedWeight(weight, bias, "gelu")
     with kernels.plain():
-        plain = Packed(weight, bias, "gelu")
+        plain = PackedWeight(weight, bias, "gelu")
         torch.testing.assert_close(fast(x), plain(x))
     assert not plain.fits
     assert torch.equal(plain.weight, weight)

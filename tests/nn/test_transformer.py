@@ -229,7 +229,7 @@ def test_a_head_with_a_norm_and_no_bias() -> None:
 def test_where_the_dropouts_of_a_head_stand(place: str) -> None:
     """The one before the dense layer leaves zeros in its input, the other in its output."""
     config = Head(name="x", kind="token", labels=1, transform="relu", **{place: 0.5})
-    head = nn_heads.Head(config, 1000).train()
+    head = nn_heads.HeadModule(config, 1000).train()
     with torch.no_grad():
         torch.nn.init.eye_(head.transform.weight)
         head.transform.bias.fill_(3.0)

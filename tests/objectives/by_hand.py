@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright.base import catalogue
 from maskwright.model.nn.config import Head, TransformerConfig
 from maskwright.model.nn.initialise import build
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.base.spec import member_of
 from maskwright.text.store.rows import Rows
 from toys import CLS, PAD, SEP, VOCABULARY, bert
 
@@ -56,9 +56,9 @@ def of(config: TransformerConfig, seed: int = 0, deviation: float = 0.02) -> Tra
 
 
 def make(name: str, model: Transformer, networks: Any = None, **options: Any) -> Objective:
-    member = catalogue.load("objectives", name)
+    member = member_of(name)
     torch.manual_seed(0)
-    return member.build(model, member.Options(**options), VOCABULARY, **(networks or {}))
+    return member.build(model, member.options(**options), VOCABULARY, **(networks or {}))
 
 
 def epochs(rows: Rows, epoch: int = 0) -> np.ndarray:

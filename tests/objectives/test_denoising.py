@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.model.objectives import denoising
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.base.sequences import Sequences, Texts, texts_of
 from maskwright.model.objectives.denoising import Options
@@ -29,7 +28,7 @@ MIX = {"infilling": 0.3, "masking": 0.1, "deletion": 0.1, "permutation": 1.0, "r
 
 
 def objective(vocabulary: Vocabulary = VOCABULARY, **options: float) -> Denoising:
-    return denoising.build(MODEL, Options(**{**NOTHING, **options}), vocabulary)  # type: ignore[arg-type]
+    return Denoising(MODEL, Options(**{**NOTHING, **options}), vocabulary)  # type: ignore[arg-type]
 
 
 def damaged(clean: Rows, seed: int = 0, epoch: int = 0, **options: float) -> list[list[int]]:
@@ -276,7 +275,7 @@ def test_no_document_feels_another() -> None:
 # --------------------------------------------------------------------------------------- refusals
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IncompatibleError, match="an encoder, a decoder"):
-        denoising.build(bert(), Options(), VOCABULARY)
+        Denoising(bert(), Options(), VOCABULARY)
     without = replace(VOCABULARY, mask=None)
     with pytest.raises(IncompatibleError, match="no mask token"):
         objective(without, infilling=0.3)
@@ -319,7 +318,7 @@ def test_draws_that_forget_the_document_are_seen(monkeypatch: pytest.MonkeyPatch
 # --------------------------------------------------------------------------------------- learning
 def test_the_loss_falls_on_a_tiny_text() -> None:
     small = Vocabulary(size=50, mask=MASK, special=SPECIAL, begin=BEGIN, end=END)
-    made = denoising.build(encoder_decoder(seed=1), Options(permutation=0.0), small)
+    made = Denoising(encoder_decoder(seed=1), Options(permutation=0.0), small)
     clean = rows_of(
         [[[5 + (i + shift) % 20 for i in range(16)]] for shift in range(20)], framed=True
     )

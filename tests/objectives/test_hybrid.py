@@ -215,14 +215,14 @@ def test_an_encoder_that_was_taught_so_writes_as_it_was_trained(seen: bool) -> N
     made = hybrid()
     network = made.product.eval()
     start = [CLS, 10, 11]
-    (told,) = generate(network, [start], 4, one_way=True, whole=seen)
+    (told,) = generate(network, [start], 4, one_way=True, bidirectional_prefix=seen)
     text = list(start)
     for token in told:
         order = causal | mask.prefix(torch.tensor([3])) if seen else causal
         hidden = network.encode(torch.tensor([text]), visible=order)
         assert int(network.logits(hidden[:, -1]).argmax()) == token
         text.append(token)
-    both = generate(network, [start, [CLS, 12]], 4, one_way=True, whole=seen)
+    both = generate(network, [start, [CLS, 12]], 4, one_way=True, bidirectional_prefix=seen)
     assert both[0] == told  # shorter texts beside it change nothing
     with pytest.raises(IncompatibleError, match="fill-mask"):
         generate(network, [start], 1)

@@ -13,7 +13,8 @@ from maskwright.model.nn import stack
 from maskwright.model.nn.config import Embeddings
 from maskwright.model.nn.mask import prefix
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives import causal, prefix_lm
+from maskwright.model.objectives import causal
+from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.prefix_lm import PrefixLM
 from maskwright.model.objectives.prefix_lm import Options
 from maskwright.text.store.rows import Rows
@@ -36,7 +37,7 @@ ONE_STACK = [n for n in ENCODERS + DECODERS]
 
 
 def objective(model: Transformer, **options: float) -> PrefixLM:
-    return prefix_lm.build(model, Options(**options), KNOWN).eval()
+    return PrefixLM(model, Options(**options), KNOWN).eval()
 
 
 def rows(count: int, length: int, seed: int = 0) -> Rows:
@@ -133,7 +134,7 @@ def test_a_prefix_of_one_token_leaves_every_target_and_is_causal() -> None:
         o(b).parts.values()
         for o, b in (
             (made, batch),
-            (causal.build(model, causal.Options(), KNOWN), replace(batch, prefix=None)),
+            (Causal(model, causal.Options(), KNOWN), replace(batch, prefix=None)),
         )
     )
     torch.testing.assert_close(ours.total, theirs.total)
@@ -149,7 +150,7 @@ def test_documents_of_a_row_do_not_see_each_other() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IncompatibleError, match="one stack"):
-        prefix_lm.build(model_of(PAIRS[0]), Options(), KNOWN)
+        PrefixLM(model_of(PAIRS[0]), Options(), KNOWN)
     with pytest.raises(ConfigError, match="shares of a row"):
         Options(shortest=0.6, longest=0.4)
 

@@ -9,16 +9,15 @@ import pytest
 import torch
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.model.objectives import sequence_to_sequence
-from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequence
+from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequenceObjective
 from maskwright.model.objectives.sequence_to_sequence import Options
 from maskwright.text.store.rows import Rows
 from objectives.texts import END, PAD, epochs, read, rows_of
 from toys import VOCABULARY, encoder_decoder
 
 
-def objective() -> SequenceToSequence:
-    return sequence_to_sequence.build(encoder_decoder(), Options(), VOCABULARY)
+def objective() -> SequenceToSequenceObjective:
+    return SequenceToSequenceObjective(encoder_decoder(), Options(), VOCABULARY)
 
 
 def pairs(questions: list[list[tuple[list[int], list[int]]]]) -> Rows:

@@ -41,7 +41,7 @@ MODEL = model()
 
 
 def objective(vocabulary: Vocabulary = VOCABULARY, **options: float) -> SpanCorruption:
-    return span_corruption.build(MODEL, Options(**options), vocabulary)  # type: ignore[arg-type]
+    return SpanCorruption(MODEL, Options(**options), vocabulary)  # type: ignore[arg-type]
 
 
 def spans_of(ids: list[int]) -> dict[int, list[int]]:
@@ -236,7 +236,7 @@ def test_a_dropped_document_mask_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 # --------------------------------------------------------------------------------------- refusals
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IncompatibleError, match="an encoder, a decoder"):
-        span_corruption.build(bert(), Options(), VOCABULARY)
+        SpanCorruption(bert(), Options(), VOCABULARY)
     with pytest.raises(IncompatibleError, match="too few sentinel"):
         objective(replace(VOCABULARY, sentinels=()))
     with pytest.raises(IncompatibleError, match="no end-of-text token"):
@@ -258,7 +258,7 @@ def test_a_decoder_that_sees_its_targets_is_refused() -> None:
     seeing = replace(block, attention=replace(block.attention, pattern="bidirectional"))
     leaking = replace(point, decoder=replace(point.decoder, blocks=(seeing, seeing)))
     with pytest.raises(IncompatibleError, match="see its own target"):
-        span_corruption.build(build_model(leaking), Options(), VOCABULARY)
+        SpanCorruption(build_model(leaking), Options(), VOCABULARY)
 
 
 # --------------------------------------------------------------------------------------- learning
@@ -266,7 +266,7 @@ def test_the_loss_falls_on_a_tiny_text() -> None:
     small = Vocabulary(
         size=40, mask=None, special=(0, 1, 2, 3, 38, 39), end=END, sentinels=(39, 38)
     )
-    made = span_corruption.build(model(size=40), Options(rate=0.2), small)
+    made = SpanCorruption(model(size=40), Options(rate=0.2), small)
     clean = rows_of([[[5 + (i + shift) % 20 for i in range(20)]] for shift in range(20)])
     steps = torch.optim.Adam(made.parameters(), lr=0.01)
     losses = []

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
@@ -43,16 +43,16 @@ def supervised(
     return Supervised(model, Options(**options), VOCABULARY).eval()
 
 
-def examples(labels: np.ndarray, choices: int = 1) -> Examples:
+def examples(labels: np.ndarray, choices: int = 1) -> EncodedExamples:
     draw = np.random.default_rng(0)
     texts = [
         [CLS, *draw.integers(5, 50, draw.integers(1, 20)).tolist(), SEP]
         for _ in range(len(labels) * choices)
     ]
-    return Examples(framed(texts), labels, choices=choices)
+    return EncodedExamples(framed(texts), labels, choices=choices)
 
 
-def alone(objective: Supervised, given: Examples, text: int) -> torch.Tensor:
+def alone(objective: Supervised, given: EncodedExamples, text: int) -> torch.Tensor:
     """The last stack's hidden states (1, T, D) of one text that has nobody beside it."""
     ends = np.cumsum(given.texts.lengths)
     ids = given.texts.tokens[ends[text] - given.texts.lengths[text] : ends[text]]

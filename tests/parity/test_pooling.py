@@ -10,7 +10,7 @@ import torch
 
 from checkpoint.small import SMALL
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
 from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.modules.supervised import Supervised
@@ -36,7 +36,7 @@ def test_scores_are_theirs_both_ways(pooling: str, tmp_path: Path) -> None:
     loaded = pretrained.load(tmp_path / "theirs")
     assert loaded.config.heads[0].pooling == {"cls": "place", "mean": "mean"}[pooling]
     words = Vocabulary(size=61, mask=1, special=(0, 1))
-    given = Examples(framed(TEXTS), np.zeros(len(TEXTS), np.int64))
+    given = EncodedExamples(framed(TEXTS), np.zeros(len(TEXTS), np.int64))
     objective = Supervised(loaded.model, Options(), words).eval()
     ours = torch.from_numpy(scores(objective, given, Collation(pad=0, last=False)))
     pretrained.save(loaded.model, None, tmp_path / "ours", loaded.about)

@@ -108,7 +108,9 @@ def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
     start = tokenizer.encode("The big dog saw")
     closed = tuple(i for i in tokenizer.special_ids if i != tokenizer.end)
     likeliest = Sampling(temperature=0.0, forbidden=closed)
-    whole = generate(loaded.network, [start], 8, likeliest, whole=True, end=tokenizer.end)[0]
+    whole = generate(
+        loaded.network, [start], 8, likeliest, bidirectional_prefix=True, end=tokenizer.end
+    )[0]
     told = api.generate_text(
         out, "The big dog saw", tokens=8, temperature=0.0, top_k=0, top_p=1.0, seed=0
     )

@@ -22,6 +22,7 @@ from maskwright.learn.pretrain import checkpoints, run
 from maskwright.learn.pretrain.prepare import prepare, training_stores
 from maskwright.learn.recipes.base.find import read
 from maskwright.model.adapters.base import folder as adapters
+from maskwright.model.adapters.base.adapter import attach
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.checkpoint import pretrained
@@ -123,7 +124,7 @@ def test_many_mutations_of_a_run(trained: Path, where: str, tmp_path: Path) -> N
 def _adapter(trained: Path, settings: Any, folder: Path, *, listed: bool) -> Callable[[], Any]:
     """An adapter's folder, with a manifest or as others leave it, and what is read of it."""
     model = pretrained.load(folders.model_folder(trained)).model
-    made = settings.attach(model, torch.Generator().manual_seed(0))
+    made = attach(settings, model, torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in made.trainable().values():
             parameter += 0.1

@@ -15,7 +15,7 @@ from maskwright.base.errors import ConfigError, DataError
 from maskwright.learn.finetune.tune import Settings, _portions, tune
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.inference.batches import PACKED
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
 from maskwright.model.nn import chunk_pooling as pieces
 from maskwright.model.nn.config import Head
@@ -33,7 +33,7 @@ COLLATIONS = [
 FIRST = COLLATIONS[0]
 
 
-def task(count: int, seed: int = 0) -> Examples:
+def task(count: int, seed: int = 0) -> EncodedExamples:
     """Texts of one to five pieces; two marks, each in one of them, are the same or not."""
     draw = np.random.default_rng(seed)
     texts, labels, counts = [], [], []
@@ -48,7 +48,7 @@ def task(count: int, seed: int = 0) -> Examples:
         texts += [[CLS, *piece, SEP] for piece in own]
         counts.append(len(own))
         labels.append(int(marks.any()))
-    return Examples(framed(texts), np.array(labels), pieces=np.array(counts))
+    return EncodedExamples(framed(texts), np.array(labels), pieces=np.array(counts))
 
 
 def fresh(over: bool = False, how: Literal["mean", "max"] = "mean", seed: int = 0) -> Supervised:
@@ -153,7 +153,7 @@ def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
     train, test = task(300), task(200, 1)
     settings = Settings(epochs=14, batch=16, optimizer=AdamW(learning_rate=5e-3))
 
-    def right(objective: Supervised, examples: Examples) -> float:
+    def right(objective: Supervised, examples: EncodedExamples) -> float:
         return float((scores(objective, examples, FIRST).argmax(1) == examples.labels).mean())
 
     tuned = tune(
@@ -164,7 +164,7 @@ def test_what_stands_in_any_piece_is_learned(over: bool) -> None:
     first = np.cumsum(test.pieces) - test.pieces  # type: ignore[operator]
     starts = np.cumsum(test.texts.lengths) - test.texts.lengths
     ids = [test.texts.tokens[starts[i] : starts[i] + test.texts.lengths[i]].tolist() for i in first]
-    heads = Examples(framed(ids), test.labels, pieces=np.ones(len(first), np.int64))
+    heads = EncodedExamples(framed(ids), test.labels, pieces=np.ones(len(first), np.int64))
     learned = Supervised(tuned.model, Options(), VOCABULARY)
     assert right(learned, heads) < max(tuned.figures) - 0.05, "the control: first pieces alone"
 
@@ -173,7 +173,7 @@ def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
     given = task(50)
     sixteen = Settings(batch=16)
     assert _portions(given, sixteen) == 1
-    long = Examples(framed([[7] * 30] * 900), np.zeros(9, np.int64), pieces=np.full(9, 100))
+    long = EncodedExamples(framed([[7] * 30] * 900), np.zeros(9, np.int64), pieces=np.full(9, 100))
     assert _portions(long, sixteen) == -(-16 * 3000 // PACKED) == 3
     assert _portions(long, Settings(batch=16, accumulate=5)) == 5, "or more, where that is said"
     assert _portions(given, Settings(batch=16, accumulate=5)) == 5
@@ -183,11 +183,11 @@ def test_a_step_is_cut_where_it_is_too_long_for_memory() -> None:
 
 def test_refusals() -> None:
     texts = framed([[1], [2], [3]])
-    assert len(Examples(texts, np.zeros(2), pieces=np.array([1, 2]))) == 2
+    assert len(EncodedExamples(texts, np.zeros(2), pieces=np.array([1, 2]))) == 2
     with pytest.raises(DataError, match="not equally many"):
-        Examples(texts, np.zeros(2), pieces=np.array([1, 1]))
+        EncodedExamples(texts, np.zeros(2), pieces=np.array([1, 1]))
     with pytest.raises(DataError, match="not equally many"):
-        Examples(texts, np.zeros(3), pieces=np.array([1, 2]))
+        EncodedExamples(texts, np.zeros(3), pieces=np.array([1, 2]))
     over = pieces.layers_over(bert().config)
     with pytest.raises(ConfigError, match="only a head for whole texts"):
         Head(name="own", kind="token", labels=2, over=over)

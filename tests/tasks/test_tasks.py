@@ -31,7 +31,7 @@ from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.question_answering import QuestionAnswering
 from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
@@ -339,7 +339,7 @@ def test_places_of_a_batch(ends: bool) -> None:
     counts = np.array([len(p) for p in places])
     flat = np.concatenate(places)
     labels = np.stack([np.zeros(40, int), counts - 1], 1) if ends else np.arange(len(flat))
-    given = Examples(framed(texts), labels, places=Sequences(flat, counts))
+    given = EncodedExamples(framed(texts), labels, places=Sequences(flat, counts))
     assert len(given) == 40 and given.num_scores == len(flat)
     numbers = np.array([3, 17, 0, 39, 8, 21, 22])
     batch, which = given.batch(numbers, Collation(pad=0, last=False))
@@ -418,7 +418,7 @@ def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
     """Where they are fewer; the control: where they are not, each is shown once."""
     places = Sequences(np.tile(np.arange(2), 7), np.full(7, 2))
     ends = np.array([[1, 1], [0, 0], [0, 0], [0, 0], [0, 1], [0, 0], [-1, -1]])
-    few = Examples(framed([[1, 2]] * 7), ends, places=places)
+    few = EncodedExamples(framed([[1, 2]] * 7), ends, places=places)
     assert sorted(few.training_indices.tolist()) == [0, 0, 1, 2, 3, 4, 4, 5]
     ends[1:4] = 1
     assert replace(few, labels=ends).training_indices.tolist() == [0, 1, 2, 3, 4, 5]
@@ -433,7 +433,7 @@ def test_never_to_answer_can_be_the_best() -> None:
 
     asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
     found = [Prediction(str(n), (AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
-    empty = Examples(framed([[1], [1]]), np.zeros(2, np.int64))
+    empty = EncodedExamples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
     kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
     assert json.loads(json.dumps(kind.options)) == kind.options
@@ -763,11 +763,13 @@ def test_a_window_without_a_target_ends_nothing(model: Path, tmp_path: Path) -> 
 def test_which_windows_teach() -> None:
     texts = framed([[1, 2], [1, 2, 3], [1]])
     places = Sequences(np.array([0, 1, 2]), np.array([0, 3, 0]))
-    assert Examples(texts, np.zeros(3, np.int64), places=places).training_indices.tolist() == [1]
+    assert EncodedExamples(
+        texts, np.zeros(3, np.int64), places=places
+    ).training_indices.tolist() == [1]
     ends = np.array([[-1, -1], [0, 2], [-1, 0]])
     places = Sequences(np.array([0, 0, 1, 2, 0]), np.array([1, 3, 1]))
-    assert Examples(texts, ends, places=places).training_indices.tolist() == [1, 2]
-    assert Examples(texts, np.zeros(3, np.int64)).training_indices.tolist() == [0, 1, 2]
+    assert EncodedExamples(texts, ends, places=places).training_indices.tolist() == [1, 2]
+    assert EncodedExamples(texts, np.zeros(3, np.int64)).training_indices.tolist() == [0, 1, 2]
 
 
 def test_words_of_plain_text_keep_their_marks() -> None:
@@ -795,7 +797,7 @@ def test_equal_answers_are_no_rivals() -> None:
     kind = task_for("matching")
     given = [Match(a, p, "") for a, p in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))]
     vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
-    empty = Examples(framed([]), np.zeros(0, np.int64))
+    empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     told = kind.answers(Encoded(given, empty), np.concatenate([vectors, vectors], axis=1))
     assert told.tolist() == [1.0] * 4
     assert kind.measured(given, told)["first_is_right"] == 1.0
@@ -881,7 +883,7 @@ def test_ranks_among_negatives_by_hand() -> None:
     given = [Match("q1", "x", "", ("u",)), Match("q2", "y", "", ("x",))]
     x, y, u = np.eye(3, dtype=np.float32)
     outputs = np.stack([np.concatenate([0.5 * x + u, x, u]), np.concatenate([y, y, x])])
-    empty = Examples(framed([]), np.zeros(0, np.int64))
+    empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     assert task_for("matching").answers(Encoded(given, empty), outputs).tolist() == [2.0, 1.0]
 
 
@@ -889,7 +891,7 @@ def test_several_answers_to_one_question_are_all_right() -> None:
     kind = task_for("matching")
     given = [Match("q", "x", ""), Match("q", "y", ""), Match("r", "z", "")]
     x, y, z = np.eye(3, dtype=np.float32)
-    empty = Examples(framed([]), np.zeros(0, np.int64))
+    empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     outputs = np.stack(
         [np.concatenate([x + y, x]), np.concatenate([x + y, y]), np.concatenate([x, z])]
     )

@@ -21,6 +21,7 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.objectives import masked
+from maskwright.model.objectives.modules.masked import Masked
 from toys import VOCABULARY, FixedRows, bert
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -33,7 +34,7 @@ def batches() -> list[Batch]:
     """Fifty corrupted batches, every position of a row in one document (no packing on their
     side)."""
     source = FixedRows(count=STEPS * BATCH)
-    objective = masked.build(bert(), masked.Options(), VOCABULARY)
+    objective = Masked(bert(), masked.Options(), VOCABULARY)
     made = []
     for step in range(STEPS):
         rows = source.rows(np.arange(step * BATCH, (step + 1) * BATCH), 0)
@@ -94,7 +95,7 @@ def theirs(folder: Path, made: list[Batch], *, rate: float = RATE) -> list[float
 
 def ours(folder: Path, made: list[Batch]) -> list[float]:
     model = pretrained.load(folder).model
-    objective = masked.build(model, masked.Options(), VOCABULARY).train()
+    objective = Masked(model, masked.Options(), VOCABULARY).train()
     settings = AdamW(learning_rate=RATE, decay=0.01, epsilon=1e-8)
     optimizer = AdamWState(Parameters(objective), settings)
     plan = loop.TrainingPlan(

@@ -17,6 +17,7 @@ from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.objectives import masked
+from maskwright.model.objectives.modules.masked import Masked
 from toys import VOCABULARY, FixedRows, bert
 
 
@@ -53,7 +54,7 @@ def test_it_stands_in_for_the_weights_and_gives_them_back(compute: torch.dtype) 
 
 
 def test_the_loop_moves_it_after_every_step() -> None:
-    objective = masked.build(bert(), masked.Options(), VOCABULARY)
+    objective = Masked(bert(), masked.Options(), VOCABULARY)
     rows = FixedRows(8).all
     optimizer = start_optimizer(AdamW(learning_rate=1e-2), Parameters(objective))
     average = Average(optimizer.parameters, 0.5)

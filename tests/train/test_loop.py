@@ -21,8 +21,10 @@ from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.objectives import causal, hybrid, masked, sentence_pair
 from maskwright.model.objectives.base.objective import Objective
+from maskwright.model.objectives.modules.causal import Causal
 from maskwright.model.objectives.modules.hybrid import Hybrid
 from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.objectives.modules.sentence_pair import SentencePair
 from toys import VOCABULARY, FixedRows, bert, gpt2
 
 BATCH = 8
@@ -85,7 +87,7 @@ def run(
 
 
 def mlm(dropout: float = 0.0) -> Masked:
-    return masked.build(bert(dropout=dropout), masked.Options(), VOCABULARY)
+    return Masked(bert(dropout=dropout), masked.Options(), VOCABULARY)
 
 
 def test_two_runs_are_equal_to_the_bit_with_dropout_on() -> None:
@@ -126,9 +128,9 @@ def test_a_mean_of_means_would_be_another_number() -> None:
     "make",
     [
         lambda: (mlm(), False),
-        lambda: (causal.build(gpt2(), causal.Options(), VOCABULARY), False),
+        lambda: (Causal(gpt2(), causal.Options(), VOCABULARY), False),
         lambda: (
-            sentence_pair.build(bert("BertForPreTraining"), sentence_pair.Options(), VOCABULARY),
+            SentencePair(bert("BertForPreTraining"), sentence_pair.Options(), VOCABULARY),
             True,
         ),
     ],
@@ -280,7 +282,7 @@ def test_what_was_trained_leaves_memory_with_its_module() -> None:
     """Many trainings in one process must not add up: nothing holds the vectors but their users."""
 
     def trained() -> weakref.ref[Parameters]:
-        objective = masked.build(bert(), masked.Options(), VOCABULARY)
+        objective = Masked(bert(), masked.Options(), VOCABULARY)
         _, optimizer, _ = run(objective, 2)
         return weakref.ref(optimizer.parameters)
 
@@ -294,7 +296,7 @@ def begun(objective: Objective, **settings: Any) -> AdamWState:
 
 
 def two_kinds(share: float = 0.1) -> Hybrid:
-    return hybrid.build(bert(), hybrid.Options(causal_share=share), VOCABULARY)
+    return Hybrid(bert(), hybrid.Options(causal_share=share), VOCABULARY)
 
 
 class Only:

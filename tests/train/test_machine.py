@@ -38,7 +38,7 @@ def test_a_run_that_others_slow_down_says_so_once(
     monkeypatch.setattr(neighbours.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(neighbours, "core_seconds", lambda: (clock["worked"], 0.0))
     monkeypatch.setattr(neighbours.time, "process_time", lambda: clock["own"])
-    looks = neighbours.Neighbours(threads, "maskwright resume x")
+    looks = neighbours.SlowdownWatch(threads, "maskwright resume x")
     said = []
     for now, taken in [(1000.0, 0.0), (speed, others), (speed, others)]:  # ten seconds each
         clock["own"] += 20 - taken

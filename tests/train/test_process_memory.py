@@ -42,7 +42,7 @@ def test_the_watch_gives_back_when_the_process_has_grown(monkeypatch: pytest.Mon
     size, given = [1000 * MEGABYTE], list[int]()
     monkeypatch.setattr(process_memory, "resident", lambda: size[0])
     monkeypatch.setattr(process_memory, "give_back", lambda: given.append(size[0] // MEGABYTE))
-    watch = process_memory.Watch()
+    watch = process_memory.MemoryWatch()
 
     def steps(megabytes: int) -> None:
         size[0] = megabytes * MEGABYTE

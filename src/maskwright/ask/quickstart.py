@@ -53,7 +53,7 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.device import machine, process_memory
 from maskwright.model.inference import held_out_loss as likelihood
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.fill_mask import fill
 from maskwright.model.inference.prepared import prepare as prepare_network
 from maskwright.model.inference.scores import scores, vectors
@@ -157,8 +157,8 @@ class EncodedTask:
 
     names: list[str]
     texts: tuple[list[str], list[str]]  # to learn from, to answer
-    train: Examples
-    test: Examples
+    train: EncodedExamples
+    test: EncodedExamples
     truncated: int
 
 
@@ -171,7 +171,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
     test = [e for e in split.test if e.label in names]
     truncated = 0
 
-    def encode(rows: Sequence[labelled.LabelledText]) -> Examples:
+    def encode(rows: Sequence[labelled.LabelledText]) -> EncodedExamples:
         nonlocal truncated
         ids = [
             tokenizer.frame([int(i) for i in row])[0]
@@ -179,7 +179,7 @@ def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
         ]
         truncated += sum(len(i) > length for i in ids)
         ids = [i[: length - 1] + i[-1:] if len(i) > length else i for i in ids]
-        return Examples(framed(ids), np.array([names.index(e.label) for e in rows]))
+        return EncodedExamples(framed(ids), np.array([names.index(e.label) for e in rows]))
 
     texts = ([e.text for e in train], [e.text for e in test])
     return EncodedTask(names, texts, encode(train), encode(test), truncated)
@@ -265,7 +265,7 @@ def _probe(task: EncodedTask, models: list[Transformer], tokenizer: Tokenizer) -
     return _score(task, runs)
 
 
-def _features(model: Transformer, examples: Examples, tokenizer: Tokenizer) -> np.ndarray:
+def _features(model: Transformer, examples: EncodedExamples, tokenizer: Tokenizer) -> np.ndarray:
     network: Any = prepare_network(model, precision="float32")
     objective = Supervised(network, Options(), vocabulary(tokenizer)).eval()
     return vectors(objective, examples, _collation(tokenizer))

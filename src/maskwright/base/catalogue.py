@@ -40,6 +40,26 @@ def load(set_name: str, name: str) -> ModuleType:
     return importlib.import_module(modules[name])
 
 
+def load_modules(room: str, name: str) -> ModuleType:
+    """Import what builds the member `name` of `room`, which may load torch.
+
+    It is `modules/NAME` beside the member, or the module of that folder that the member names as
+    `MODULES`, or the member itself where there is no such file.
+
+    Raises:
+        UsageError: no such member.
+    """
+    module = load(room, name)
+    package, _, file = module.__name__.rpartition(".")
+    beside = f"{package}.modules.{getattr(module, 'MODULES', file)}"
+    try:
+        return importlib.import_module(beside) if package else module
+    except ModuleNotFoundError as error:
+        if error.name not in (beside, f"{package}.modules"):
+            raise
+        return module
+
+
 @functools.cache
 def _modules(set_name: str) -> dict[str, str]:
     """Return the module of every member, by name.

@@ -25,7 +25,7 @@ from maskwright.ask.analysis.hidden_states import ProbedModel, look
 from maskwright.base.errors import DataError
 from maskwright.model.batch import Batch
 from maskwright.model.inference.batches import by_length
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 
 KINDS = ("previous", "next", "itself", "first", "special")
 MEASURES = (*KINDS, "distance", "entropy")
@@ -100,7 +100,7 @@ def attention(
 ) -> Iterator[tuple[Batch, list[Tensor]]]:
     """Batches of texts, one to a row, and the weights (B, H, T, T) of each layer."""
     lengths = np.array([len(token_ids) for token_ids in ids], np.int64)
-    examples = Examples(framed(list(ids)), np.zeros(len(ids), np.int64))
+    examples = EncodedExamples(framed(list(ids)), np.zeros(len(ids), np.int64))
     collation = Collation(pad=subject.tokenizer.pad or 0, last=False, alone=True)
     for numbers in by_length(lengths, "weights"):
         batch, _ = examples.batch(numbers, collation)

@@ -19,7 +19,7 @@ from maskwright.base.randomness import key, torch_seed
 from maskwright.learn.tasks.base.encode import Frame, room
 from maskwright.model.batch import Batch
 from maskwright.model.inference.batches import by_length
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn import initialise
 from maskwright.model.nn import mask as masks
@@ -94,7 +94,7 @@ def look(model: Prepared, batch: Batch) -> Trace:
 
 @torch.inference_mode()
 def layer_states(
-    model: Prepared, examples: Examples, collation: Collation, pooling: Pooling
+    model: Prepared, examples: EncodedExamples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
     """(L + 1, N, D): the states that `pooling` returns, of the embeddings and of each layer."""
     states: NDArray[np.float32] | None = None

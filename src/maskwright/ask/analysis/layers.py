@@ -34,7 +34,7 @@ from maskwright.base.metrics.intervals import Estimate, estimate
 from maskwright.base.randomness import integers, key, permute, torch_seed
 from maskwright.learn.tasks.base.task_type import TaskType, task_for
 from maskwright.model.batch import Batch
-from maskwright.model.inference.encoded import Examples
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.model.objectives.modules.supervised import pool_texts
@@ -206,7 +206,7 @@ def _of_part(
     return _States(trained, untrained, labels, words, encoded.findings)
 
 
-def _fewer(examples: Examples, chosen: NDArray[np.int64]) -> Examples:
+def _fewer(examples: EncodedExamples, chosen: NDArray[np.int64]) -> EncodedExamples:
     """The same texts, asked at the `chosen` places only."""
     assert examples.places is not None
     owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)

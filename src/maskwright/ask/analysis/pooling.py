@@ -22,7 +22,7 @@ from maskwright.base.metrics.intervals import Estimate, estimate
 from maskwright.base.randomness import key, permute
 from maskwright.learn.tasks.base.task_type import task_for_vectors
 from maskwright.model.batch import Batch
-from maskwright.model.inference.encoded import Examples
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.modules.supervised import numbered, pool_texts
 from maskwright.text.tables import examples as labelled
@@ -105,7 +105,7 @@ def compare_pooling(
 def _scored(
     model: Prepared,
     subject: ProbedModel,
-    examples: Examples,
+    examples: EncodedExamples,
     method: Pooling,
     truth: NDArray[np.float64],
 ) -> list[Estimate]:

@@ -26,7 +26,7 @@ from maskwright.ask.analysis.hidden_states import (
 )
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.metrics.intervals import Estimate, estimates_of_means
-from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.corpus.files import find_all
@@ -173,7 +173,9 @@ def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[in
     return tokens[begin : begin + room], [position - begin for position in positions]
 
 
-def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool) -> Examples:
+def _examples(
+    subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool
+) -> EncodedExamples:
     """The encoded texts, with the positions of the word's tokens."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     margins = sum(tokenizer.frame_margins())
@@ -210,10 +212,14 @@ def _examples(subject: ProbedModel, word: str, texts: Sequence[str], shorten: bo
         ids.append(framed_ids)
         positions.append([before + position for position in inside])
     word_places: Sequences = framed(positions)
-    return Examples(framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places)
+    return EncodedExamples(
+        framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places
+    )
 
 
-def _vectors(model: Prepared, subject: ProbedModel, examples: Examples) -> NDArray[np.float64]:
+def _vectors(
+    model: Prepared, subject: ProbedModel, examples: EncodedExamples
+) -> NDArray[np.float64]:
     """(L + 1, N, D): the mean over the word's tokens, of length 1."""
     assert examples.places is not None
     states = layer_states(model, examples, subject.collation, at_places).astype(np.float64)

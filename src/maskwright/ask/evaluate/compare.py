@@ -49,7 +49,7 @@ from maskwright.learn.recipes.base.recipe import Recipe
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference import likelihood as pseudo_likelihood
 from maskwright.model.inference import minimal_pairs
-from maskwright.model.inference.minimal_pairs import Paradigm, Result
+from maskwright.model.inference.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
@@ -267,7 +267,7 @@ def _judged(
     data: Path,
     paradigms: Sequence[Paradigm],
     say: Say,
-) -> Result:
+) -> PairEvaluation:
     """The result of the run on minimal pairs, which is computed unless it lies in `folder`."""
     path = pairs_of.figures_path(folder, candidate.scoring, "all", paradigms)
     result = pairs_of.load(path, paradigms, model.fingerprint)
@@ -280,10 +280,10 @@ def _judged(
     return result
 
 
-def _by_items(judged: dict[str, list[Result]]) -> list[Finding]:
+def _by_items(judged: dict[str, list[PairEvaluation]]) -> list[Finding]:
     """Differences between recipes with intervals over pairs (the verdicts use seeds)."""
     means = {
-        name: Result(
+        name: PairEvaluation(
             {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
         )
         for name, results in judged.items()

@@ -28,7 +28,7 @@ from maskwright.learn.recipes.base.find import read
 from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference import minimal_pairs
 from maskwright.model.inference.held_out_loss import token_counts
-from maskwright.model.inference.minimal_pairs import Paradigm, Result
+from maskwright.model.inference.minimal_pairs import PairEvaluation, Paradigm
 from maskwright.model.inference.prepared import Prepared, prepare
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.model import Model
@@ -54,7 +54,7 @@ def evaluate_pairs(
     how: str | None = None,
     part: str = "all",
     say: Callable[[str], None] = print,
-) -> Result:
+) -> PairEvaluation:
     """Score the minimal pairs in `data` with the model or run in the folder `model`.
 
     Args:
@@ -96,14 +96,16 @@ def evaluate_pairs(
 
 def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
-) -> Result:
+) -> PairEvaluation:
     """The model's preferences, its sentences scored by the method `scoring`."""
     return minimal_pairs.judge(
-        paradigms, partial(text_likelihood.scores, model, tokenizer, how=scoring)
+        paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring)
     )
 
 
-def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables.Table:
+def as_table(
+    result: PairEvaluation, baselines: dict[str, PairEvaluation], title: str
+) -> tables.Table:
     """The mean over paradigms, then each paradigm, beside the baselines."""
     names = list(result.accuracies)
     rows = [
@@ -139,7 +141,7 @@ def as_table(result: Result, baselines: dict[str, Result], title: str) -> tables
 
 def save(
     out: Path,
-    result: Result,
+    result: PairEvaluation,
     paradigms: Sequence[Paradigm],
     scoring: str,
     subset: str,
@@ -178,7 +180,7 @@ def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Parad
     return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
-def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None:
+def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluation | None:
     """The result in a file of `save`, if it is of these pairs and of the model folder with that
     hash; else None.
 
@@ -195,7 +197,7 @@ def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> Result | None
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):
             return None
         values = {sign: value for value, sign in SIGNS.items()}
-        return Result(
+        return PairEvaluation(
             {
                 name: np.array([values[sign] for sign in paradigm["outcomes"]])
                 for name, paradigm in plain["paradigms"].items()

@@ -58,8 +58,8 @@ class TextEvaluation:
         findings: about what the figures can be compared with.
     """
 
-    figures: likelihood.Figures
-    lines: likelihood.Lines
+    figures: likelihood.HeldOutMetrics
+    lines: likelihood.Baselines
     own_counts: bool
     read: Sequence[str] = ()
     findings: Sequence[Finding] = ()

@@ -27,7 +27,7 @@ from maskwright.model.graph.engines.base import calibration, engine, names
 from maskwright.model.graph.engines.base.engine import Engine
 from maskwright.model.graph.engines.base.names import AUTO, TORCH
 from maskwright.model.graph.graphs import states_graph
-from maskwright.model.inference.batches import Group, rectangles
+from maskwright.model.inference.batches import RowGroup, rectangles
 from maskwright.model.inference.prepared import Place, Prepared
 from maskwright.model.nn.transformer import Transformer
 
@@ -48,7 +48,7 @@ class EngineNetwork(Prepared):
     def ragged(
         self,
         tokens: Tensor,
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         segments: Tensor | None = None,
         place: Place | None = None,
     ) -> Tensor:
@@ -206,13 +206,13 @@ def _asking(network: Prepared) -> calibration.Side:
     return ask
 
 
-def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[Group]]:
+def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[RowGroup]]:
     """Rows of random ids with these lengths, the longest first."""
     generator = torch.Generator().manual_seed(0)
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
     grouped: Iterator[tuple[int, Iterator[int]]] = itertools.groupby(lengths)
-    return tokens, [Group(len(list(rows)), length) for length, rows in grouped]
+    return tokens, [RowGroup(len(list(rows)), length) for length, rows in grouped]
 
 
 def _compared(ready: Prepared, candidate: Engine) -> Finding:

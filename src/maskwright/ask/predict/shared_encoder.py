@@ -24,7 +24,7 @@ from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Extent, TaskType
 from maskwright.model.checkpoint.transfer import TOPS
 from maskwright.model.inference.prepared import prepare
-from maskwright.model.inference.together import Asked, scores_of_all
+from maskwright.model.inference.together import ScoreRequest, scores_of_all
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.modules.supervised import Supervised
 
@@ -81,7 +81,9 @@ class SharedEncoder(BasePredictor):
         for finding in encoded.findings:
             note(finding)
         examples, collation = encoded.examples, self.first.collation
-        scores = scores_of_all([Asked(o, examples, collation) for o in self._objectives])
+        scores = scores_of_all(
+            [ScoreRequest(o, examples, collation) for o in self._objectives]
+        )
         by_member = [
             answers_of(member.task_type, encoded, member_scores, top)
             for member, member_scores in zip(self.members.values(), scores, strict=True)

@@ -21,8 +21,14 @@ from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.inference import fill_mask, likelihood
 from maskwright.model.inference.beam import beam_steps
 from maskwright.model.inference.decode import Sampling, require_writer
-from maskwright.model.inference.fill_mask import Candidate, Hole, Likeliest, Masked, spans
-from maskwright.model.inference.gaps import Gapped, gapped, spelled
+from maskwright.model.inference.fill_mask import (
+    Hole,
+    HolePrediction,
+    TextWithMasks,
+    TokenCandidate,
+    spans,
+)
+from maskwright.model.inference.gaps import TextWithGaps, gapped, spelled
 from maskwright.model.inference.generation import Generation, Prompt
 from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.inference.likelihood import require_decoder
@@ -75,8 +81,8 @@ class MaskedText:
     """
 
     text: str
-    masks: Masked | None
-    gaps: Gapped | None
+    masks: TextWithMasks | None
+    gaps: TextWithGaps | None
     num_windows: int
     num_tokens: int
 
@@ -102,7 +108,7 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
 
 def read_masks(
     model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
-) -> list[list[Likeliest] | list[Hole]]:
+) -> list[list[HolePrediction] | list[Hole]]:
     """The network's predictions for each mask of each text, for `spelled_masks`; nothing is
     tokenized here. Args and errors as `fill_masks`."""
     reader = model.network if prepared is None else prepared
@@ -144,7 +150,7 @@ def _fills_gaps(model: Model) -> bool:
     return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
 
 
-def _gapped(model: Model, text: str) -> Gapped | None:
+def _gapped(model: Model, text: str) -> TextWithGaps | None:
     """The text with its gaps; None where it has masks instead.
 
     Raises:
@@ -184,7 +190,7 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     """`hole` with the text before and after it, as it was given, around its candidates."""
     tokenizer = model.tokenizer
 
-    def text(candidate: Candidate) -> str:
+    def text(candidate: TokenCandidate) -> str:
         word = tokenizer.decode([candidate.id]).strip() or candidate.token
         if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
             return before.rstrip() + word.removeprefix(CONTINUATION) + after
@@ -193,7 +199,7 @@ def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
     return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
 
 
-def _fill_gaps(model: Model, network: Prepared, gaps: Gapped, top: int) -> list[Hole]:
+def _fill_gaps(model: Model, network: Prepared, gaps: TextWithGaps, top: int) -> list[Hole]:
     """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
@@ -215,7 +221,7 @@ def _fill_gaps(model: Model, network: Prepared, gaps: Gapped, top: int) -> list[
             Hole(
                 source.index(number),
                 tuple(
-                    Candidate(span.ids[0], word, span.probability, gaps.filled(sign, word))
+                    TokenCandidate(span.ids[0], word, span.probability, gaps.filled(sign, word))
                     for span, word in zip(candidates, words, strict=True)
                 ),
             )
@@ -319,7 +325,7 @@ def prompts_of(
     top_logprobs: int = 0,
 ) -> list[Prompt]:
     """What `write` goes on from, for `Generation`: its rows are what `write` gives of this list.
-    What `write` puts in front of a row is `prompt.decode(prompt.given)`.
+    What `write` puts in front of a row is `prompt.decode(prompt.prefix)`.
 
     Args and errors: as `write`; `Prompt` has those of log-probabilities.
     """
@@ -338,7 +344,7 @@ def prompts_of(
                 decode=decode,
                 sampling=replace(sampling, forbidden=forbidden),
                 source=source,
-                given=prompt_batch.prompt_ids[n],
+                prefix=prompt_batch.prompt_ids[n],
                 stop=stop,
                 end=special_tokens.vocabulary(model.tokenizer).end,
                 is_byte=partial(_is_byte, model.tokenizer),
@@ -387,7 +393,9 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
 def writing(model: Model, network: Prepared) -> Generation:
     """Where `network`, which is the model's, writes."""
     conventions = model.conventions
-    return Generation(network, whole=conventions.bidirectional_prefix, one_way=conventions.writes)
+    return Generation(
+        network, bidirectional_prefix=conventions.bidirectional_prefix, one_way=conventions.writes
+    )
 
 
 def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
@@ -476,14 +484,14 @@ def _pieces(
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            given=[prompt_batch.prompt_ids[n] for n in numbers],
+            prefixes=[prompt_batch.prompt_ids[n] for n in numbers],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
             sources=None
             if prompt_batch.sources is None
             else [prompt_batch.sources[n] for n in numbers],
             end=end,
-            whole=model.conventions.bidirectional_prefix,
+            bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         ):
             yield replace(piece, row=numbers[piece.row])
@@ -533,7 +541,7 @@ def _searched(
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
             stopped=(lambda row, ids: grown(row, ids)[1]) if stop else None,
-            whole=model.conventions.bidirectional_prefix,
+            bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         )
         for beam_row, ids in enumerate(best_rows):

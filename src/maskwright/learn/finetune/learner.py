@@ -26,6 +26,7 @@ from maskwright.learn.train.loop import Hook
 from maskwright.learn.train.parameter_rates import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
+from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.device.machine import Machine
 from maskwright.model.families.base.family import family as family_named
@@ -331,7 +332,7 @@ def attach(
         return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
     assert method.adapter is not None
     tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-    adapter = method.adapter.attach(model, generator, heads=tops)
+    adapter = attach_adapter(method.adapter, model, generator, heads=tops)
     return adapter, adapter.share()
 
 

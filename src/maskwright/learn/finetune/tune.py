@@ -34,7 +34,7 @@ from maskwright.learn.train.state import TrainState
 from maskwright.model.batch import Batch
 from maskwright.model.device.machine import Machine, choose
 from maskwright.model.inference.batches import PACKED
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import Objective
 
@@ -105,7 +105,7 @@ class TrainingResult:
 
 def tune(
     objective: Objective,
-    train: Examples,
+    train: EncodedExamples,
     collation: Collation,
     settings: Settings,
     *,
@@ -174,7 +174,7 @@ def passes_of(settings: Settings, count: int) -> int:
     return max(1, -(-settings.least_steps // (settings.epochs * per_pass)))
 
 
-def _portions(train: Examples, settings: Settings) -> int:
+def _portions(train: EncodedExamples, settings: Settings) -> int:
     """Returns the number of microbatches of a step: enough that texts in pieces need no more memory
     than whole ones."""
     if train.pieces is None:

@@ -32,7 +32,7 @@ from maskwright.learn.recipes.base.recipe import Folder, Recipe
 from maskwright.learn.train import distribute
 from maskwright.model.batch import Batch
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.device import machine
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.nn.transformer import Transformer
@@ -288,7 +288,7 @@ def _losses(
     return losses
 
 
-def _objective(path: Path, form: Layout) -> str:
+def _objective(path: Path, form: CheckpointLayout) -> str:
     if form.config.encoder is None:
         return usual_for("decoder").name
     vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
@@ -313,7 +313,7 @@ def _objective(path: Path, form: Layout) -> str:
     return usual_for("masks").name
 
 
-def _architecture(form: Layout) -> str | None:
+def _architecture(form: CheckpointLayout) -> str | None:
     """The class with a vocabulary head and no other head, if the folder's model has no vocabulary
     head."""
     if form.family is None or form.config.vocabulary_head is not None:

@@ -19,7 +19,7 @@ from maskwright.learn.pretrain.journal import read as read_journal
 from maskwright.learn.pretrain.prepare import PreparedCorpus
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
-from maskwright.model.device.neighbours import Neighbours
+from maskwright.model.device.neighbours import SlowdownWatch
 from maskwright.model.device.process_memory import peak_memory
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.decode import Sampling, generate
@@ -77,7 +77,7 @@ def sample(
             [start],
             SHOWN_TOKENS,
             sampling,
-            whole=objective.bidirectional_prefix,
+            bidirectional_prefix=objective.bidirectional_prefix,
         )[0]
         return {
             "kind": "sample",
@@ -155,7 +155,7 @@ class LogHook:
         self._every = session.recipe.training.log_seconds
         again = f"maskwright resume {shell_word(session.out)}"
         is_alone = session.processes.world == 1 and self.device.type == "cpu"
-        self._neighbours = Neighbours(torch.get_num_threads(), again) if is_alone else None
+        self._neighbours = SlowdownWatch(torch.get_num_threads(), again) if is_alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)

@@ -27,7 +27,7 @@ from maskwright.learn.recipes.base.recipe import Folder, Recipe, TokenizerFolder
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, pretrained
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.nn.config import TransformerConfig
@@ -213,7 +213,7 @@ def resumed(recipe: Recipe, out: Path) -> Recipe:
     return replace(recipe, model=Folder(path=str(folders.newest(out))))
 
 
-def layout(model: Folder) -> Layout:
+def layout(model: Folder) -> CheckpointLayout:
     """The family of the folder's model, and its config with the wanted heads."""
     return pretrained.described(model.path, model.architecture)
 

@@ -120,11 +120,11 @@ class Classification(TaskType):
 
     def after_training(self, model: Transformer, train: Encoded) -> None:
         """Fold the unit of `training_objective` into the head, which then gives the numbers."""
-        from maskwright.model.nn.heads import Head
+        from maskwright.model.nn.heads import HeadModule
 
         if self.problem == "number":
             head = model.heads[model.config.heads[0].name]
-            assert isinstance(head, Head)
+            assert isinstance(head, HeadModule)
             head.rescale(*self._unit(model, train))
 
     def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:

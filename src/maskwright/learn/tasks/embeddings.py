@@ -49,7 +49,7 @@ from maskwright.learn.tasks.base.task_type import (
     TaskType,
     text,
 )
-from maskwright.model.inference.encoded import Examples
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.column_contents import text_in
 from maskwright.text.tables.examples import Match, Pair, Single
@@ -189,7 +189,7 @@ class EmbeddingTask(TaskType):
         else:
             codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
             labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
-        examples = Examples(encoded.texts, labels, encoded.segments, choices)
+        examples = EncodedExamples(encoded.texts, labels, encoded.segments, choices)
         extent = Extent.of(
             encoded.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
         )

@@ -28,7 +28,7 @@ from maskwright.learn.tasks.base.task_type import (
     alike,
     text,
 )
-from maskwright.model.inference.encoded import Examples
+from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.examples import Choice
 from maskwright.text.tables.layouts.choices import CHOICES, options_of, question_of
@@ -78,9 +78,9 @@ class MultipleChoice(TaskType):
         extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            examples = Examples(encoded_pairs.texts, right, encoded_pairs.segments, size)
+            examples = EncodedExamples(encoded_pairs.texts, right, encoded_pairs.segments, size)
             return Encoded(rows, examples, cut, None, extent)
-        examples = Examples(encoded_pairs.texts, right, encoded_pairs.segments, pieces=sizes)
+        examples = EncodedExamples(encoded_pairs.texts, right, encoded_pairs.segments, pieces=sizes)
         return Encoded(rows, examples, cut, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Choice:

@@ -42,7 +42,7 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.learn.tasks.windows import answer_search
 from maskwright.learn.tasks.windows.answer_search import Prediction
 from maskwright.learn.tasks.windows.answers import NULL, AnswerRows, AnswerWindows
-from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.examples import Answered
@@ -159,7 +159,7 @@ class QuestionAnswering(TaskType):
             ]
             ends.append(np.stack(target_columns, axis=1))
         empty = np.zeros(0, np.int64)
-        examples = Examples(
+        examples = EncodedExamples(
             framed(texts),
             np.concatenate([np.zeros((0, 2), np.int64), *ends]),
             np.concatenate([empty, *segments]) if frame.segments else None,

@@ -34,7 +34,7 @@ from maskwright.learn.tasks.base.task_type import (
     classes_table,
 )
 from maskwright.learn.tasks.windows.tag_windows import TagWindows
-from maskwright.model.inference.encoded import Examples, framed
+from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables import tags
@@ -122,7 +122,7 @@ class Tagging(TaskType):
             classes.append(batch.labels[read])
         counts = np.array([len(row) for row in positions], np.int64)
         empty = np.zeros(0, np.int64)
-        examples = Examples(
+        examples = EncodedExamples(
             framed(texts),
             np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
             np.concatenate([empty, *segments]) if frame.segments else None,

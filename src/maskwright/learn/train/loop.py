@@ -91,7 +91,7 @@ def train(
     objective.train()
     stop = stop or StopFlag()
     process_memory.keep_memory()
-    memory = process_memory.Watch()
+    memory = process_memory.MemoryWatch()
     with process_memory.flushed():
         started = time.monotonic() - state.seconds
         while not finished(plan.budget, state):

@@ -12,16 +12,10 @@ cannot be folded into weights, for what it does is not linear.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.nn.config import Activation
-
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +29,6 @@ class Bottleneck(Settings):
 
     def __post_init__(self) -> None:
         self.require("width", 1 <= self.width <= 1 << 16, "1 to 65,536")
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.modules.bottleneck import BottleneckModule, halves_of_layers
-
-        like, width = model.tokens.weight, model.config.width
-        places = halves_of_layers(model, only_feed_forward=self.after == "feed_forward")
-        return {path: BottleneckModule(self, width, like, generator) for path in places}
 
 
 SETTINGS = Bottleneck

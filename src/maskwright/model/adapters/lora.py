@@ -1,5 +1,4 @@
-"""LoRA (Hu et al. 2021, arXiv:2106.09685, section 4.1): a frozen matrix, and beside it a product
-of two narrow ones.
+"""LoRA (Hu et al. 2021, arXiv:2106.09685, 4.1): a low-rank product beside a frozen matrix.
 
     W x + (alpha / rank) · B A drop(x)       A (rank, in) Kaiming-uniform, B (out, rank) zero
 
@@ -11,15 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.model.adapters.base.settings import Settings
-
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +37,6 @@ class LoRA(Settings):
     @property
     def scale(self) -> float:
         return self.alpha / self.rank
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.base.adapter import projections
-        from maskwright.model.adapters.modules.lora import LowRank
-
-        found = projections(model, self.targets, "lora.targets")
-        return {path: LowRank(self, module.weight, generator) for path, module in found.items()}
 
 
 SETTINGS = LoRA

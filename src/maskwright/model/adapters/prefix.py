@@ -17,15 +17,9 @@ front would do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.model.adapters.base.settings import Settings
-
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +35,6 @@ class Prefix(Settings):
     def __post_init__(self) -> None:
         self.require("length", 1 <= self.length <= 1 << 16, "1 to 65,536")
         self.require("hidden", self.hidden is None or 1 <= self.hidden <= 1 << 16, "1 to 65,536")
-
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.modules.prefix import prefixes
-
-        return prefixes(self, model, generator)
 
 
 SETTINGS = Prefix

@@ -1,5 +1,4 @@
-"""Prompt tuning (Lester et al. 2021, arXiv:2104.08691): learned vectors in front of the tokens, at
-the input and nowhere else.
+"""Prompt tuning (Lester et al. 2021, arXiv:2104.08691): learned vectors before the input tokens.
 
     [prompt | vectors of the tokens] -> stack -> hidden states, those of the prompt left out
 
@@ -13,21 +12,15 @@ would talk to each other through the prompt. Like a prefix, a prompt changes out
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from maskwright.model.adapters.base.settings import Settings
 
-if TYPE_CHECKING:
-    import torch
-
-    from maskwright.model.adapters.base.adapter import AdapterModule
-    from maskwright.model.nn.transformer import Transformer
-
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt(Settings):
-    """`length` vectors, at first those of tokens drawn from the first `common` of the table (the
-    paper's: the 5,000 most common ones)."""
+class PromptTuning(Settings):
+    """`length` vectors, first set to random tokens among the `common` most frequent (paper:
+    5,000)."""
 
     silent: ClassVar[bool] = False
 
@@ -43,11 +36,5 @@ class Prompt(Settings):
     def positions(self) -> int:
         return self.length
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        from maskwright.model.adapters.modules.prompt import fresh_prompt
 
-        stack = "encoder" if model.encoder is not None else "decoder"
-        return {stack: fresh_prompt(self, model, generator)}
-
-
-SETTINGS = Prompt
+SETTINGS = PromptTuning

@@ -29,8 +29,8 @@ EARLIER_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
-    """How the loss of a model on a text is measured: as its pretraining measured held-out text.
+class LossConvention:
+    """How the loss of a model on a text is measured: as pretraining measured held-out text.
 
     Attributes:
         objective: the name of the objective, and `options` of it.
@@ -46,7 +46,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Conventions:
-    """How a model is asked, where its class alone does not determine it.
+    """How a model is used, where its class alone does not determine it.
 
     Attributes:
         prediction_offset: how many positions before a masked token its scores stand (1 for models
@@ -65,7 +65,7 @@ class Conventions:
     writes: bool = False
     framed_prompt: bool = False
     framed_target: bool = True
-    measure: Measure | None = None
+    measure: LossConvention | None = None
 
     def __post_init__(self) -> None:
         require("prediction_offset", self.prediction_offset, 0, 8)
@@ -82,24 +82,27 @@ def read(config: Mapping[str, Any]) -> Conventions | None:
     Raises:
         ConfigError: the table is not one of conventions; the message names the field.
     """
-    own = config.get(KEY)
-    if own is not None and not isinstance(own, dict):
+    our_table = config.get(KEY)
+    if our_table is not None and not isinstance(our_table, dict):
         raise ConfigError(
-            "not a table", where=f"config.json: {KEY}", found=repr(own)[:80], wanted="a JSON object"
+            "not a table",
+            where=f"config.json: {KEY}",
+            found=repr(our_table)[:80],
+            wanted="a JSON object",
         )
-    if own is not None and "conventions" in own:
+    if our_table is not None and "conventions" in our_table:
         where = f"config.json: {KEY}.conventions"
-        return from_plain(Conventions, own["conventions"], where)
+        return from_plain(Conventions, our_table["conventions"], where)
     if EARLIER not in config:
         return None
-    found = config[EARLIER]
-    if not isinstance(found, dict) or (unknown := found.keys() - EARLIER_NAMES):
+    earlier_table = config[EARLIER]
+    if not isinstance(earlier_table, dict) or (unknown := earlier_table.keys() - EARLIER_NAMES):
         raise ConfigError(
             "not a table of conventions",
             where=f"config.json: {EARLIER}",
-            found=repr(sorted(unknown) if isinstance(found, dict) else found)[:80],
+            found=repr(sorted(unknown) if isinstance(earlier_table, dict) else earlier_table)[:80],
             wanted=", ".join(EARLIER_NAMES),
             do="copy the folder again from where it was saved",
         )
-    plain = {EARLIER_NAMES[name]: value for name, value in found.items()}
+    plain = {EARLIER_NAMES[name]: value for name, value in earlier_table.items()}
     return from_plain(Conventions, plain, f"config.json: {EARLIER}")

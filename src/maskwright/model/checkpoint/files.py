@@ -123,9 +123,9 @@ def open_file(path: Path) -> Tensors:
     about = header.pop("__metadata__", {})
     if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
         raise _damaged(path, "the header's __metadata__", repr(about))
-    first = 8 + length
-    entries = {name: _entry(path, name, value, first) for name, value in header.items()}
-    end = first
+    data_begin = 8 + length
+    entries = {name: _entry(path, name, value, data_begin) for name, value in header.items()}
+    end = data_begin
     for entry in sorted(entries.values(), key=lambda e: (e.begin, e.bytes)):
         if entry.begin != end:
             raise _damaged(path, "the order of tensors", f"byte {entry.begin}, expected {end}")
@@ -172,12 +172,12 @@ def open_folder(folder: Path) -> Tensors:
 
 def _open_shards(folder: Path) -> Tensors:
     where = folder / INDEX
-    places = read_json(folder, INDEX, LARGEST_HEADER).get("weight_map")
-    if not isinstance(places, dict) or not places:
+    weight_map = read_json(folder, INDEX, LARGEST_HEADER).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(
             "the index has no weight_map", where=where, do="copy or download the index again"
         )
-    for file in places.values():
+    for file in weight_map.values():
         if not plain(file, where).endswith(".safetensors"):
             raise CheckpointError(
                 "the index names a file that is not safetensors",
@@ -187,9 +187,9 @@ def _open_shards(folder: Path) -> Tensors:
                 do="save the model again as safetensors",
             )
     entries: dict[str, Entry] = {}
-    files = tuple(regular_file(folder, file) for file in sorted(set(places.values())))
+    files = tuple(regular_file(folder, file) for file in sorted(set(weight_map.values())))
     for path in files:
-        listed = {name for name, file in places.items() if file == path.name}
+        listed = {name for name, file in weight_map.items() if file == path.name}
         opened = open_file(path).entries
         # The other way round is usual: an index also lists the second names of tied tensors, which
         # its files leave out. What is needed and in no file is missed when names are matched.
@@ -205,7 +205,7 @@ def _open_shards(folder: Path) -> Tensors:
     return Tensors(entries, files)
 
 
-def _entry(path: Path, name: str, value: Any, first: int) -> Entry:
+def _entry(path: Path, name: str, value: Any, data_begin: int) -> Entry:
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise _damaged(path, f"the entry of {name!r}", repr(value))
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
@@ -224,16 +224,16 @@ def _entry(path: Path, name: str, value: Any, first: int) -> Entry:
     count = math.prod(shape) * DTYPES[dtype].itemsize
     if offsets[1] - offsets[0] != count:
         raise _damaged(path, f"the bytes of {name!r}", f"{offsets!r} for {count} bytes")
-    return Entry(DTYPES[dtype], tuple(shape), path, first + offsets[0], count)
+    return Entry(DTYPES[dtype], tuple(shape), path, data_begin + offsets[0], count)
 
 
 def _counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(v) is int and 0 <= v < 1 << 48 for v in value)
 
 
-def _damaged(path: Path, what: str, found: str) -> CheckpointError:
+def _damaged(path: Path, field: str, content: str) -> CheckpointError:
     return CheckpointError(
-        f"{what} cannot be right", where=path, found=found, do="copy or download the file again"
+        f"{field} cannot be right", where=path, found=content, do="copy or download the file again"
     )
 
 
@@ -275,12 +275,12 @@ def weight_files(tensors: Mapping[str, Tensor], largest: int = LARGEST_SHARD) ->
     if len(shards) == 1:
         return {WEIGHTS: lambda: chunks(shards[0])}
     files: dict[str, Content] = {}
-    places: dict[str, str] = {}
+    weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         files[file] = lambda shard=shard: chunks(shard)  # type: ignore[misc]
-        places |= dict.fromkeys(shard, file)
-    index = {"metadata": {"total_size": num_bytes(tensors)}, "weight_map": places}
+        weight_map |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": num_bytes(tensors)}, "weight_map": weight_map}
     return {**files, INDEX: write_json(index)}
 
 

@@ -44,7 +44,7 @@ COPY = "take a whole copy of the folder, or fine-tune again into another one"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecord:
-    """What `task.json` says.
+    """The content of `task.json`.
 
     Attributes:
         format: 1 where no last manifest was written.
@@ -138,8 +138,8 @@ def read_task(folder: Path) -> TaskRecord | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The folder of the fine-tuning that `folder` is, or whose `model` or `adapter` it is; None if
-    it is none of these."""
+    """The fine-tuning folder that `folder` is, or is the `model` or `adapter` of; None if
+    neither."""
     if _is_result(folder):
         return folder
     full = Path(folder).resolve()
@@ -166,7 +166,7 @@ def require_finished(folder: Path) -> Path | None:
         return home
     unfinished = (home / UNFINISHED).is_dir()
     records = [read_task(folder) for folder in (home, home / MODEL)]
-    if unfinished or any(one is not None and one.format > 1 for one in records):
+    if unfinished or any(record is not None and record.format > 1 for record in records):
         raise CheckpointError(
             "this fine-tuning is not finished",
             where=home,
@@ -258,7 +258,7 @@ def _require(home: Path, name: str, manifest: Manifest) -> None:
         )
 
 
-def _first_difference(one: TaskRecord | None, other: TaskRecord | None) -> str:
-    first, second = (dict[str, Any](to_plain(folder)) for folder in (one, other))
-    names: Mapping[str, Any] = {n: v for n, v in first.items() if v != second[n]}
-    return ", ".join(f"{n}: {v!r}, not {second[n]!r}" for n, v in names.items())[:200]
+def _first_difference(record: TaskRecord | None, other_record: TaskRecord | None) -> str:
+    fields, other_fields = (dict[str, Any](to_plain(folder)) for folder in (record, other_record))
+    names: Mapping[str, Any] = {n: v for n, v in fields.items() if v != other_fields[n]}
+    return ", ".join(f"{n}: {v!r}, not {other_fields[n]!r}" for n, v in names.items())[:200]

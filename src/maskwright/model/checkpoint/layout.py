@@ -1,8 +1,8 @@
 """How a model is laid out in its folder: under a family's names, or under our own.
 
-A `Layout` joins a config with the rules for its tensors and the keys of its config.json. Files are
-written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled out, ids
-explicit even where they are null.
+A `CheckpointLayout` joins a config with the rules for its tensors and the keys of its config.json.
+Files are written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled
+out, ids explicit even where they are null.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CheckpointLayout:
     """`family` None means our own names and our own config.json."""
 
     config: TransformerConfig
@@ -94,30 +94,28 @@ class Layout:
         """`hf` without the optional parts of the family whose tensors are not among `names`."""
         switches = {} if self.family is None else self.family.switches
         names = list(names)
-        absent = [key for key, part in switches.items() if not any(part in n for n in names)]
+        absent = [key for key, ending in switches.items() if not any(ending in n for n in names)]
         return {**hf, **dict.fromkeys(absent, False)}
 
     def generates(self) -> bool:
         return self.family is not None and self.family.architectures[self.architecture].generates
 
 
-def of_config(config: TransformerConfig, name: str | None = None) -> Layout:
-    """The layout of the family `name`; without a name, that of the first family the config lies in,
-    else our own.
+def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointLayout:
+    """The layout of the family `name`, else of the first family that fits the config, else our own.
 
     Raises:
         IncompatibleError: the config departs from the family; the message says where.
     """
     if name is None:
-        return Layout(config, family_of(config))
+        return CheckpointLayout(config, family_of(config))
     member = family(name)
     member.require(config)
-    return Layout(config, member)
+    return CheckpointLayout(config, member)
 
 
-def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
-    """The layout that a config.json describes, read as `architecture` of its family if one is
-    given.
+def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointLayout:
+    """The layout of a config.json, read as `architecture` of its family if that is not None.
 
     Raises:
         ConfigError: an unknown model type, or a key that is wrong.
@@ -126,36 +124,36 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> Layout:
     """
     member = _family_of(hf)
     if architecture is not None:
-        known = {} if member is None else member.architectures
-        if architecture not in known:
+        architectures = {} if member is None else member.architectures
+        if architecture not in architectures:
             raise IncompatibleError(
                 "the model in the folder has no such architecture",
                 where="config.json",
                 found=f"{architecture} asked for, model type {hf['model_type']}",
-                wanted=near(architecture, known),
+                wanted=near(architecture, architectures),
                 do="name one of its family, or none at all",
             )
         hf = {**hf, "architectures": [architecture]}
-    return Layout(_our_config(hf) if member is None else member.config(hf), member)
+    return CheckpointLayout(_our_config(hf) if member is None else member.config(hf), member)
 
 
 def _family_of(hf: Mapping[str, Any]) -> Family | None:
     """The family of a config.json; None if it is our own."""
     model_type = hf.get("model_type")
-    known = catalogue.names("families")
+    families = catalogue.names("families")
     if model_type == OURS:
         return None
-    if not isinstance(model_type, str) or model_type not in known:
+    if not isinstance(model_type, str) or model_type not in families:
         raise ConfigError(
             "unsupported model type",
             where="config.json: model_type",
             found=repr(model_type),
-            wanted=near(str(model_type)[:64], [*known, OURS]),
+            wanted=near(str(model_type)[:64], [*families, OURS]),
         )
     return family(model_type)
 
 
-def about_of(hf: Mapping[str, Any], form: Layout) -> About:
+def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
     """The family, label names and problem type in a config.json."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
@@ -179,14 +177,14 @@ def about_of(hf: Mapping[str, Any], form: Layout) -> About:
     )
 
 
-def rest_of(hf: Mapping[str, Any], form: Layout) -> dict[str, Any]:
+def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
     """The keys of a config.json that do not follow from the config."""
     ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
 
 def documents(
-    form: Layout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
+    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
     """The texts of config.json and, where they apply, generation_config.json and README.md."""
     ids = _ids(form, tokenizer, about)
@@ -214,7 +212,10 @@ def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | 
 
 
 def _hf(
-    form: Layout, ids: Mapping[str, int | None], about: About, tensors: Mapping[str, Tensor]
+    form: CheckpointLayout,
+    ids: Mapping[str, int | None],
+    about: About,
+    tensors: Mapping[str, Tensor],
 ) -> dict[str, Any]:
     stored = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()}
     dtype = next(iter(stored)) if len(stored) == 1 else "float32"
@@ -224,15 +225,15 @@ def _hf(
         "transformers_version": WRITTEN_FOR,
         **ids,
     }
-    own = {} if about.conventions is None else conventions.table(about.conventions)
+    our_table = {} if about.conventions is None else conventions.table(about.conventions)
     if form.family is None:
-        own = {"format": OUR_FORMAT, "config": to_plain(form.config), **own}
+        our_table = {"format": OUR_FORMAT, "config": to_plain(form.config), **our_table}
         hf |= {"model_type": OURS, "architectures": [OUR_ARCHITECTURE]}
     else:
         hf |= form.family.hf_config(form.config)
         hf.pop("num_labels", None)
-    if own:
-        hf[OURS] = own
+    if our_table:
+        hf[OURS] = our_table
     classes = _classes(form.config)
     if classes:
         names = about.labels or tuple(f"LABEL_{i}" for i in range(classes))
@@ -254,7 +255,9 @@ def _classes(config: TransformerConfig) -> int:
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
-def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, int | None]:
+def _ids(
+    form: CheckpointLayout, tokenizer: Tokenizer | None, about: About
+) -> dict[str, int | None]:
     """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
 
     A model that writes ends a text with the separator if there is no end token, and a decoder of
@@ -267,14 +270,14 @@ def _ids(form: Layout, tokenizer: Tokenizer | None, about: About) -> dict[str, i
     spare |= {"begin": "classify"} if len(form.config.stacks) == 2 else {}
 
     def id_of(role: str) -> int | None:
-        found: int | None = getattr(tokenizer, role, None)
-        return id_of(spare[role]) if found is None and role in spare else found
+        token_id: int | None = getattr(tokenizer, role, None)
+        return id_of(spare[role]) if token_id is None and role in spare else token_id
 
     start = {} if about.decoder_start is None else {"decoder_start_token_id": about.decoder_start}
     return {key: id_of(role) for key, role in roles.items()} | start
 
 
-def _require_ids(form: Layout, ids: Mapping[str, int | None]) -> None:
+def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
     """Refuse a tokenizer whose special tokens differ from the model's (RoBERTa counts positions
     from the padding token's id)."""
     decided = {} if form.family is None else form.family.hf_config(form.config)

@@ -4,11 +4,21 @@
 tensor at a time into it, and checks that its values are finite. A tensor that another architecture
 of the family would use is allowed and reported; any other unknown tensor is refused, and so is a
 missing one: no head is ever left random in silence.
+
+Names of tensors may have a prefix from a wrapper (parallel training, compiling, a trainer):
+
+    module.bert.encoder…                DataParallel and its like
+    _orig_mod.module.bert.encoder…      compiled as well
+    model.bert.encoder…                 a module of a trainer around the model
+    bert.encoder.layer.0._fsdp_wrapped_module.attention…     sharded by layers
+
+The common prefix is found by trying: without it, the names are those that the config asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -16,37 +26,38 @@ from torch import Tensor
 from maskwright.base.errors import CheckpointError
 from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.files import NAMES, Tensors
-from maskwright.model.checkpoint.layout import Layout
-from maskwright.model.checkpoint.wrapped import unwrapped
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.families.base import weights
 from maskwright.model.nn.meta_init import materialise
 from maskwright.model.nn.transformer import Transformer
 
 # Parts of names that adapters leave in a file which is not merged.
 OF_ADAPTERS = (".base_layer.", ".lora_", ".ia3_", ".modules_to_save.")
+# Parts of a name that wrappers add anywhere; no model has modules called so.
+INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
+DEEPEST = 4  # wrappers before a name
 
 
-def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Canonical name -> name in the file for the tensors that are read, and the names of the
-    others.
+def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Canonical name -> name in the file for the tensors to read, and the names of the others.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape or type.
     """
-    rules, wanted = weights.for_reading(form.rules()), shapes.parameters(form.config)
+    rules, expected_shapes = weights.for_reading(form.rules()), shapes.parameters(form.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
     expected |= {rule.theirs for rule in weights.ties(rules)}
     where = tensors.files[0]
     plain = unwrapped(
         tensors.entries, lambda name: weights.fits(name, expected, form.prefix), where
     )
-    found = weights.canonical(plain, expected, form.prefix, form.ignored)
-    found = {canonical: plain[name] for canonical, name in found.items()}
-    carriers = [(rule, rule.reads(found)) for rule in weights.carriers(rules)]
-    missing = sorted(name for _, name in carriers if name not in found)
-    rest = sorted(set(found) - expected)
-    known = form.known_names() if rest else set()
-    unknown = [found[name] for name in rest if name not in known]
+    file_names = weights.canonical(plain, expected, form.prefix, form.ignored)
+    file_names = {canonical: plain[name] for canonical, name in file_names.items()}
+    carriers = [(rule, rule.reads(file_names)) for rule in weights.carriers(rules)]
+    missing = sorted(name for _, name in carriers if name not in file_names)
+    rest = sorted(set(file_names) - expected)
+    family_names = form.known_names() if rest else set()
+    unknown = [file_names[name] for name in rest if name not in family_names]
     if missing or unknown:
         raise CheckpointError(
             "the weights do not match config.json",
@@ -58,46 +69,51 @@ def match(form: Layout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ..
             else "check that config.json belongs to this file",
         )
     for rule in rules:
-        name = rule.reads(found) if isinstance(rule, weights.Carrier) else rule.theirs
-        if name not in found:
+        name = rule.reads(file_names) if isinstance(rule, weights.Carrier) else rule.theirs
+        if name not in file_names:
             continue
-        entry = tensors.entries[found[name]]
-        if entry.shape != rule.shape(wanted) or not entry.dtype.is_floating_point:
+        entry = tensors.entries[file_names[name]]
+        if entry.shape != rule.shape(expected_shapes) or not entry.dtype.is_floating_point:
             raise CheckpointError(
                 "a tensor does not match config.json",
-                where=f"{entry.file}: {found[name]}",
+                where=f"{entry.file}: {file_names[name]}",
                 found=f"{list(entry.shape)} {NAMES[entry.dtype]}",
-                wanted=f"{list(rule.shape(wanted))}, floating point",
+                wanted=f"{list(rule.shape(expected_shapes))}, floating point",
                 do="check that config.json belongs to this file",
             )
-    return found, tuple(found[name] for name in rest)
+    return file_names, tuple(file_names[name] for name in rest)
 
 
 @torch.no_grad()
 def fill(
-    form: Layout, tensors: Tensors, found: Mapping[str, str], dtype: torch.dtype | None
+    form: CheckpointLayout,
+    tensors: Tensors,
+    file_names: Mapping[str, str],
+    dtype: torch.dtype | None,
 ) -> Transformer:
     """The model with the file's weights, each checked to be finite."""
 
     def read(name: str) -> Tensor:
-        tensor = tensors.read(found[name])
-        where = f"{tensors.entries[found[name]].file}: {found[name]}"
+        tensor = tensors.read(file_names[name])
+        where = f"{tensors.entries[file_names[name]].file}: {file_names[name]}"
         require_finite(tensor, where, "take an earlier checkpoint")
         return tensor
 
     rules = weights.for_reading(form.rules())
-    taken = {rule.reads(found) for rule in weights.carriers(rules)}
-    stored = {tensors.entries[found[name]].dtype for name in taken}
+    read_names = {rule.reads(file_names) for rule in weights.carriers(rules)}
+    stored = {tensors.entries[file_names[name]].dtype for name in read_names}
     alike = next(iter(stored)) if len(stored) == 1 else torch.float32
     with torch.device("meta"):
         model = Transformer(form.config)
     materialise(model, "cpu", dtype or alike)
     model.eval()
     parameters = dict(model.named_parameters())
-    for ours, tensor in weights.load(rules, found, read):
+    for ours, tensor in weights.load(rules, file_names, read):
         parameters[ours].copy_(tensor)
-    for tie in (t for t in weights.ties(rules) if t.theirs in found and t.theirs not in taken):
-        where = f"{tensors.files[0]}: {found[tie.theirs]}"
+    for tie in (
+        t for t in weights.ties(rules) if t.theirs in file_names and t.theirs not in read_names
+    ):
+        where = f"{tensors.files[0]}: {file_names[tie.theirs]}"
         theirs = read(tie.theirs)
         if isinstance(tie, weights.Zeros):
             if theirs.any():
@@ -131,3 +147,64 @@ def require_finite(tensor: Tensor, where: str, do: str) -> None:
             found=f"{int((~finite).sum())} of {tensor.numel()}",
             do=do,
         )
+
+
+def unwrapped(
+    names: Iterable[str], is_expected: Callable[[str], bool], where: object
+) -> dict[str, str]:
+    """Name without wrappers -> name in the file.
+
+    Args:
+        is_expected: whether the config asks for a tensor of that name.
+        where: the file, for messages.
+
+    Raises:
+        CheckpointError: two models lie in one file, or two names become one.
+    """
+    plain: dict[str, str] = {}
+    for name in names:
+        short = ".".join(component for component in name.split(".") if component not in INSIDE)
+        if short in plain:
+            raise _two(short, plain[short], name, where)
+        plain[short] = name
+    counts = Counter({"": sum(map(is_expected, plain))})
+    if counts[""] < len(plain):
+        counts.update(
+            prefix for name in plain for prefix, tail in _divided(name) if is_expected(tail)
+        )
+    most = max(counts.values())
+    best = [prefix for prefix, count in counts.items() if count == most]
+    prefix = min(best, key=len)
+    rivals = [other_prefix for other_prefix in best if not other_prefix.startswith(prefix)]
+    if prefix and rivals:
+        raise CheckpointError(
+            "the weights file holds several models",
+            where=where,
+            found=", ".join(sorted(prefix.rstrip(".") for prefix in best)),
+            wanted="one model",
+            do="save the tensors of one of them by themselves",
+        )
+    unprefixed: dict[str, str] = {}
+    for name, full_name in plain.items():
+        short = name.removeprefix(prefix)
+        if short in unprefixed:
+            raise _two(short, unprefixed[short], full_name, where)
+        unprefixed[short] = full_name
+    return unprefixed
+
+
+def _two(short: str, name: str, other_name: str, where: object) -> CheckpointError:
+    return CheckpointError(
+        "two tensors stand for the same weight",
+        where=f"{where}: {short}",
+        found=f"{name!r} and {other_name!r}",
+        do="remove one of them",
+    )
+
+
+def _divided(name: str) -> Iterator[tuple[str, str]]:
+    """The name split after each of its first `DEEPEST` components."""
+    end = 0
+    for _ in range(min(DEEPEST, name.count("."))):
+        end = name.index(".", end) + 1
+        yield name[:end], name[end:]

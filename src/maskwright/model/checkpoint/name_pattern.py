@@ -32,11 +32,11 @@ class _Character:
 
 
 @dataclass(frozen=True)
-class _Group:
-    alternatives: tuple[tuple[_Character | _Group, ...], ...]
+class _Alternatives:
+    alternatives: tuple[tuple[_Character | _Alternatives, ...], ...]
 
 
-_Part = _Character | _Group
+_Part = _Character | _Alternatives
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -50,12 +50,12 @@ def fits(pattern: str, name: str) -> bool:
         if len(group.alternatives) > 1:
             raise PatternError("alternatives of which one begins with '^'")
         return len(name) in _through(group, name, {0})
-    starts = {0, *(place + 1 for place, letter in enumerate(name) if letter == ".")}
+    starts = {0, *(index + 1 for index, letter in enumerate(name) if letter == ".")}
     return len(name) in _through(group, name, starts)
 
 
 @cache
-def _parsed(pattern: str) -> _Group:
+def _parsed(pattern: str) -> _Alternatives:
     if len(pattern) > LONGEST:
         raise PatternError(f"a pattern of {len(pattern):,} characters")
     group, end = _group(pattern, pattern.startswith("^"), 0)
@@ -64,73 +64,75 @@ def _parsed(pattern: str) -> _Group:
     return group
 
 
-def _group(text: str, place: int, depth: int) -> tuple[_Group, int]:
-    """The alternatives from `place` on, and where they end: at a bracket, or at the end."""
+def _group(text: str, index: int, depth: int) -> tuple[_Alternatives, int]:
+    """The alternatives from `index` on, and where they end: at a bracket, or at the end."""
     if depth > DEEPEST:
         raise PatternError("groups in groups in groups")
     alternatives: list[tuple[_Part, ...]] = []
     alternative: list[_Part] = []
-    while place < len(text) and text[place] != ")":
-        if text[place] == "|":
+    while index < len(text) and text[index] != ")":
+        if text[index] == "|":
             alternatives.append(tuple(alternative))
-            alternative, place = [], place + 1
-        elif text[place] == "(":
-            inner, place = _group(
-                text, place + (3 if text[place : place + 3] == "(?:" else 1), depth + 1
+            alternative, index = [], index + 1
+        elif text[index] == "(":
+            inner, index = _group(
+                text, index + (3 if text[index : index + 3] == "(?:" else 1), depth + 1
             )
-            if text[place : place + 1] != ")":
+            if text[index : index + 1] != ")":
                 raise PatternError("a group that does not end")
-            place += 1
-            if text[place : place + 1] in ("*", "+", "?", "{"):
+            index += 1
+            if text[index : index + 1] in ("*", "+", "?", "{"):
                 raise PatternError("a group that repeats")
             alternative.append(inner)
-        elif text[place:] == "$" and depth == 0:
-            place += 1
+        elif text[index:] == "$" and depth == 0:
+            index += 1
         else:
-            character, place = _character(text, place)
+            character, index = _character(text, index)
             alternative.append(character)
-    return _Group((*alternatives, tuple(alternative))), place
+    return _Alternatives((*alternatives, tuple(alternative))), index
 
 
-def _character(text: str, place: int) -> tuple[_Character, int]:
-    rest = text[place:]
-    found: Fits
+def _character(text: str, index: int) -> tuple[_Character, int]:
+    rest = text[index:]
+    matches: Fits
     if rest.startswith("\\d") or rest.startswith("[0-9]"):
-        found, length = DIGITS.__contains__, 2 if rest[0] == "\\" else 5
+        matches, length = DIGITS.__contains__, 2 if rest[0] == "\\" else 5
     elif rest.startswith(("\\.", "\\-", "\\_")):
-        found, length = rest[1].__eq__, 2
+        matches, length = rest[1].__eq__, 2
     elif rest[0] == ".":
-        found, length = bool, 1
+        matches, length = bool, 1
     elif rest[0].isalnum() or rest[0] in "_-":
-        found, length = rest[0].__eq__, 1
+        matches, length = rest[0].__eq__, 1
     else:
-        raise PatternError(f"{rest[0]!r} at character {place + 1}")
+        raise PatternError(f"{rest[0]!r} at character {index + 1}")
     repeats = rest[length : length + 1]
     if repeats in ("*", "+"):
         length += 1
         if rest[length : length + 1] in ("*", "+", "?", "{"):
             raise PatternError("what repeats twice")
-        return _Character(found, repeats), place + length
+        return _Character(matches, repeats), index + length
     if repeats in ("?", "{"):
-        raise PatternError(f"{repeats!r} at character {place + length + 1}")
-    return _Character(found, ""), place + length
+        raise PatternError(f"{repeats!r} at character {index + length + 1}")
+    return _Character(matches, ""), index + length
 
 
-def _through(part: _Part, name: str, places: set[int]) -> set[int]:
+def _through(part: _Part, name: str, positions: set[int]) -> set[int]:
     """The positions in `name` after `part`, from any of these positions."""
-    if isinstance(part, _Group):
+    if isinstance(part, _Alternatives):
         reached_after: set[int] = set()
         for alternative in part.alternatives:
-            reached = places
-            for element in alternative:
-                reached = _through(element, name, reached)
+            reached = positions
+            for member in alternative:
+                reached = _through(member, name, reached)
             reached_after |= reached
         return reached_after
-    one = {place + 1 for place in places if place < len(name) and part.fits(name[place])}
+    after_one = {
+        position + 1 for position in positions if position < len(name) and part.fits(name[position])
+    }
     if not part.repeats:
-        return one
-    found = set(one) if part.repeats == "+" else places | one
-    while one:
-        one = {p + 1 for p in one if p < len(name) and part.fits(name[p])} - found
-        found |= one
-    return found
+        return after_one
+    reachable = set(after_one) if part.repeats == "+" else positions | after_one
+    while after_one:
+        after_one = {p + 1 for p in after_one if p < len(name) and part.fits(name[p])} - reachable
+        reachable |= after_one
+    return reachable

@@ -33,7 +33,7 @@ from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.terminal import shell_word
 from maskwright.model.checkpoint import files, layout, matching, shapes
 from maskwright.model.checkpoint.fine_tuned import require_finished
-from maskwright.model.checkpoint.layout import About, Layout
+from maskwright.model.checkpoint.layout import About, CheckpointLayout
 from maskwright.model.checkpoint.safe_read import model_folder, read_json, regular_file
 from maskwright.model.families.base import weights
 from maskwright.model.nn.config import TransformerConfig
@@ -50,7 +50,7 @@ SPARE_MEMORY = 0.9  # share of the free memory that a model may take
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class PretrainedModel:
     """The content of a model folder.
 
     Attributes:
@@ -84,7 +84,7 @@ def load(
     architecture: str | None = None,
     largest_bytes: int | None = None,
     other_tokenizer: bool = False,
-) -> Pretrained:
+) -> PretrainedModel:
     """The model in `folder`.
 
     Args:
@@ -103,15 +103,15 @@ def load(
     """
     folder = model_folder(folder)
     hf, form = _meant(folder, architecture)
-    wanted = shapes.parameters(form.config)
+    expected_shapes = shapes.parameters(form.config)
     itemsize = (dtype or torch.float32).itemsize
-    _bearable(folder, sum(math.prod(s) for s in wanted.values()) * itemsize, largest_bytes)
+    _bearable(folder, sum(math.prod(s) for s in expected_shapes.values()) * itemsize, largest_bytes)
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
-    found, unused = matching.match(form, tensors)
+    file_names, unused = matching.match(form, tensors)
     hashes: dict[str, str] = {}
     manifest = _verified(folder, [path.name for path in tensors.files], hashes)
-    model = matching.fill(form, tensors, found, dtype)
+    model = matching.fill(form, tensors, file_names, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
     if found_files := tokenizer_files(folder):
@@ -125,7 +125,7 @@ def load(
         if not other_tokenizer:
             for name in (name for name in NAMES if (folder / name).is_file()):
                 hashes[name] = require_as_saved(folder / name, beside=NAMES)
-    return Pretrained(
+    return PretrainedModel(
         model,
         tokenizer,
         form.config,
@@ -138,7 +138,7 @@ def load(
     )
 
 
-def described(folder: Path | str, architecture: str | None = None) -> Layout:
+def described(folder: Path | str, architecture: str | None = None) -> CheckpointLayout:
     """The layout of the model in `folder`, read as `architecture` of its family if given.
 
     Raises:
@@ -150,7 +150,7 @@ def described(folder: Path | str, architecture: str | None = None) -> Layout:
     return layout.of_hf(form.switched(hf, files.open_folder(folder).entries), architecture)
 
 
-def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Layout]:
+def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], CheckpointLayout]:
     """The config.json in `folder`, and its layout."""
     require_finished(folder)
     if not (folder / CONFIG).exists():
@@ -246,8 +246,8 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
         )
 
 
-def _located(path: Path, act: Callable[[], Layout]) -> Layout:
-    """The result of `act`; a refusal also names the file."""
+def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
+    """The result of `act`; errors also name the file."""
     try:
         return act()
     except MaskwrightError as error:
@@ -274,8 +274,7 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
 
 
 def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
-    """The folder's manifest, after the weights were compared with it; None without one. `hashes`
-    receives their hashes."""
+    """The folder's manifest, checked against the weights; adds their hashes to `hashes`."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
@@ -293,8 +292,7 @@ def save_files(
     *,
     state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, files.Content]:
-    """The files of a model folder: for each its bytes, or a function that gives them piece by
-    piece.
+    """The files of a model folder: the bytes of each, or a function that yields them in pieces.
 
     Args:
         about: the family, labels, the model card and the like.
@@ -317,9 +315,9 @@ def save_files(
     content |= files.weight_files(saved, about.largest_shard)
     if tokenizer is not None:
         # To fill a mask its token has to be read; what reads texts alone learned from such ids.
-        alone = model.config.vocabulary_head is None
+        reads_texts_only = model.config.vocabulary_head is None
         content |= tokenizer.files(
-            model.config.longest, plain=alone, segments=model.config.has_segments
+            model.config.longest, plain=reads_texts_only, segments=model.config.has_segments
         )
     return content
 

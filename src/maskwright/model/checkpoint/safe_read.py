@@ -25,7 +25,7 @@ LARGEST_JSON = 16 << 20
 
 
 def model_folder(folder: Path | str) -> Path:
-    """The folder, if it is one.
+    """The folder as a path, if it exists.
 
     Raises:
         UsageError: it is not there, or is not a folder.
@@ -65,7 +65,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     """
     path = folder / plain(name, folder)
     try:
-        found = path.stat()
+        status = path.stat()
         leaves = path.is_symlink() and links_outside(path, folder)
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
@@ -79,13 +79,13 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
             found=path.resolve(),
             do="replace it by the file itself",
         )
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise CheckpointError("not a regular file", where=path)
-    if largest is not None and found.st_size > largest:
+    if largest is not None and status.st_size > largest:
         raise CheckpointError(
             "a file of the model is too large",
             where=path,
-            found=f"{found.st_size:,} bytes",
+            found=f"{status.st_size:,} bytes",
             wanted=f"at most {largest:,}",
             do="check that this is the file of a model",
         )
@@ -94,7 +94,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raises the operating system's errors on reading `path` as a refusal that names it."""
+    """Turn errors of the operating system on reading `path` into errors that name it."""
     try:
         yield
     except OSError as error:

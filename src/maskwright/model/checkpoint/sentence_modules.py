@@ -49,7 +49,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
             wanted='[{"type": …, "path": …}, …]',
             do="copy or download the folder again",
         )
-    found = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
+    modules = tuple(_module(module, f"{path}: module {n}") for n, module in enumerate(listed))
     names = [module.get("name") for module in listed]
     if len(set(map(str, names))) < len(names):
         raise CheckpointError(
@@ -58,7 +58,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
             found=", ".join(map(str, names)),
             do="number them: 0, 1, 2, …",
         )
-    return found
+    return modules
 
 
 def transformer_folder(folder: Path) -> Path:
@@ -69,13 +69,12 @@ def transformer_folder(folder: Path) -> Path:
     """
     if (folder / "config.json").exists():
         return folder
-    found = [module for module in modules_of(folder) if module.name == "Transformer"]
-    return folder / found[0].path if found else folder
+    transformers = [module for module in modules_of(folder) if module.name == "Transformer"]
+    return folder / transformers[0].path if transformers else folder
 
 
 def around(path: Path) -> Path:
-    """The sentence-transformers folder that the model in `path` belongs to: itself, or its
-    parent."""
+    """The sentence-transformers folder of the model in `path`: itself, or its parent."""
     if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
         return path
     listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]
@@ -83,8 +82,8 @@ def around(path: Path) -> Path:
 
 
 def _module(entry: Any, where: str) -> Module:
-    found = entry if isinstance(entry, dict) else {}
-    module_type, path = found.get("type"), found.get("path", "")
+    fields = entry if isinstance(entry, dict) else {}
+    module_type, path = fields.get("type"), fields.get("path", "")
     if not isinstance(module_type, str) or not isinstance(path, str):
         raise CheckpointError(
             "not a module",

@@ -85,8 +85,8 @@ def _block(name: str, block: Block, width: int) -> Shapes:
 def _attention(name: str, attention: Attention, width: int) -> Shapes:
     inner = attention.heads * attention.head_width
     shapes: Shapes = {}
-    for part in ("query", "key", "value"):
-        shapes |= _linear(f"{name}.{part}", inner, width, attention.bias)
+    for projection in ("query", "key", "value"):
+        shapes |= _linear(f"{name}.{projection}", inner, width, attention.bias)
     return shapes | _linear(f"{name}.output", width, inner, attention.bias)
 
 

@@ -21,7 +21,7 @@ TOPS = ("pooler.", "vocabulary_head.", "heads.")
 
 @dataclass(frozen=True)
 class Transfer:
-    """The model, and the names of the parameters that were taken, drawn and left out."""
+    """The model, and the names of the parameters that were loaded, drawn and left out."""
 
     model: Transformer
     taken: tuple[str, ...]
@@ -33,8 +33,8 @@ class Transfer:
         sizes = {name: p.numel() for name, p in self.model.named_parameters()}
         share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
         prefix = "" if self.model.decoder else "decoder."
-        new, left = (_groups(names, prefix) for names in (self.new, self.left))
-        return f"loaded {share:.1%}, new: {new}, left: {left}"
+        new, unused = (_groups(names, prefix) for names in (self.new, self.left))
+        return f"loaded {share:.1%}, new: {new}, left: {unused}"
 
 
 def transfer(
@@ -60,32 +60,32 @@ def transfer(
 
 @torch.no_grad()
 def load_matching(
-    source: Transformer, model: Transformer, heads: bool = True, anew: Collection[str] = ()
+    source: Transformer, model: Transformer, heads: bool = True, fresh: Collection[str] = ()
 ) -> Transfer:
     """`model` with the weights of `source` where these fit.
 
     Args:
         heads: whether a head that fits is taken over.
-        anew: parameters that keep the weights they have.
+        fresh: parameters that keep the weights they have.
 
     Raises:
         IncompatibleError: as `transfer`.
     """
     ours = dict(model.named_parameters())
     theirs = dict(source.named_parameters())
-    taken = [
+    loaded = [
         name
         for name in ours
         if name in theirs
         and ours[name].shape == theirs[name].shape
-        and name not in anew
+        and name not in fresh
         and (heads or not name.startswith("heads."))
     ]
-    new, left = ([n for n in table if n not in taken] for table in (ours, theirs))
-    left = [name for name in left if name not in anew]
+    new, unused = ([n for n in table if n not in loaded] for table in (ours, theirs))
+    unused = [name for name in unused if name not in fresh]
     spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
-    strange = [n for n in new if not n.startswith(TOPS) and n not in anew]
-    strange += [n for n in left if not n.startswith(spare)]
+    strange = [n for n in new if not n.startswith(TOPS) and n not in fresh]
+    strange += [n for n in unused if not n.startswith(spare)]
     if strange:
         raise IncompatibleError(
             "the two models differ below their heads",
@@ -94,18 +94,18 @@ def load_matching(
             wanted="equal shapes everywhere but in pooler, vocabulary head and heads",
             do="choose the config of the pretrained model, with other heads only",
         )
-    for name in taken:
+    for name in loaded:
         ours[name].copy_(theirs[name])
-    return Transfer(model, tuple(taken), tuple(new), tuple(left))
+    return Transfer(model, tuple(loaded), tuple(new), tuple(unused))
 
 
 def _groups(names: tuple[str, ...], prefix: str) -> str:
     """The modules, layers or stack (`prefix`) that the parameters `names` belong to."""
-    found = set()
+    groups = set()
     for name in names:
-        parts = name.split(".")
+        path = name.split(".")
         if prefix and name.startswith(prefix):
-            found.add(parts[0])
+            groups.add(path[0])
         else:
-            found.add(".".join(parts[:3] if parts[1] == "blocks" else parts[:-1]))
-    return ", ".join(sorted(found)) or "nothing"
+            groups.add(".".join(path[:3] if path[1] == "blocks" else path[:-1]))
+    return ", ".join(sorted(groups)) or "nothing"

@@ -1,5 +1,5 @@
-"""The names of devices and precisions. No torch: whether this machine has them, `machine`
-checks."""
+"""Names of devices and precisions, without torch; `machine` checks whether this machine has
+them."""
 
 from __future__ import annotations
 

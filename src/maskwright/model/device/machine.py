@@ -42,7 +42,7 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
         if torch.cuda.is_available():
             device = f"cuda:{torch.cuda.current_device()}"
     require_device(device)
-    place = torch.device(device)
+    torch_device = torch.device(device)
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             "there is no CUDA device here",
@@ -51,15 +51,15 @@ def choose(precision: Precision = "auto", device: str = "auto") -> Machine:
             wanted="cpu",
             do="ask for the device cpu, or auto",
         )
-    if place.index is not None and place.type == "cuda":
-        if place.index >= (count := torch.cuda.device_count()):
+    if torch_device.index is not None and torch_device.type == "cuda":
+        if torch_device.index >= (count := torch.cuda.device_count()):
             raise ResourceError(
                 "there is no such CUDA device here",
                 where="device",
                 found=device,
                 wanted=f"cuda:0 to cuda:{count - 1}",
             )
-        torch.cuda.set_device(place)  # whose generator is seeded, and what its units are
+        torch.cuda.set_device(torch_device)  # whose generator is seeded, and what its units are
     if precision != "auto":
         return Machine(torch.device(device), getattr(torch, precision), "asked for")
     units = matrix_units(device)
@@ -103,8 +103,7 @@ def use_threads(threads: int | None) -> None:
 
 
 def busy_cores(seconds: float = 0.1) -> int:
-    """The number of cores that other processes keep busy while this one sleeps; 0 if that is
-    unknown."""
+    """The number of cores that other processes keep busy while this one sleeps; 0 if unknown."""
 
     try:
         worked, idled = core_seconds()
@@ -124,13 +123,13 @@ def busy(threads: int | None = None, device: str = "cpu") -> Finding | None:
         device.startswith("cuda")
         or threads is not None
         or number == 1
-        or not (others := busy_cores())
+        or not (cores_taken := busy_cores())
     ):
         return None
     return Finding(
         "busy-machine",
-        f"other processes keep {others} of {os.cpu_count()} cores busy",
-        remedy=f"with --threads {max(1, number - others)} this is likely faster",
+        f"other processes keep {cores_taken} of {os.cpu_count()} cores busy",
+        remedy=f"with --threads {max(1, number - cores_taken)} this is likely faster",
     )
 
 
@@ -143,8 +142,7 @@ def seed(device: torch.device, value: int) -> None:
 
 
 def describe(machine: Machine) -> dict[str, Any]:
-    """The properties of a machine that the exactness of a resumed run depends on, as plain
-    values."""
+    """The properties of a machine that an exact resume depends on, as plain values."""
     return {
         "device": machine.device.type,  # which of several computes makes no difference
         "precision": machine.name,

@@ -28,7 +28,7 @@ def core_seconds() -> tuple[float, float]:
     return (user + nice + system + sum(rest)) / ticks, (idle + waiting) / ticks
 
 
-class Neighbours:
+class SlowdownWatch:
     """Whether a run has become slow because others came; asked now and then, said once.
 
     Args:
@@ -48,17 +48,19 @@ class Neighbours:
         self._best = max(self._best, speed)
         if self._reported or before is None or self._before is None or speed > SLOWED * self._best:
             return None
-        worked, idled, own = (now - then for now, then in zip(self._before, before, strict=True))
+        worked, idled, own_ticks = (
+            now - then for now, then in zip(self._before, before, strict=True)
+        )
         cores = os.cpu_count() or 1
-        taken = round(cores * (worked - own) / max(worked + idled, 1e-9))
-        if taken < 1 or cores - taken >= self.threads:
+        busy = round(cores * (worked - own_ticks) / max(worked + idled, 1e-9))
+        if busy < 1 or cores - busy >= self.threads:
             return None
         self._reported = True
         return Finding(
             "slowed-by-others",
-            f"{self._best / speed:.0f} times slower: others keep {taken} of {cores} cores busy",
+            f"{self._best / speed:.0f} times slower: others keep {busy} of {cores} cores busy",
             remedy=f"likely faster: Ctrl+C, then {self.again} --set training.threads="
-            f"{max(1, cores - taken)}",
+            f"{max(1, cores - busy)}",
         )
 
     def _now(self) -> tuple[float, float, float] | None:

@@ -7,7 +7,7 @@ save the rest. Both change the process for good, so only the training entry poin
 
 Where every step has other shapes, as with sentence pairs or texts of all lengths, kernels that the
 library keeps for each shape come to lie between the large buffers, and a heap that never gives back
-grows at every step: `bert-nsp-mini` came to 5.6 GB in 611 steps. `Watch` gives the free pages back
+grows at every step: `bert-nsp-mini` came to 5.6 GB in 611 steps. `MemoryWatch` returns free pages
 where the process has grown by more than a quarter.
 """
 
@@ -108,7 +108,7 @@ def give_back() -> None:
             trim(0)
 
 
-class Watch:
+class MemoryWatch:
     """Called after every step, it returns memory once the process is a quarter larger than after
     its first steps. Memory that is in use again at once is what steps need, and from then on the
     new level."""

@@ -22,8 +22,7 @@ from maskwright.model.objectives.base.objective import NetworkWork, Objective
 
 
 def training_flops(objective: Objective, batch: Batch) -> float:
-    """Floating-point operations of forward and backward over all networks of `objective` on
-    `batch`."""
+    """Floating-point operations of forward and backward over all networks of `objective`."""
     return sum(_operations(work, batch) for work in objective.work(batch))
 
 
@@ -32,14 +31,14 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
     trained = any(parameter.requires_grad for parameter in network.parameters())
     length = batch.tokens.shape[1]
     stacks = list(network.config.stacks)[: 1 if written is None else None]
-    last, total = stacks[-1], 0
+    last_stack, total = stacks[-1], 0
     for stack in stacks:
-        own = written if stack == "decoder" and written is not None else batch.tokens
-        counted = cost(network, own.shape[1], length if written is not None else 0)
-        total += own.numel() * (counted.body[stack] + counted.attention[stack])
-        if stack == last and work.at is not None:
-            selection = Selection.of(work.at, *own.shape)
-            left_out = 0 if selection is None else own.numel() - selection.places.numel()
+        tokens = written if stack == "decoder" and written is not None else batch.tokens
+        counted = cost(network, tokens.shape[1], length if written is not None else 0)
+        total += tokens.numel() * (counted.body[stack] + counted.attention[stack])
+        if stack == last_stack and work.at is not None:
+            selection = Selection.of(work.at, *tokens.shape)
+            left_out = 0 if selection is None else tokens.numel() - selection.places.numel()
             total -= left_out * counted.last[stack]
     if written is not None:
         total += batch.tokens.numel() * counted.memory
@@ -48,8 +47,8 @@ def _operations(work: NetworkWork, batch: Batch) -> float:
 
 
 def kept_bytes(config: TransformerConfig, tokens: int, itemsize: int) -> int:
-    """Bytes kept for the backward pass when the first stack reads `tokens` tokens, in numbers of
-    `itemsize` bytes."""
+    """Bytes kept for backward when the first stack reads `tokens` tokens in numbers of
+    `itemsize`."""
     stack = next(iter(config.stacks.values()))
     return itemsize * tokens * sum(_numbers(block, config.width) for block in stack.blocks[:-1])
 

@@ -136,12 +136,12 @@ def config(fields: Fields) -> TransformerConfig:
 
     def stack(side: str, *, causal: bool) -> Stack:
         num_heads = fields.integer(f"{side}_attention_heads", 16)
-        each = head_width(width, num_heads, "d_model")
+        per_head = head_width(width, num_heads, "d_model")
 
         def attention(*, causal: bool) -> Attention:
             return Attention(
                 heads=num_heads,
-                head_width=each,
+                head_width=per_head,
                 pattern="causal" if causal else "bidirectional",
                 dropout=fields.rate("attention_dropout", 0.0),
             )
@@ -199,8 +199,8 @@ def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
         halves["cross_attention"] = "encoder_attn"
     rules: list[Rule] = []
     for half, name in halves.items():
-        for part, short in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
-            rules += linear(f"{theirs}.{name}.{short}_proj", f"{ours}.{half}.{part}")
+        for projection, short in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
+            rules += linear(f"{theirs}.{name}.{short}_proj", f"{ours}.{half}.{projection}")
         rules += norm(f"{theirs}.{name}_layer_norm", f"{ours}.{half}_norm")
     return [
         *rules,

@@ -174,7 +174,7 @@ def weights(config: TransformerConfig) -> list[Rule]:
 
 
 def _block(theirs: str, ours: str) -> list[Rule]:
-    fused = [f"{ours}.attention.{part}" for part in ("query", "key", "value")]
+    fused = [f"{ours}.attention.{projection}" for projection in ("query", "key", "value")]
     return [
         *norm(f"{theirs}.ln_1", f"{ours}.attention_norm"),
         Fuse(f"{theirs}.attn.c_attn.weight", tuple(f"{p}.weight" for p in fused), transpose=True),

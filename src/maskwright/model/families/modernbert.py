@@ -90,8 +90,10 @@ def _cadence(kinds: list[str]) -> int:
 def _theta(config: TransformerConfig, kind: str) -> float:
     """The theta of the layers of a kind; its default where there is none of them."""
     pairs = zip(_kinds(config), _blocks(config), strict=True)
-    turning = (block.attention.positions for found, block in pairs if found == kind)
-    return next((place.theta for place in turning if isinstance(place, Rotary)), THETA[kind])
+    turning = (block.attention.positions for layer_kind, block in pairs if layer_kind == kind)
+    return next(
+        (positions.theta for positions in turning if isinstance(positions, Rotary)), THETA[kind]
+    )
 
 
 def _local(config: TransformerConfig) -> int:
@@ -182,8 +184,8 @@ def config(fields: Fields) -> TransformerConfig:
         bias=fields.flag("mlp_bias", False),
         dropout=fields.rate("mlp_dropout", 0.0),
     )
-    each = head_width(width, num_heads, "hidden_size")
-    mixers = {kind: _attention(fields, kind, num_heads, each) for kind in THETA}
+    per_head = head_width(width, num_heads, "hidden_size")
+    mixers = {kind: _attention(fields, kind, num_heads, per_head) for kind in THETA}
     blocks = tuple(
         Block(
             attention=mixers[kind],
@@ -304,10 +306,10 @@ def weights(config: TransformerConfig) -> list[Rule]:
 
 def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
     mixer, inner, bias = block.attention, block.feed_forward, block.norm.bias
-    first = norm(f"{theirs}.attn_norm", f"{ours}.attention_norm", bias=bias)
-    fused = [f"{ours}.attention.{part}" for part in ("query", "key", "value")]
+    attention_norm = norm(f"{theirs}.attn_norm", f"{ours}.attention_norm", bias=bias)
+    fused = [f"{ours}.attention.{projection}" for projection in ("query", "key", "value")]
     return [
-        *(first if block.attention_norm else []),
+        *(attention_norm if block.attention_norm else []),
         *_fused(f"{theirs}.attn.Wqkv", fused, mixer.bias),
         *linear(f"{theirs}.attn.Wo", f"{ours}.attention.output", bias=mixer.bias),
         *norm(f"{theirs}.mlp_norm", f"{ours}.feed_forward_norm", bias=bias),
@@ -320,4 +322,4 @@ def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
 
 def _fused(theirs: str, ours: list[str], bias: bool) -> list[Rule]:
     ends = ("weight", "bias") if bias else ("weight",)
-    return [Fuse(f"{theirs}.{end}", tuple(f"{part}.{end}" for part in ours)) for end in ends]
+    return [Fuse(f"{theirs}.{end}", tuple(f"{module}.{end}" for module in ours)) for end in ends]

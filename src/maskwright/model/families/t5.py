@@ -233,10 +233,10 @@ def weights(config: TransformerConfig) -> list[Rule]:
     body = PREFIX if any(head.name == "classifier" for head in config.heads) else ""
     rules: list[Rule] = [Rename(f"{body}shared.weight", "tokens.weight")]
     for side, stack in config.stacks.items():
-        first = f"{body}{side}.block.0.layer.0.SelfAttention"
+        first_attention = f"{body}{side}.block.0.layer.0.SelfAttention"
         rules += [
             Tie(f"{body}{side}.embed_tokens.weight", "tokens.weight"),
-            Rename(f"{first}.relative_attention_bias.weight", f"{side}.relative.weight"),
+            Rename(f"{first_attention}.relative_attention_bias.weight", f"{side}.relative.weight"),
             *norm(f"{body}{side}.final_layer_norm", f"{side}.final_norm", bias=False),
         ]
         for layer, block in enumerate(stack.blocks):
@@ -254,12 +254,16 @@ def _block(theirs: str, ours: str, block: Block) -> list[Rule]:
     halves = {"attention": "0.SelfAttention"}
     halves |= {"cross_attention": "1.EncDecAttention"} if crosses else {}
     rules: list[Rule] = []
-    for half, place in halves.items():
-        for part in ("query", "key", "value", "output"):
-            rules += linear(f"{theirs}.{place}.{part[0]}", f"{ours}.{half}.{part}", bias=False)
-        rules += norm(f"{theirs}.{place[0]}.layer_norm", f"{ours}.{half}_norm", bias=False)
-    last = f"{theirs}.{len(halves)}"
+    for half, published in halves.items():
+        for projection in ("query", "key", "value", "output"):
+            rules += linear(
+                f"{theirs}.{published}.{projection[0]}", f"{ours}.{half}.{projection}", bias=False
+            )
+        rules += norm(f"{theirs}.{published[0]}.layer_norm", f"{ours}.{half}_norm", bias=False)
+    last_layer = f"{theirs}.{len(halves)}"
     inner = {"up": "wi_1", "gate": "wi_0"} if block.feed_forward.gated else {"up": "wi"}
-    for part, name in {**inner, "down": "wo"}.items():
-        rules += linear(f"{last}.DenseReluDense.{name}", f"{ours}.feed_forward.{part}", bias=False)
-    return [*rules, *norm(f"{last}.layer_norm", f"{ours}.feed_forward_norm", bias=False)]
+    for projection, name in {**inner, "down": "wo"}.items():
+        rules += linear(
+            f"{last_layer}.DenseReluDense.{name}", f"{ours}.feed_forward.{projection}", bias=False
+        )
+    return [*rules, *norm(f"{last_layer}.layer_norm", f"{ours}.feed_forward_norm", bias=False)]

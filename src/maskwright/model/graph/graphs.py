@@ -24,8 +24,7 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.graph import modules
-from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal
-from maskwright.model.nn.config import Stack as StackConfig
+from maskwright.model.nn.config import Head, Learned, Rotary, Sinusoidal, Stack
 from maskwright.model.nn.transformer import Transformer
 
 Type = Literal["int64", "int32", "float32"]
@@ -52,8 +51,8 @@ class Port:
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape where the sizes that vary are these."""
-        known = {**sizes, "total": sizes.get("past", 0) + sizes.get("length", 0)}
-        return tuple(known[axis] if isinstance(axis, str) else axis for axis in self.axes)
+        all_sizes = {**sizes, "total": sizes.get("past", 0) + sizes.get("length", 0)}
+        return tuple(all_sizes[axis] if isinstance(axis, str) else axis for axis in self.axes)
 
 
 @dataclass(frozen=True)
@@ -82,41 +81,40 @@ class Graph:
         """Inputs of these sizes, the same for the same seed: ids and vectors by chance, masks that
         pad each row but the first at its end, and positions that go on where the past ends."""
         generator = torch.Generator().manual_seed(seed)
-        made: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for port in self.inputs:
             shape = port.shape(sizes)
             if port.dtype == "float32":
-                made[port.name] = torch.randn(shape, generator=generator)
+                tensors[port.name] = torch.randn(shape, generator=generator)
             elif port.name.endswith(MASK):
-                made[port.name] = _mask(shape, sizes.get("past", 0), generator).to(
+                tensors[port.name] = _mask(shape, sizes.get("past", 0), generator).to(
                     TYPES[port.dtype]
                 )
             elif port.name == POSITIONS:
-                place = torch.arange(shape[1]) + sizes.get("past", 0)
-                made[port.name] = place.expand(shape).contiguous().to(TYPES[port.dtype])
+                positions = torch.arange(shape[1]) + sizes.get("past", 0)
+                tensors[port.name] = positions.expand(shape).contiguous().to(TYPES[port.dtype])
             else:
                 drawn = torch.randint(0, port.below, shape, generator=generator)
-                made[port.name] = drawn.to(TYPES[port.dtype])
-        return made
+                tensors[port.name] = drawn.to(TYPES[port.dtype])
+        return tensors
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the module itself gives for inputs by name."""
         with torch.no_grad():
-            given = self.module(**{port.name: inputs[port.name] for port in self.inputs})
-        return {port.name: tensor for port, tensor in zip(self.outputs, given, strict=True)}
+            outputs = self.module(**{port.name: inputs[port.name] for port in self.inputs})
+        return {port.name: tensor for port, tensor in zip(self.outputs, outputs, strict=True)}
 
 
 IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids", "position_ids"
 
 
 def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tensor:
-    """Ones, and zeros at the end of each row but the first; of a past nothing is padding, and of
-    each row one position at least is none."""
+    """Ones, with zeros at the end of each row but the first; never in a past, never a whole row."""
     length = shape[-1]
     rows = int(torch.Size(shape[:-1]).numel())
-    kept = torch.randint(min(past + 1, length), length + 1, (rows, 1), generator=generator)
-    kept[:1] = length
-    return (torch.arange(length) < kept).long().view(shape)
+    lengths = torch.randint(min(past + 1, length), length + 1, (rows, 1), generator=generator)
+    lengths[:1] = length
+    return (torch.arange(length) < lengths).long().view(shape)
 
 
 Ids = Literal["int64", "int32"]
@@ -159,22 +157,21 @@ def graphs_of(
     """
     config = network.config
     _require_plain(network)
-    make = _Made(network, ids)
-    both = config.encoder is not None and config.decoder is not None
+    make = _GraphFactory(network, ids)
+    two_stacks = config.encoder is not None and config.decoder is not None
     if config.heads:
-        return (make.of_heads(decoder_start if both else None),)
-    if both and decoder_trained and vectors is None:
+        return (make.of_heads(decoder_start if two_stacks else None),)
+    if two_stacks and decoder_trained and vectors is None:
         return make.of_two_stacks()
     if config.decoder is not None and config.encoder is None and config.vocabulary_head is not None:
         return (make.of_decoder(bidirectional_prefix),)
-    if config.vocabulary_head is not None and vectors is None and not both:
-        return (make.model(modules.Vocabulary(network), [make.scores("logits")]),)
+    if config.vocabulary_head is not None and vectors is None and not two_stacks:
+        return (make.model(modules.VocabularyScores(network), [make.scores("logits")]),)
     return (make.of_states(vectors),)
 
 
 def states_graph(network: Transformer) -> Graph:
-    """The graph of the states of a text, whatever stands above them: of an encoder, or of a decoder
-    without one.
+    """The graph of the hidden states of an encoder, or of a decoder without one.
 
     Raises:
         IncompatibleError: the network has no such graph, and why.
@@ -188,16 +185,16 @@ def states_graph(network: Transformer) -> Graph:
             wanted="a model of one stack",
             do=OTHER_ENGINE,
         )
-    return _Made(network, "int64").of_states(None)
+    return _GraphFactory(network, "int64").of_states(None)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _GraphFactory:
     network: Transformer
     ids: Ids
 
     @property
-    def stack(self) -> StackConfig:
+    def stack(self) -> Stack:
         """The one that reads a text."""
         config = self.network.config
         stack = config.encoder or config.decoder
@@ -242,7 +239,7 @@ class _Made:
         else:
             module = modules.OneStack(network, read)
         if len(axes) == 3:
-            module = modules.Choices(module)
+            module = modules.ChoiceScores(module)
         inputs = [self.tokens(*axes), self.integers(MASK, *axes)]
         if self.stack.embeddings.segments > 1 and start is None:
             inputs.append(self.integers(SEGMENTS, *axes, below=self.stack.embeddings.segments))
@@ -253,9 +250,9 @@ class _Made:
         reads: list[nn.Module] = []
         outputs: list[Port] = []
         axes: tuple[str, ...] = ("batch", "length")
-        alone = len(config.heads) == 1 and config.vocabulary_head is None
+        single_output = len(config.heads) == 1 and config.vocabulary_head is None
         if config.vocabulary_head is not None:
-            reads.append(modules.Vocabulary(self.network))
+            reads.append(modules.VocabularyScores(self.network))
             outputs.append(self.scores(PREDICTIONS))
         if config.encoder is not None and config.decoder is not None and start is None:
             raise IncompatibleError(
@@ -272,12 +269,12 @@ class _Made:
                     wanted="a head that reads whole texts",
                     do="fine-tune with another --long, or " + OTHER_ENGINE,
                 )
-            last = config.decoder is not None
-            reads.append(modules.HeadScores(self.network, head.name, last=last))
-            outputs += _scores_of(head, "" if alone else _prefix(head, config.heads))
+            reads_last = config.decoder is not None
+            reads.append(modules.HeadScores(self.network, head.name, last=reads_last))
+            outputs += _scores_of(head, "" if single_output else _prefix(head, config.heads))
             if head.kind == "choice":
                 axes = ("batch", "choices", "length")
-        read = reads[0] if len(reads) == 1 else modules.Several(reads)
+        read = reads[0] if len(reads) == 1 else modules.AllOutputs(reads)
         return self.model(read, outputs, axes, start)
 
     def of_states(self, vectors: Vectors | None) -> Graph:
@@ -344,7 +341,7 @@ class _Made:
             (self.states(),),
             config.encoder.longest,
         )
-        first = Graph(
+        first_step = Graph(
             "decoder_first",
             modules.DecoderFirst(network, read),
             (ids, self.states(MEMORY, "memory"), memory_mask),
@@ -364,13 +361,13 @@ class _Made:
             (scores, *present),
             decoder.longest,
         )
-        return encoder, first, step
+        return encoder, first_step, step
 
     def _written(self) -> tuple[nn.Module, Port]:
         """What is read of the states of a decoder that writes, or has no head at all."""
         if self.network.config.vocabulary_head is None:
             return modules.States(self.network), self.states()
-        return modules.Vocabulary(self.network), self.scores("logits")
+        return modules.VocabularyScores(self.network), self.scores("logits")
 
 
 def _scores_of(head: Head, prefix: str) -> list[Port]:
@@ -390,10 +387,10 @@ def _prefix(head: Head, heads: Sequence[Head]) -> str:
     return f"{head.name}_"
 
 
-def _counts_positions(stack: StackConfig) -> bool:
+def _counts_positions(stack: Stack) -> bool:
     """Whether the stack asks where a token stands, and not only how far it is from another."""
-    every = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
-    return any(isinstance(each, Learned | Sinusoidal | Rotary) for each in every)
+    kinds = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
+    return any(isinstance(kind, Learned | Sinusoidal | Rotary) for kind in kinds)
 
 
 def _require_plain(network: Transformer) -> None:
@@ -415,13 +412,13 @@ def _require_plain(network: Transformer) -> None:
         )
 
 
-def _require_equal_layers(stack: StackConfig) -> None:
+def _require_equal_layers(stack: Stack) -> None:
     """Refuse a decoder whose layers' keys cannot be stacked."""
     shapes = {
-        (each.heads, each.head_width)
+        (attention.heads, attention.head_width)
         for block in stack.blocks
-        for each in (block.attention, block.cross_attention)[:1]
-        if each is not None
+        for attention in (block.attention, block.cross_attention)[:1]
+        if attention is not None
     }
     crossing = {
         (block.cross_attention.heads, block.cross_attention.head_width)

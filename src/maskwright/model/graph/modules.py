@@ -48,8 +48,7 @@ class OneStack(nn.Module):
 
 
 class BothStacks(nn.Module):
-    """An encoder, and a decoder that reads the same text one place later; what is read of its
-    states.
+    """An encoder, and a decoder that reads the same text shifted by one.
 
     Args:
         start: the id that the decoder begins with.
@@ -62,9 +61,9 @@ class BothStacks(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> object:
         visible = seen(attention_mask)
         memory = self.network.encode(input_ids, visible=visible)
-        first = torch.full_like(input_ids[:, :1], self.start)
+        start = torch.full_like(input_ids[:, :1], self.start)
         states = self.network.decode(
-            torch.cat((first, input_ids[:, :-1]), 1),
+            torch.cat((start, input_ids[:, :-1]), 1),
             visible=visible,
             memory=memory,
             memory_visible=masks.real(attention_mask != 0),
@@ -89,7 +88,7 @@ class Decoder(nn.Module):
         position_ids: Tensor | None = None,
         prefix_length: Tensor | None = None,
     ) -> object:
-        cache = _Stacked(past_key, past_value)
+        cache = _StackedCache(past_key, past_value)
         states = self.network.decode(
             input_ids,
             positions=position_ids,
@@ -110,7 +109,7 @@ class DecoderFirst(nn.Module):
     def forward(
         self, input_ids: Tensor, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor
     ) -> object:
-        cache = _Empty()
+        cache = _EmptyCache()
         states = self.network.decode(
             input_ids,
             positions=_following(input_ids, 0),
@@ -137,7 +136,7 @@ class DecoderStep(nn.Module):
         cross_key: Tensor,
         cross_value: Tensor,
     ) -> object:
-        cache = _Stacked(past_key, past_value, cross_key, cross_value)
+        cache = _StackedCache(past_key, past_value, cross_key, cross_value)
         # Its keys and values are there; of the memory itself only the shape is asked.
         memory = cross_key.new_zeros(1, 1, 1).expand(
             input_ids.shape[0], encoder_attention_mask.shape[1], self.width
@@ -157,7 +156,7 @@ def _following(ids: Tensor, start: int) -> Int[Tensor, "1 T"]:
     return torch.arange(start, start + ids.shape[1], device=ids.device)[None]
 
 
-class _Empty(KVCache):
+class _EmptyCache(KVCache):
     """No past: what is written is kept as it comes."""
 
     def __init__(self) -> None:
@@ -187,7 +186,7 @@ class _Empty(KVCache):
         return torch.stack(keys), torch.stack(values)
 
 
-class _Stacked(_Empty):
+class _StackedCache(_EmptyCache):
     """A past whose layers are stacked."""
 
     def __init__(
@@ -230,7 +229,7 @@ class States(nn.Module):
         return states, self.network.pool(states[:, 0])
 
 
-class Vocabulary(nn.Module):
+class VocabularyScores(nn.Module):
     """Scores over the vocabulary at every position."""
 
     def __init__(self, network: Transformer) -> None:
@@ -255,16 +254,16 @@ class HeadScores(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         if self.config.pools:
-            how = "lasttoken" if self.last else "cls"
-            how = how if self.config.pooling == "place" else self.config.pooling
-            return (self.network.head(self.name, pooled(states, mask, how)),)
+            pooling = "lasttoken" if self.last else "cls"
+            pooling = pooling if self.config.pooling == "place" else self.config.pooling
+            return (self.network.head(self.name, pooled(states, mask, pooling)),)
         scores = self.network.head(self.name, states)
         if self.config.kind == "span":
             return scores[..., 0], scores[..., 1]
         return (scores,)
 
 
-class Several(nn.Module):
+class AllOutputs(nn.Module):
     """What several readers give, one after the other."""
 
     def __init__(self, readers: Sequence[nn.Module]) -> None:
@@ -272,10 +271,10 @@ class Several(nn.Module):
         self.readers = nn.ModuleList(readers)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        return tuple(found for reader in self.readers for found in reader(states, mask))
+        return tuple(output for reader in self.readers for output in reader(states, mask))
 
 
-class Choices(nn.Module):
+class ChoiceScores(nn.Module):
     """An encoder that reads each choice of a question, (B, C, T) ids, and gives a score to each."""
 
     def __init__(self, encoder: nn.Module) -> None:
@@ -299,28 +298,28 @@ class SentenceVector(nn.Module):
         self.poolings, self.skip, self.top = tuple(poolings), skip, top
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
-        found = [pooled(states, mask, how, self.skip) for how in self.poolings]
-        return states, self.top(torch.cat(found, 1))
+        pooled_states = [pooled(states, mask, pooling, self.skip) for pooling in self.poolings]
+        return states, self.top(torch.cat(pooled_states, 1))
 
 
 def pooled(
-    states: Float[Tensor, "B T D"], mask: Int[Tensor, "B T"], how: str, skip: int = 0
+    states: Float[Tensor, "B T D"], mask: Int[Tensor, "B T"], pooling: str, skip: int = 0
 ) -> Float[Tensor, "B D"]:
     """One state of each text or what is made of all of them, by the names of
     `model/objectives/base/contrastive.py`; without the first `skip` tokens."""
-    if how == "cls":
+    if pooling == "cls":
         return states[:, 0]
-    if how == "lasttoken":
-        last = (mask != 0).sum(1) - 1
-        place = last[:, None, None].expand(-1, 1, states.shape[2])
-        return states.gather(1, place)[:, 0]
+    if pooling == "lasttoken":
+        last_position = (mask != 0).sum(1) - 1
+        index = last_position[:, None, None].expand(-1, 1, states.shape[2])
+        return states.gather(1, index)[:, 0]
     order = torch.arange(states.shape[1], device=states.device)
-    kept = ((mask != 0) & (order >= skip))[..., None]  # B, T, 1
-    if how == "max":
-        return states.masked_fill(~kept, float("-inf")).amax(1)
-    weights = kept.to(states.dtype)
-    if how == "weightedmean":
+    included = ((mask != 0) & (order >= skip))[..., None]  # B, T, 1
+    if pooling == "max":
+        return states.masked_fill(~included, float("-inf")).amax(1)
+    weights = included.to(states.dtype)
+    if pooling == "weightedmean":
         weights = weights * (order + 1).to(states.dtype)[:, None]
     count = weights.sum(1).clamp(min=1)
     total = (states * weights).sum(1)
-    return total / (count.sqrt() if how == "mean_sqrt_len_tokens" else count)
+    return total / (count.sqrt() if pooling == "mean_sqrt_len_tokens" else count)

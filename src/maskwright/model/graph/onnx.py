@@ -58,7 +58,7 @@ def traced(graph: Graph, *, opset: int = OPSET) -> Any:
     require("writing a graph", "onnx", "onnxscript")
     inputs = graph.example(EXAMPLE)
     shapes = {
-        port.name: {place: axis for place, axis in enumerate(port.axes) if isinstance(axis, str)}
+        port.name: {number: axis for number, axis in enumerate(port.axes) if isinstance(axis, str)}
         for port in graph.inputs
     }
     graph.module.eval()
@@ -115,45 +115,46 @@ def _tidy(model: Any, graph: Graph) -> None:
     model.doc_string = model.graph.doc_string = ""
     model.graph.name = graph.name
     bodies = [model.graph, *model.functions]
-    parts = [each for body in bodies for each in body.node]
-    parts += [*model.graph.input, *model.graph.output, *model.graph.initializer]
-    for each in [model, *bodies, *parts, *model.graph.value_info]:
-        if hasattr(each, "metadata_props"):
-            del each.metadata_props[:]
-        if hasattr(each, "doc_string"):
-            each.doc_string = ""
+    elements = [element for body in bodies for element in body.node]
+    elements += [*model.graph.input, *model.graph.output, *model.graph.initializer]
+    for element in [model, *bodies, *elements, *model.graph.value_info]:
+        if hasattr(element, "metadata_props"):
+            del element.metadata_props[:]
+        if hasattr(element, "doc_string"):
+            element.doc_string = ""
     del model.graph.value_info[:]
-    given = [port.name for port in model.graph.input]
-    wanted = [port.name for port in graph.inputs]
-    if sorted(given) != sorted(wanted):
+    exported_inputs = [port.name for port in model.graph.input]
+    graph_inputs = [port.name for port in graph.inputs]
+    if sorted(exported_inputs) != sorted(graph_inputs):
         raise IncompatibleError(
             "the exporter of PyTorch gave the graph other inputs",
             where=graph.name,
-            found=", ".join(given),
-            wanted=", ".join(wanted),
+            found=", ".join(exported_inputs),
+            wanted=", ".join(graph_inputs),
             do="use a version of torch in the range that Maskwright names",
         )
     ports = {port.name: port for port in (*graph.inputs, *graph.outputs)}
-    for each in (*model.graph.input, *model.graph.output):
-        for dim, axis in zip(each.type.tensor_type.shape.dim, ports[each.name].axes, strict=True):
+    for element in (*model.graph.input, *model.graph.output):
+        for dim, axis in zip(
+            element.type.tensor_type.shape.dim, ports[element.name].axes, strict=True
+        ):
             if isinstance(axis, str):
                 dim.dim_param = axis
 
 
 def _name_products(model: Any) -> None:
-    """Call products and look-ups by the places of their weights in the network, which the exporter
-    notes, as `encoder.blocks.0.attention.query`."""
-    taken: set[str] = {node.name for node in model.graph.node}
+    """Name products and look-ups after their weights, as `encoder.blocks.0.attention.query`."""
+    names_in_use: set[str] = {node.name for node in model.graph.node}
     for node in model.graph.node:
-        noted = {each.key: each.value for each in node.metadata_props}.get(SCOPES, "")
+        noted = {note.key: note.value for note in node.metadata_props}.get(SCOPES, "")
         scopes = re.findall(r"'network\.([\w.]+)'", noted)
         if node.op_type not in NAMED or not scopes:
             continue
         name, number = scopes[-1], 1
-        while name in taken:
+        while name in names_in_use:
             number += 1
             name = f"{scopes[-1]}.{number}"
-        taken.add(name)
+        names_in_use.add(name)
         node.name = name
 
 
@@ -161,9 +162,9 @@ def _name_products(model: Any) -> None:
 def _quiet() -> Iterator[None]:
     """A block in which the exporter prints nothing, and leaves no cache among temporary files."""
     loggers = [logging.getLogger(name) for name in TALKERS]
-    before = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.ERROR)
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -178,8 +179,8 @@ def _quiet() -> Iterator[None]:
                 if cache == folder:
                     del os.environ[TORCH_CACHE]
     finally:
-        for each, level in zip(loggers, before, strict=True):
-            each.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _last_words(error: BaseException) -> str:

@@ -49,11 +49,11 @@ class Session:
                 where=file,
                 found=str(error).splitlines()[0][:300] if str(error) else type(error).__name__,
             ) from error
-        self.inputs = tuple(each.name for each in self._session.get_inputs())
-        self.outputs = tuple(each.name for each in self._session.get_outputs())
+        self.inputs = tuple(port.name for port in self._session.get_inputs())
+        self.outputs = tuple(port.name for port in self._session.get_outputs())
 
-    def run(self, given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
+    def run(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
         """The outputs by name; what the graph does not ask for is left out."""
-        wanted = {name: given[name] for name in self.inputs}
-        found = self._session.run(self.outputs, wanted)
-        return dict(zip(self.outputs, found, strict=True))
+        inputs = {name: arrays[name] for name in self.inputs}
+        results = self._session.run(self.outputs, inputs)
+        return dict(zip(self.outputs, results, strict=True))

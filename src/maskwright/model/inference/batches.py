@@ -31,7 +31,7 @@ WASTE = 0.15
 
 
 @dataclass(frozen=True)
-class Group:
+class RowGroup:
     """`count` rows of `length` ids each, one after the other."""
 
     count: int
@@ -43,53 +43,52 @@ class Portion:
     """Numbers of rows that go together, in their order there, and the groups they form."""
 
     numbers: NDArray[np.int64]
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
 
 
 def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
-    """Rows of these lengths, the longest first, in portions of at most `at_once` ids (`RAGGED`),
-    one row at least."""
+    """Portions of rows, the longest first, of at most `at_once` ids (`RAGGED`) or one row."""
     for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
-        found, counts = np.unique(-lengths[numbers], return_counts=True)
-        pairs = zip(counts.tolist(), found.tolist(), strict=True)
-        yield Portion(numbers, tuple(Group(count, -length) for count, length in pairs))
+        row_lengths, counts = np.unique(-lengths[numbers], return_counts=True)
+        pairs = zip(counts.tolist(), row_lengths.tolist(), strict=True)
+        yield Portion(numbers, tuple(RowGroup(count, -length) for count, length in pairs))
 
 
-def rectangles(groups: Sequence[Group], waste: float = WASTE) -> Iterator[list[Group]]:
-    """Neighbouring groups, the longest first, that are padded to one length together: as many as
-    leave at most this share of the rectangle for padding. For engines that read no ragged rows."""
-    part: list[Group] = []
+def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
+    """Neighbouring groups to pad to one length, with at most the share `waste` of padding. For
+    engines that read no ragged rows."""
+    rectangle: list[RowGroup] = []
     rows = ids = 0
     for group in groups:
         rows, ids = rows + group.count, ids + group.count * group.length
-        longest = max((each.length for each in part), default=group.length)
-        if part and rows * max(longest, group.length) * (1 - waste) > ids:
-            yield part
-            part, rows, ids = [], group.count, group.count * group.length
-        part.append(group)
-    if part:
-        yield part
+        longest = max((member.length for member in rectangle), default=group.length)
+        if rectangle and rows * max(longest, group.length) * (1 - waste) > ids:
+            yield rectangle
+            rectangle, rows, ids = [], group.count, group.count * group.length
+        rectangle.append(group)
+    if rectangle:
+        yield rectangle
 
 
 def by_length(
-    lengths: NDArray[np.int64], kept: Literal["last", "states", "weights"] = "last"
+    lengths: NDArray[np.int64], stored: Literal["last", "states", "weights"] = "last"
 ) -> Iterator[NDArray[np.int64]]:
-    """Numbers of rows, the longest first, in portions of at most as many ids as what is `kept` of
-    each allows: the states of the last layer, of all layers, or their weights of attention."""
+    """Numbers of rows, the longest first, in portions that the memory allows for what is `stored`:
+    the last layer's states, all layers' states, or their attention weights."""
     budgets = {"last": PACKED, "states": WITH_STATES, "weights": WITH_WEIGHTS}
-    return _longest_first(lengths, budgets[kept])
+    return _longest_first(lengths, budgets[stored])
 
 
 def read_by(lengths: NDArray[np.int64], networks: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     """Numbers of rows that are read by so many different networks each, the longest first, in
     portions of at most `RAGGED` ids of all of these, one row at least."""
     order = np.argsort(-lengths, kind="stable")
-    return (order[part] for part in _runs((lengths * networks)[order], RAGGED))
+    return (order[portion] for portion in _runs((lengths * networks)[order], RAGGED))
 
 
 def _longest_first(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(-lengths, kind="stable")
-    return (order[part] for part in _runs(lengths[order], at_once))
+    return (order[portion] for portion in _runs(lengths[order], at_once))
 
 
 def alike(rows: int, length: int) -> Iterator[slice]:

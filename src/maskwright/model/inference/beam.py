@@ -24,7 +24,7 @@ from maskwright.base.config import require
 from maskwright.base.errors import ConfigError
 from maskwright.model.inference.batches import growing
 from maskwright.model.inference.decode import check
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.inference.steps import Steps, finished
 from maskwright.model.nn.transformer import Transformer
@@ -54,9 +54,9 @@ class _Search:
         return self.early or best / length**self.penalty <= self.ended[-1][0]
 
 
-def beam_search(*given: Any, **named: Any) -> list[list[int]]:
+def beam_search(*args: Any, **kwargs: Any) -> list[list[int]]:
     """What `beam_steps` finds; the same arguments and errors."""
-    return finished(beam_steps(*given, **named))
+    return finished(beam_steps(*args, **kwargs))
 
 
 def beam_steps(
@@ -74,10 +74,10 @@ def beam_steps(
     first: int | None = None,
     last: int | None = None,
     cached: bool = True,
-    known: int | None = None,
+    vocabulary_size: int | None = None,
     forbidden: Collection[int] = (),
     stopped: Callable[[int, list[int]], bool] | None = None,
-    whole: bool = False,
+    bidirectional_prefix: bool = False,
     one_way: bool = False,
 ) -> Steps[list[list[int]]]:
     """At most `count` new ids for each prompt, the end token left out.
@@ -92,11 +92,11 @@ def beam_steps(
         least: no text ends before it has so many ids, those of the prompt among them.
         first, last: the id that is written first, and the one that ends a text of `count` ids.
         cached: keep keys and values between steps; the same texts either way.
-        known: how many ids the tokenizer has; a table may have some rows more.
+        vocabulary_size: how many ids the tokenizer has; a table may have some rows more.
         forbidden: ids that are never chosen.
         stopped: (prompt, new ids) -> whether the text ends there as at the end token; the ids are
             all given back.
-        whole, one_way: as of `decode.steps`.
+        bidirectional_prefix, one_way: as of `decode.steps`.
 
     Raises:
         ConfigError: no beam, fewer than two ids, or a penalty out of range.  Others: as
@@ -107,7 +107,7 @@ def beam_steps(
     require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
     config = model.config
     rows = config.tokens.vocabulary
-    if (choices := rows if known is None else min(known, rows)) < 2:
+    if (choices := rows if vocabulary_size is None else min(vocabulary_size, rows)) < 2:
         raise ConfigError(
             "too few ids to choose from",
             where="known",
@@ -115,33 +115,35 @@ def beam_steps(
             wanted="2 or more: one that ends a text, one to go on with",
         )
     check(config, prompts, [count] * len(prompts), sources, None, one_way=one_way)
-    found: list[list[int]] = []
+    texts: list[list[int]] = []
     with answering(model, live=not cached) as ready:
-        for part in growing(prompts, count, beams):
-            reader = Reader(ready, trained_length(config), cached)
-            if whole:
-                reader.seen = [len(prompt) for prompt in prompts[part] for _ in range(beams)]
-            reader.encode(None if sources is None else sources[part], copies=beams)
+        for portion in growing(prompts, count, beams):
+            reader = ContextReader(ready, trained_length(config), cached)
+            if bidirectional_prefix:
+                reader.prefix_lengths = [len(p) for p in prompts[portion] for _ in range(beams)]
+            reader.encode(None if sources is None else sources[portion], copies=beams)
 
-            def ends(place: int, new: list[int], first: int = part.start) -> bool:
-                return stopped is not None and stopped(first + place, new)
+            def ends(prompt: int, new: list[int], offset: int = portion.start) -> bool:
+                return stopped is not None and stopped(offset + prompt, new)
 
-            beam_states = [_Search(beams, penalty, early) for _ in prompts[part]]
+            beam_states = [_Search(beams, penalty, early) for _ in prompts[portion]]
             forced = {count - 1: last, 0: first}
-            allowed = Choices(end, ends, known, sorted(forbidden), no_repeat, least, forced)
-            found += yield from _search(reader, beam_states, prompts[part], count, allowed)
-    return found
+            allowed = AllowedTokens(
+                end, ends, vocabulary_size, sorted(forbidden), no_repeat, least, forced
+            )
+            texts += yield from _search(reader, beam_states, prompts[portion], count, allowed)
+    return texts
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What may follow: `end` and what `ends` says end a text; of the ids up to `known` all but the
+class AllowedTokens:
+    """What may follow: `end` and what `ends` says end a text; of the first `num_ids` all but the
     `forbidden` ones, those that would repeat a run of `no_repeat` ids, and `end` before `least`;
     at a step that is `forced` one id alone."""
 
     end: int | None
     ends: Callable[[int, list[int]], bool]
-    known: int | None
+    num_ids: int | None
     forbidden: list[int]
     no_repeat: int = 0
     least: int = 0
@@ -151,16 +153,20 @@ class Choices:
         self, scores: Float[Tensor, "B V"], texts: Sequence[list[int]], number: int
     ) -> Float[Tensor, "B V"]:
         """log p of each id behind these `texts`, of which so many ids are new."""
-        found = scores[:, : self.known].float().log_softmax(-1)
+        log_probabilities = scores[:, : self.num_ids].float().log_softmax(-1)
         for row, text in enumerate(texts if self.no_repeat else ()):
-            found[row, _repeating(text, self.no_repeat)] = -torch.inf
+            log_probabilities[row, _repeating(text, self.no_repeat)] = -torch.inf
         if self.end is not None and len(texts[0]) < self.least:
-            found[:, self.end] = -torch.inf
-        if (only := self.forced.get(number)) is not None:
-            return torch.full_like(found, -torch.inf).index_fill(1, torch.tensor([only]), 0.0)
+            log_probabilities[:, self.end] = -torch.inf
+        if (forced_id := self.forced.get(number)) is not None:
+            return torch.full_like(log_probabilities, -torch.inf).index_fill(
+                1, torch.tensor([forced_id]), 0.0
+            )
         if self.forbidden:
-            found[:, [i for i in self.forbidden if i < found.shape[1]]] = -torch.inf
-        return found
+            log_probabilities[
+                :, [i for i in self.forbidden if i < log_probabilities.shape[1]]
+            ] = -torch.inf
+        return log_probabilities
 
 
 def _repeating(text: list[int], size: int) -> list[int]:
@@ -171,11 +177,11 @@ def _repeating(text: list[int], size: int) -> list[int]:
 
 
 def _search(
-    reader: Reader,
+    reader: ContextReader,
     searches: list[_Search],
     prompts: Sequence[Sequence[int]],
     count: int,
-    choices: Choices,
+    choices: AllowedTokens,
 ) -> Steps[list[list[int]]]:
     beams = searches[0].beams
     going = list(range(len(prompts)))  # prompts that are not done
@@ -190,38 +196,38 @@ def _search(
         best, parents, tokens = _best(totals, chances, 2 * beams)
         rows: list[int] = []
         new: list[list[int]] = []
-        left: list[list[float]] = []
-        still: list[int] = []
-        for place, prompt in enumerate(going):
+        next_totals: list[list[float]] = []
+        next_going: list[int] = []
+        for index, prompt in enumerate(going):
             search = searches[prompt]
-            kept: list[tuple[float, int, int]] = []
+            continuations: list[tuple[float, int, int]] = []
             begin = len(prompts[prompt])
             for rank, (total, parent, token) in enumerate(
-                zip(best[place], parents[place], tokens[place], strict=True)
+                zip(best[index], parents[index], tokens[index], strict=True)
             ):
-                row = place * beams + parent
+                row = index * beams + parent
                 text = texts[row][begin:]
                 if token != choices.end and not choices.ends(prompt, [*text, token]):
-                    if len(kept) < beams:
-                        kept.append((total, row, token))
+                    if len(continuations) < beams:
+                        continuations.append((total, row, token))
                 elif rank < beams and total > -torch.inf:
                     ended = text if token == choices.end else [*text, token]
                     search.add(total, ended, number + 1)
-            if not kept or search.done(kept[0][0], number + 1):
+            if not continuations or search.done(continuations[0][0], number + 1):
                 continue
             # So many end here that fewer go on than there are beams.
-            kept += [(-torch.inf, *kept[0][1:])] * (beams - len(kept))
-            still.append(prompt)
-            left.append([total for total, _, _ in kept])
-            rows += [row for _, row, _ in kept]
-            new += [[*texts[row], token] for _, row, token in kept]
-        going, texts, totals = still, new, torch.tensor(left)
+            continuations += [(-torch.inf, *continuations[0][1:])] * (beams - len(continuations))
+            next_going.append(prompt)
+            next_totals.append([total for total, _, _ in continuations])
+            rows += [row for _, row, _ in continuations]
+            new += [[*texts[row], token] for _, row, token in continuations]
+        going, texts, totals = next_going, new, torch.tensor(next_totals)
         if rows:
             reader.keep(rows)
         yield
-    for place, prompt in enumerate(going):
-        for beam, total in enumerate(totals[place].tolist()):
-            text = texts[place * beams + beam][len(prompts[prompt]) :]
+    for index, prompt in enumerate(going):
+        for beam, total in enumerate(totals[index].tolist()):
+            text = texts[index * beams + beam][len(prompts[prompt]) :]
             searches[prompt].add(total, text, count)
     return [search.ended[0][1] if search.ended else [] for search in searches]
 
@@ -233,5 +239,5 @@ def _best(
     prompts, beams = totals.shape
     size = chances.shape[1]
     summed = (totals.reshape(-1, 1) + chances).view(prompts, beams * size)
-    best, places = summed.topk(min(count, beams * size), dim=1)
-    return best.tolist(), (places // size).tolist(), (places % size).tolist()
+    best, flat_indices = summed.topk(min(count, beams * size), dim=1)
+    return best.tolist(), (flat_indices // size).tolist(), (flat_indices % size).tolist()

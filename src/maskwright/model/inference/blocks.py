@@ -23,24 +23,28 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn import mask
-from maskwright.model.nn.attention import Attention, AttentionContext, attend
+from maskwright.model.nn.attention import AttentionContext, AttentionModule, attend
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import Activation
-from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForward
-from maskwright.model.nn.kernels.packed import Packed
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
+from maskwright.model.nn.kernels.packed import PackedWeight
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.positions import rotate
-from maskwright.model.nn.stack import Block, Stack
+from maskwright.model.nn.stack import BlockModule, StackModule
 
 
-def fits(stack: Stack) -> bool:
+def fits(stack: StackModule) -> bool:
     """Whether all that acts on `stack` from outside acts where its blocks see it: not on the stack,
     a layer or a norm, nor on what goes into a half of a layer."""
-    before = {m.before is None for m in stack.modules() if isinstance(m, Attention)}
+    before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
     return len(before) == 1 and not any(
-        _hooked(module) if isinstance(module, Stack | Block | Norm) else _unseen(module)
+        _hooked(module)
+        if isinstance(module, StackModule | BlockModule | NormModule)
+        else _unseen(module)
         for module in stack.modules()
-        if isinstance(module, Stack | Block | Norm | Attention | FeedForward)
+        if isinstance(
+            module, StackModule | BlockModule | NormModule | AttentionModule | FeedForwardModule
+        )
     )
 
 
@@ -80,7 +84,7 @@ class Product:
         self,
         modules: Sequence[nn.Linear],
         activation: Activation | None,
-        packed: Packed | None,
+        packed: PackedWeight | None,
         key: tuple[object, ...] = (),
         acts: bool = False,
     ) -> None:
@@ -113,12 +117,12 @@ class Product:
 
     def entered(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N I"]:
         """The input, as it is after what acts on it."""
-        (module, *_), made = self.modules, x
+        (module, *_), changed_input = self.modules, x
         for hook in module._forward_pre_hooks.values():
-            changed = hook(module, (made.to(module.weight.dtype),))
+            changed = hook(module, (changed_input.to(module.weight.dtype),))
             if changed is not None:
-                made = changed[0] if isinstance(changed, tuple) else changed
-        return made.to(x.dtype)
+                changed_input = changed[0] if isinstance(changed, tuple) else changed
+        return changed_input.to(x.dtype)
 
     def left(self, x: Float[Tensor, "N I"], out: Float[Tensor, "N O"]) -> Float[Tensor, "N O"]:
         """`out`, in which each module's part is changed by what acts on it."""
@@ -126,18 +130,21 @@ class Product:
         for module in self.modules:
             end = begin + module.out_features
             if module._forward_hooks:
-                part, wide = out[..., begin:end].to(module.weight.dtype), x.to(module.weight.dtype)
+                outputs, wide = (
+                    out[..., begin:end].to(module.weight.dtype),
+                    x.to(module.weight.dtype),
+                )
                 for hook in module._forward_hooks.values():
-                    changed = hook(module, (wide,), part)
-                    part = part if changed is None else changed
-                out[..., begin:end] = part
+                    changed = hook(module, (wide,), outputs)
+                    outputs = outputs if changed is None else changed
+                out[..., begin:end] = outputs
             begin = end
         return out
 
     def _called(self, x: Tensor, residual: Tensor | None) -> Tensor:
         wide = x.to(self.modules[0].weight.dtype)
-        parts = [module(wide) for module in self.modules]
-        out = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        outputs = [module(wide) for module in self.modules]
+        out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         if self.activation is not None:
             out = ACTIVATIONS[self.activation](out)
         out = out.to(x.dtype)
@@ -145,8 +152,10 @@ class Product:
 
     def free(self) -> None:
         """Free the weights in the modules, where a copy of them is kept here."""
-        same = self.packed is not None and self.packed.weight.dtype == self.modules[0].weight.dtype
-        if same and self.packed is not None and (self.packed.fits or len(self.modules) > 1):
+        same_dtype = (
+            self.packed is not None and self.packed.weight.dtype == self.modules[0].weight.dtype
+        )
+        if same_dtype and self.packed is not None and (self.packed.fits or len(self.modules) > 1):
             for module in self.modules:
                 module.weight.data = module.weight.data.new_empty(0)
 
@@ -155,8 +164,8 @@ class Product:
         freed = [not module.weight.numel() for module in self.modules]
         if self.packed is not None and any(freed):
             rows = [module.out_features for module in self.modules]
-            parts = self.packed.dense().split(rows)
-            for module, weight, free in zip(self.modules, parts, freed, strict=True):
+            weights = self.packed.dense().split(rows)
+            for module, weight, free in zip(self.modules, weights, freed, strict=True):
                 if free:
                     module.weight.data = weight if len(rows) == 1 else weight.clone()
 
@@ -194,7 +203,7 @@ class Products:
     def __init__(self, dtype: torch.dtype, *, live: bool = False, give_up: bool = False) -> None:
         self.dtype, self.live, self.give_up = dtype, live, give_up
         self._made: dict[tuple[object, ...], Product] = {}
-        self._layouts: dict[tuple[int, ...], Packed] = {}
+        self._layouts: dict[tuple[int, ...], PackedWeight] = {}
 
     def of(self, *modules: nn.Linear, activation: Activation | None = None) -> Product:
         """The product of these modules."""
@@ -205,22 +214,24 @@ class Products:
         if (key, activation) not in self._made:
             layout = self._layout(modules).over(_bias_of(modules), activation)
             self._made[key, activation] = Product(modules, activation, layout, key)
-        made = self._made[key, activation]
+        product = self._made[key, activation]
         if self.give_up:
-            made.free()
-        return Product(modules, activation, made.packed, key, acts) if acts else made
+            product.free()
+        return Product(modules, activation, product.packed, key, acts) if acts else product
 
-    def projection(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> Packed:
+    def projection(
+        self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+    ) -> PackedWeight:
         """The product of a weight that is no linear module's."""
         if (id(weight),) not in self._layouts:
-            self._layouts[id(weight),] = Packed(weight, dtype=self.dtype)
+            self._layouts[id(weight),] = PackedWeight(weight, dtype=self.dtype)
         return self._layouts[id(weight),].over(bias, None)
 
-    def _layout(self, modules: Sequence[nn.Linear]) -> Packed:
+    def _layout(self, modules: Sequence[nn.Linear]) -> PackedWeight:
         """The modules' weights, laid out once for all products that have them."""
         key = tuple(id(module.weight) for module in modules)
         if key not in self._layouts:
-            self._layouts[key] = Packed(_weight_of(modules), dtype=self.dtype)
+            self._layouts[key] = PackedWeight(_weight_of(modules), dtype=self.dtype)
         return self._layouts[key]
 
     @contextmanager
@@ -245,7 +256,7 @@ class Products:
 class PreparedNorm:
     """A norm without its module; root mean square is left to the module, in its own type."""
 
-    def __init__(self, norm: Norm, dtype: torch.dtype, live: bool) -> None:
+    def __init__(self, norm: NormModule, dtype: torch.dtype, live: bool) -> None:
         self.plain = norm if live or norm.config.kind != "layer" else None
         mixed = norm.weight.device.type == "cpu" or norm.weight.dtype == dtype
         weights = (None if w is None else w.detach() for w in (norm.weight, norm.bias))
@@ -264,14 +275,14 @@ class _Half:
 
     Args:
         module: attention or feed-forward.
-        last: its last projection.
+        projection: its last projection.
     """
 
     def __init__(
         self,
-        module: Attention | FeedForward,
-        last: nn.Linear,
-        norm: Norm | None,
+        module: AttentionModule | FeedForwardModule,
+        projection: nn.Linear,
+        norm: NormModule | None,
         pre: bool,
         products: Products,
     ) -> None:
@@ -279,7 +290,7 @@ class _Half:
         norm_made = None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         self.norm_before = norm_made if pre else None
         self.norm_after = None if pre else norm_made
-        self._last = products.of(last)
+        self._last = products.of(projection)
         self._hooks = list(module._forward_hooks.values())
 
     def enter(self, x: Tensor) -> Tensor:
@@ -289,12 +300,12 @@ class _Half:
     def leave(self, out: Tensor, x: Tensor) -> Tensor:
         """The last projection of `out`, what acts on it, the residual `x`, and the norm after."""
         if self._hooks:
-            made = self._last(out).to(residual_type := x.dtype)
+            output = self._last(out).to(residual_type := x.dtype)
             for hook in self._hooks:
-                own = next(self.module.parameters()).dtype
-                changed = hook(self.module, (), made.to(own))
-                made = made if changed is None else changed.to(residual_type)
-            x = made + x
+                module_dtype = next(self.module.parameters()).dtype
+                changed = hook(self.module, (), output.to(module_dtype))
+                output = output if changed is None else changed.to(residual_type)
+            x = output + x
         else:
             x = self._last(out, x)
         return x if self.norm_after is None else self.norm_after(x)
@@ -305,8 +316,8 @@ class PreparedAttention(_Half):
 
     def __init__(
         self,
-        module: Attention,
-        norm: Norm | None,
+        module: AttentionModule,
+        norm: NormModule | None,
         pre: bool,
         products: Products,
         *,
@@ -326,8 +337,8 @@ class PreparedAttention(_Half):
 
     def split(self, x: Float[Tensor, "B T _"], count: int) -> Float[Tensor, "count B H T W"]:
         """`count` of (B, H, T, W) that stand side by side in `x`."""
-        parts = x.view(x.shape[0], x.shape[1], count, self.heads, self.width)
-        return parts.permute(2, 0, 3, 1, 4)
+        heads = x.view(x.shape[0], x.shape[1], count, self.heads, self.width)
+        return heads.permute(2, 0, 3, 1, 4)
 
     def own(self, h: Float[Tensor, "*any D"]) -> list[tuple[Tensor, int]]:
         """Products of what attends to itself, and of how many parts each is: query, key, value."""
@@ -358,8 +369,8 @@ class PreparedAttention(_Half):
         """Keys and values that an adapter puts in front of those of the layer."""
         if self.before is None:
             return None
-        none = self.like.new_zeros(rows, self.heads, 0, self.width)
-        return torch.stack(self.with_front(none, none, layer))
+        no_keys = self.like.new_zeros(rows, self.heads, 0, self.width)
+        return torch.stack(self.with_front(no_keys, no_keys, layer))
 
     def with_front(
         self, key: Tensor, value: Tensor, layer: int
@@ -376,7 +387,7 @@ class PreparedFeedForward(_Half):
     """The position-wise half."""
 
     def __init__(
-        self, module: FeedForward, norm: Norm | None, pre: bool, products: Products
+        self, module: FeedForwardModule, norm: NormModule | None, pre: bool, products: Products
     ) -> None:
         super().__init__(module, module.down, norm, pre, products)
         activation, gate = module.config.activation, module.gate
@@ -398,7 +409,7 @@ class PreparedLayer:
         selects: of its positions some may be wanted alone; it then has queries of those alone.
     """
 
-    def __init__(self, block: Block, selects: bool, products: Products) -> None:
+    def __init__(self, block: BlockModule, selects: bool, products: Products) -> None:
         pre = block.config.placement == "pre"
         self.attention = PreparedAttention(
             block.attention, block.attention_norm, pre, products, joined=not selects
@@ -413,17 +424,17 @@ class PreparedLayer:
         )
 
 
-def layers_of(stack: Stack, products: Products) -> list[PreparedLayer]:
+def layers_of(stack: StackModule, products: Products) -> list[PreparedLayer]:
     """The layers of `stack` in order, those that share weights made once."""
-    last = stack.config.weights_of[-1]
-    made = {}
+    last_source = stack.config.weights_of[-1]
+    prepared = {}
     for source in dict.fromkeys(stack.config.weights_of):
         block = stack.blocks[str(source)]
-        assert isinstance(block, Block)
-        made[source] = PreparedLayer(block, source == last, products)
-    return [made[source] for source in stack.config.weights_of]
+        assert isinstance(block, BlockModule)
+        prepared[source] = PreparedLayer(block, source == last_source, products)
+    return [prepared[source] for source in stack.config.weights_of]
 
 
-def spread(x: Float[Tensor, " N *any"], flat: Int[Tensor, " N"], places: int) -> Tensor:
+def spread(x: Float[Tensor, " N *any"], flat: Int[Tensor, " N"], count: int) -> Tensor:
     """Rows of `x` at their places among so many, zeros elsewhere."""
-    return x.new_zeros(places, *x.shape[1:]).index_copy_(0, flat, x)
+    return x.new_zeros(count, *x.shape[1:]).index_copy_(0, flat, x)

@@ -29,7 +29,7 @@ from torch import Tensor
 from maskwright.base import randomness
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.model.inference.batches import growing
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
@@ -70,7 +70,7 @@ GREEDY = Sampling(temperature=0.0)
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """One step of all rows that go on.
 
     Attributes:
@@ -100,12 +100,12 @@ def generate(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
-    whole: bool = False,
+    bidirectional_prefix: bool = False,
     one_way: bool = False,
     cached: bool = True,
 ) -> list[list[int]]:
     """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
-    made: list[list[int]] = [[] for _ in prompts]
+    new_ids: list[list[int]] = [[] for _ in prompts]
     for step in steps(
         model,
         prompts,
@@ -114,14 +114,14 @@ def generate(
         sources=sources,
         end=end,
         context=context,
-        whole=whole,
+        bidirectional_prefix=bidirectional_prefix,
         one_way=one_way,
         cached=cached,
     ):
         for row, token in zip(step.rows, step.tokens, strict=True):
             if token != end:
-                made[row].append(token)
-    return made
+                new_ids[row].append(token)
+    return new_ids
 
 
 def steps(
@@ -133,11 +133,11 @@ def steps(
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
-    whole: bool = False,
+    bidirectional_prefix: bool = False,
     one_way: bool = False,
     cached: bool = True,
     stopped: Collection[int] = (),
-) -> Generator[Step, None, None]:
+) -> Generator[DecodingStep, None, None]:
     """Generate step by step.
 
     Args:
@@ -148,7 +148,7 @@ def steps(
             then what the decoder starts with.
         end: a row that chose this id goes no further.
         context: how many tokens are read at most; None: as many as the model was trained on.
-        whole: the tokens of a prompt see each other, as a model of `prefix-lm` was taught.
+        bidirectional_prefix: the tokens of a prompt see each other, as `prefix-lm` trains it.
         one_way: an encoder was also taught to read to the left only and to predict the next token,
             as by `hybrid`; it then writes, too.
         cached: keep keys and values between steps; the same tokens either way.
@@ -168,19 +168,19 @@ def steps(
     names = _names(prompts, sources)
     with answering(model, live=not cached) as ready:
         limit = context or trained_length(model.config)
-        for part in growing(prompts, counts):
-            rows = [row for row in range(part.start, part.stop) if counts[row]]
+        for portion in growing(prompts, counts):
+            rows = [row for row in range(portion.start, portion.stop) if counts[row]]
             if not rows:
                 continue
-            reader = Reader(ready, limit, cached)
-            if whole:
-                reader.seen = [len(prompts[row]) for row in rows]
+            reader = ContextReader(ready, limit, cached)
+            if bidirectional_prefix:
+                reader.prefix_lengths = [len(prompts[row]) for row in rows]
             reader.encode([sources[row] for row in rows] if sources else None)
             yield from _steps(reader, rows, texts, counts, sampling, names, end, stopped)
 
 
 def _steps(
-    reader: Reader,
+    reader: ContextReader,
     rows: list[int],
     texts: list[list[int]],
     counts: Sequence[int],
@@ -188,35 +188,35 @@ def _steps(
     names: tuple[np.ndarray, np.ndarray],
     end: int | None,
     stopped: Collection[int],
-) -> Generator[Step, None, None]:
+) -> Generator[DecodingStep, None, None]:
     """The steps of some rows of all `texts`, which grow."""
     for number in range(max(counts[row] for row in rows)):
-        left = max(counts[row] for row in rows) - number
-        scores = reader.next_scores([texts[row] for row in rows], left)
+        remaining = max(counts[row] for row in rows) - number
+        scores = reader.next_scores([texts[row] for row in rows], remaining)
         keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
         tokens = chosen(scores, sampling, keys)
-        yield Step(rows, tokens, scores, sampling)
+        yield DecodingStep(rows, tokens, scores, sampling)
         for row, token in zip(rows, tokens, strict=True):
             texts[row].append(token)
         going = [
-            place
-            for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
+            index
+            for index, (row, token) in enumerate(zip(rows, tokens, strict=True))
             if token != end and number + 1 < counts[row] and row not in stopped
         ]
         if not going:
             return
         if len(going) < len(rows):
             going = closed_up(going)
-            rows = [rows[place] for place in going]
+            rows = [rows[index] for index in going]
             reader.keep(going)
 
 
 def closed_up(going: list[int]) -> list[int]:
-    """The same places, the last ones in those of rows that left, so that the others need not
+    """The same indices, those beyond the end moved into the gaps, so that the others need not
     move."""
-    staying = {place for place in going if place < len(going)}
-    last = iter(place for place in going if place >= len(going))
-    return [place if place in staying else next(last) for place in range(len(going))]
+    staying = {index for index in going if index < len(going)}
+    moved = iter(index for index in going if index >= len(going))
+    return [index if index in staying else next(moved) for index in range(len(going))]
 
 
 def chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.Keys) -> list[int]:
@@ -245,16 +245,16 @@ def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tens
         return probabilities
     size = probabilities.shape[1]
     if sampling.top_k is not None:
-        ordered, places = _largest(probabilities, min(sampling.top_k, size))
+        ordered, token_ids = _largest(probabilities, min(sampling.top_k, size))
         ordered = _normalised(ordered, size)
     else:
-        ordered, places = _largest(probabilities, min(NUCLEUS, size))
+        ordered, token_ids = _largest(probabilities, min(NUCLEUS, size))
         if bool((ordered[:, :-1].sum(-1) < top_p + 1e-9).any()):
-            ordered, places = _largest(probabilities, size)
+            ordered, token_ids = _largest(probabilities, size)
     if top_p < 1:
         before = ordered.cumsum(-1) - ordered
         ordered = _normalised(ordered.masked_fill(before >= top_p, 0.0), size)
-    return torch.zeros_like(probabilities).scatter_(-1, places, ordered)
+    return torch.zeros_like(probabilities).scatter_(-1, token_ids, ordered)
 
 
 def _largest(
@@ -268,9 +268,9 @@ def _largest(
     level = probabilities == least
     needed = count - above.sum(-1, keepdim=True)
     chosen = above | (level & (level.cumsum(-1) <= needed))
-    places = chosen.nonzero()[:, 1].view(-1, count)  # by id
-    ordered, order = probabilities.gather(-1, places).sort(dim=-1, descending=True, stable=True)
-    return ordered, places.gather(-1, order)
+    token_ids = chosen.nonzero()[:, 1].view(-1, count)  # by id
+    ordered, order = probabilities.gather(-1, token_ids).sort(dim=-1, descending=True, stable=True)
+    return ordered, token_ids.gather(-1, order)
 
 
 def _normalised(ordered: Float[Tensor, "B K"], size: int) -> Float[Tensor, "B K"]:
@@ -283,13 +283,13 @@ def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int
     """The id on which each number in [0, 1) falls when the probabilities are laid end to end."""
     ends = probabilities.cumsum(-1)
     marks = torch.from_numpy(numbers)[:, None] * ends[:, -1:]
-    places = torch.searchsorted(ends, marks, right=True)[:, 0]
-    if int(places.max()) == probabilities.shape[1]:
+    token_ids = torch.searchsorted(ends, marks, right=True)[:, 0]
+    if int(token_ids.max()) == probabilities.shape[1]:
         # Rounding may put a mark on the very end: then the last id that is possible is meant.
         ids = torch.arange(probabilities.shape[1])
-        last = torch.where(probabilities > 0, ids, 0).amax(-1)
-        places = torch.minimum(places, last)
-    return places.tolist()
+        last_possible = torch.where(probabilities > 0, ids, 0).amax(-1)
+        token_ids = torch.minimum(token_ids, last_possible)
+    return token_ids.tolist()
 
 
 def name_of(prompt: Sequence[int], source: Sequence[int] | None) -> np.uint64:
@@ -303,19 +303,18 @@ def _names(
     prompts: Sequence[Sequence[int]], sources: Sequence[Sequence[int]] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each prompt's name, and how many equal prompts stand before it."""
-    seen: Counter[np.uint64] = Counter()
+    counts: Counter[np.uint64] = Counter()
     contents, copies = [], []
     for prompt, source in zip(prompts, sources or [()] * len(prompts), strict=True):
         content = name_of(prompt, source)
         contents.append(content)
-        copies.append(seen[content])
-        seen[content] += 1
+        copies.append(counts[content])
+        counts[content] += 1
     return np.asarray(contents, dtype=np.uint64), np.asarray(copies, dtype=np.uint64)
 
 
 def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
-    """Refuse a model that cannot write, whatever it is given to go on with; an encoder can where it
-    was taught to read `one_way`.
+    """Refuse a model that cannot generate; an encoder can if it was trained `one_way`.
 
     Raises:
         IncompatibleError: it is no decoder with a vocabulary head.
@@ -355,13 +354,13 @@ def check(
             found=len(counts),
             wanted=f"{len(prompts)}, or one for all",
         )
-    wanted = len(prompts) if len(config.stacks) == 2 else 0
-    if len(sources or ()) != wanted or (sources is not None and not all(map(len, sources))):
+    num_sources = len(prompts) if len(config.stacks) == 2 else 0
+    if len(sources or ()) != num_sources or (sources is not None and not all(map(len, sources))):
         raise UsageError(
             "an encoder reads one source, of at least one token, for each prompt",
             where="sources",
             found="none" if sources is None else f"{len(sources)}, of {[*map(len, sources)][:5]}",
-            wanted=wanted or "none, the model has no encoder that reads one",
+            wanted=num_sources or "none, the model has no encoder that reads one",
         )
     longest = trained_length(config)
     if context is not None and not 1 <= context <= (longest or context):
@@ -391,5 +390,5 @@ def check_forbidden(ids: Sequence[int], vocabulary: int) -> None:
         )
 
 
-def _out_of_range(name: str, found: object, wanted: str) -> ConfigError:
-    return ConfigError("a setting is out of range", where=name, found=found, wanted=wanted)
+def _out_of_range(name: str, value: object, valid_range: str) -> ConfigError:
+    return ConfigError("a setting is out of range", where=name, found=value, wanted=valid_range)

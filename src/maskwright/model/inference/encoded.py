@@ -43,7 +43,7 @@ class Collation:
 
 
 @dataclass(frozen=True)
-class Examples:
+class EncodedExamples:
     """Texts with their frames, in the order of the file.
 
     Attributes:
@@ -70,12 +70,12 @@ class Examples:
 
     def __post_init__(self) -> None:
         count = len(self.texts.lengths)
-        wanted = len(self.labels) * self.choices
+        expected = len(self.labels) * self.choices
         if self.pieces is not None:
-            wanted = int(self.pieces.sum()) if len(self.pieces) == len(self.labels) else -1
+            expected = int(self.pieces.sum()) if len(self.pieces) == len(self.labels) else -1
         if self.places is not None and self.labels.ndim == 1:
-            wanted = count if len(self.labels) == len(self.places.tokens) else -1
-        if count != wanted or (self.places is not None and len(self.places.lengths) != count):
+            expected = count if len(self.labels) == len(self.places.tokens) else -1
+        if count != expected or (self.places is not None and len(self.places.lengths) != count):
             raise DataError(
                 "texts and labels are not equally many",
                 where="labels",
@@ -99,20 +99,20 @@ class Examples:
 
     @property
     def training_indices(self) -> NDArray[np.int64]:
-        """The numbers of those from which something is learned, a number twice where it is learned
-        from twice: a window may hold no beginning of a word, or no end of an answer."""
+        """The numbers of examples to learn from, some twice: a window may hold no beginning of a
+        word, or no end of an answer."""
         if self.places is None:
             return np.arange(len(self))
         if self.labels.ndim == 1:
             return np.flatnonzero(self.places.lengths > 0)
-        known = np.flatnonzero((self.labels >= 0).any(1))
+        labelled = np.flatnonzero((self.labels >= 0).any(1))
         # The first place of a text says that there is no answer. Where most windows have none, a
         # model learns to say so always; the others are then shown as often as these.
-        answered = known[(self.labels[known] > 0).any(1)]
-        missing = len(known) - 2 * len(answered)
+        answered = labelled[(self.labels[labelled] > 0).any(1)]
+        missing = len(labelled) - 2 * len(answered)
         if not len(answered) or missing <= 0:
-            return known
-        return np.concatenate([known, np.resize(answered, missing)])
+            return labelled
+        return np.concatenate([labelled, np.resize(answered, missing)])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -140,10 +140,10 @@ class Examples:
         if not collation.alone:
             width = max(width, min(WIDTH, _round(int(longest.sum()))))
         # All choices of a question stay together: they are packed as one piece if they fit.
-        whole = longest.sum(1)
-        together = bool((whole <= width).all()) and not collation.alone
+        question_lengths = longest.sum(1)
+        together = bool((question_lengths <= width).all()) and not collation.alone
         if together:
-            rows_of = np.repeat(best_fit(whole, width), size)
+            rows_of = np.repeat(best_fit(question_lengths, width), size)
             order = np.argsort(rows_of[::size], kind="stable")
         else:
             order = np.arange(len(numbers))
@@ -152,22 +152,24 @@ class Examples:
         rows = rows_of.reshape(-1, size)[order].reshape(-1)
         begins = _begins(rows, self.texts.lengths[texts], width)
         if self.places is None:
-            which = numbers[order]
+            score_rows = numbers[order]
             read = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
-            fields = {"labels": self.labels[which], "pooled": read}
+            fields = {"labels": self.labels[score_rows], "pooled": read}
         else:
-            which, fields = self._at_places(texts, begins, self.places)
-        return self._packed(texts, rows, width, collation, fields), which
+            score_rows, fields = self._at_places(texts, begins, self.places)
+        return self._packed(texts, rows, width, collation, fields), score_rows
 
-    def without_end(self, token: int) -> Examples:
-        """The same, where a text does not end with this token; of a text of nothing else the first
+    def without_end(self, token: int) -> EncodedExamples:
+        """The same without this token at the end of texts; of a text of nothing else the first
         stays."""
         lengths = self.texts.lengths
-        last = np.where(self.texts.tokens == token, 0, spread(lengths))
-        kept = np.maximum.reduceat(last, first_places(lengths)) + 1
-        stays = spread(lengths) < np.repeat(kept, lengths)
+        positions = np.where(self.texts.tokens == token, 0, spread(lengths))
+        lengths_left = np.maximum.reduceat(positions, first_places(lengths)) + 1
+        stays = spread(lengths) < np.repeat(lengths_left, lengths)
         segments = None if self.segments is None else self.segments[stays]
-        return replace(self, texts=Sequences(self.texts.tokens[stays], kept), segments=segments)
+        return replace(
+            self, texts=Sequences(self.texts.tokens[stays], lengths_left), segments=segments
+        )
 
     @property
     def plain(self) -> bool:
@@ -192,8 +194,8 @@ class Examples:
     def of_answers(
         self, numbers: NDArray[np.int64]
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
-        """The texts that these answers are made of, in their order, their segments, and a batch
-        that says which answer each belongs to."""
+        """The texts of these answers in order, their segments, and a batch that maps texts to
+        answers."""
         import torch
 
         from maskwright.model.batch import Batch
@@ -253,12 +255,12 @@ class Examples:
         counts = np.bincount(rows)
         origin = Origin(rows, spread(counts) + 1)
         shape = (len(counts), width)
-        chosen, at = self._take(texts)
+        chosen, token_indices = self._take(texts)
         packed = pack(chosen, origin, shape, collation.pad)
         segments = None
         if self.segments is not None:
-            both = Sequences(self.segments[at], chosen.lengths)
-            segments = pack(both, origin, shape, 0)["tokens"]
+            token_segments = Sequences(self.segments[token_indices], chosen.lengths)
+            segments = pack(token_segments, origin, shape, 0)["tokens"]
         batch = Batch(
             **packed,  # type: ignore[arg-type]
             segments=segments,
@@ -281,20 +283,20 @@ class Examples:
         return Batch(**{**vars(batch), **names})
 
     def _at_places(
-        self, texts: NDArray[np.int64], begins: NDArray[np.int64], places: Sequences
+        self, texts: NDArray[np.int64], begins: NDArray[np.int64], predicted: Sequences
     ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
         """Which places are predicted, and their part of a batch; `texts` begin at `begins`."""
-        counts = places.lengths[texts]
-        which = _members(places, texts)
-        index = np.repeat(begins, counts) + places.tokens[which]
+        counts = predicted.lengths[texts]
+        score_rows = _members(predicted, texts)
+        index = np.repeat(begins, counts) + predicted.tokens[score_rows]
         if self.labels.ndim == 1:
-            return which, {"index": index, "targets": self.labels[which]}
+            return score_rows, {"index": index, "targets": self.labels[score_rows]}
         ends = self.labels[texts]
-        first = first_places(counts)
-        return which, {
+        offsets = first_places(counts)
+        return score_rows, {
             "index": index,
             "targets": np.repeat(np.arange(len(texts)), counts),
-            "labels": np.where(ends >= 0, ends + first[:, None], ends),
+            "labels": np.where(ends >= 0, ends + offsets[:, None], ends),
         }
 
     def _take(self, texts: NDArray[np.int64]) -> tuple[Sequences, NDArray[np.int64]]:

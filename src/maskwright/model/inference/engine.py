@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.base.errors import DataError
-from maskwright.model.inference.batches import Group, portions
+from maskwright.model.inference.batches import RowGroup, portions
 from maskwright.model.inference.prepared import Place, Prepared, cut
 
 Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Part:
+class PortionStates:
     """Rows that were read together.
 
     Attributes:
@@ -50,9 +50,9 @@ def states(
     model: Prepared,
     rows: Rows,
     segments: Rows | None = None,
-    place: Place | None = None,
+    position: Place | None = None,
     start: int | None = None,
-) -> Iterator[Part]:
+) -> Iterator[PortionStates]:
     """The states of all ids of the rows, or of one place of each.
 
     Args:
@@ -70,40 +70,42 @@ def states(
         ids = _flat(rows, numbers).to(model.device)
         kinds = None if segments is None else _flat(segments, numbers).to(model.device)
         if start is None:
-            found = model.ragged(ids, groups, kinds, place)
+            hidden_states = model.ragged(ids, groups, kinds, position)
         else:
-            found = _decoded(model, ids, groups, kinds, start)
-        yield Part(numbers, ids, found, lengths[numbers].tolist())
+            hidden_states = _decoded(model, ids, groups, kinds, start)
+        yield PortionStates(numbers, ids, hidden_states, lengths[numbers].tolist())
 
 
 def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Tensor]:
     """(T, D) of each row."""
-    found = [torch.empty(0)] * len(rows)
-    for part in states(model, rows, segments):
-        for number, own in zip(part.numbers, part.states.split(part.lengths), strict=True):
-            found[number] = own
-    return found
+    row_states = [torch.empty(0)] * len(rows)
+    for portion in states(model, rows, segments):
+        for number, states_of_row in zip(
+            portion.numbers, portion.states.split(portion.lengths), strict=True
+        ):
+            row_states[number] = states_of_row
+    return row_states
 
 
 def at_place(
-    model: Prepared, rows: Rows, place: Place, segments: Rows | None = None
+    model: Prepared, rows: Rows, position: Place, segments: Rows | None = None
 ) -> Float[Tensor, "R D"]:
     """The states of one place of each row."""
-    parts = list(states(model, rows, segments, place))
-    order = np.argsort(np.concatenate([part.numbers for part in parts]))
-    together = torch.cat([part.states for part in parts])
+    portions = list(states(model, rows, segments, position))
+    order = np.argsort(np.concatenate([portion.numbers for portion in portions]))
+    together = torch.cat([portion.states for portion in portions])
     return together[torch.from_numpy(order).to(together.device)]
 
 
 def _decoded(
-    model: Prepared, ids: Tensor, groups: Sequence[Group], segments: Tensor | None, start: int
+    model: Prepared, ids: Tensor, groups: Sequence[RowGroup], segments: Tensor | None, start: int
 ) -> Float[Tensor, "N D"]:
-    found = []
+    outputs = []
     for tokens, kinds in zip(cut(ids, groups), cut(segments, groups), strict=True):
         memory = model.encode(tokens, segments=kinds)
-        before = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], 1)
-        found.append(model.decode(before, memory=memory).flatten(0, 1))
-    return torch.cat(found)
+        decoder_ids = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], 1)
+        outputs.append(model.decode(decoder_ids, memory=memory).flatten(0, 1))
+    return torch.cat(outputs)
 
 
 def _flat(rows: Rows, numbers: NDArray[np.int64]) -> Tensor:

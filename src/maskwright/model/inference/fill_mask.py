@@ -2,7 +2,7 @@
 
 Only here is the mask string of a tokenizer read as the mask token; everywhere else it is ordinary
 text. Every hole is judged with the others still open, so the probabilities of two holes are not
-those of a pair. The tokenizer is asked for through `Words`; this room knows no tokenizer by name.
+those of a pair. The tokenizer is used through `FillTokenizer`; no tokenizer is known by name here.
 
     one stack     the encoder reads the text                      read off at the hole
     two stacks    it does, and the decoder the same text behind   read off where the decoder would
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from maskwright.base.errors import IncompatibleError, UsageError
 from maskwright.model.inference.engine import states
-from maskwright.model.inference.growing_rows import Reader, trained_length
+from maskwright.model.inference.growing_rows import ContextReader, trained_length
 from maskwright.model.inference.prepared import Prepared, answering, finite
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
@@ -31,7 +31,7 @@ BEAMS = 10
 
 
 @dataclass(frozen=True)
-class Span:
+class SpanCandidate:
     """Ids that may fill a gap, at least one, and how likely they are."""
 
     ids: tuple[int, ...]
@@ -48,7 +48,7 @@ def spans(
     top: int,
     *,
     cached: bool = True,
-) -> list[Span]:
+) -> list[SpanCandidate]:
     """The likeliest `top` spans behind what the decoder has `written`, the best first.
 
     Args:
@@ -60,18 +60,18 @@ def spans(
         cached: keep keys and values between steps; the same spans either way.
     """
     with answering(model, live=not cached) as ready:
-        reader = Reader(ready, trained_length(ready.config), cached)
+        reader = ContextReader(ready, trained_length(ready.config), cached)
         reader.encode([source])
         return _search(reader, written, sorted(stops), sorted(forbidden), top)
 
 
 def _search(
-    reader: Reader,
+    reader: ContextReader,
     written: Sequence[int],
     stops: list[int],
     forbidden: list[int],
     top: int,
-) -> list[Span]:
+) -> list[SpanCandidate]:
     beams, limit = max(BEAMS, 2 * top), reader.limit
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[tuple[float, tuple[int, ...]]] = []
@@ -86,19 +86,19 @@ def _search(
         logs[:, stops + forbidden] = -torch.inf
         totals = torch.tensor([total for total, _ in going])[:, None] + logs
         best = totals.flatten().topk(min(beams, totals.numel()))
-        taken = [
-            (total, *divmod(place, logs.shape[1]))
-            for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        continuations = [
+            (total, *divmod(flat_index, logs.shape[1]))
+            for total, flat_index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             if total > -torch.inf
         ]
-        going = [(total, (*going[row][1], token)) for total, row, token in taken]
+        going = [(total, (*going[row][1], token)) for total, row, token in continuations]
         if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
             break
-        reader.keep([row for _, row, _ in taken])
-    return [Span(ids, float(torch.tensor(total).exp())) for total, ids in ended]
+        reader.keep([row for _, row, _ in continuations])
+    return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended]
 
 
-class Words(Protocol):
+class FillTokenizer(Protocol):
     """What filling asks of a tokenizer."""
 
     @property
@@ -109,14 +109,14 @@ class Words(Protocol):
     def vocabulary_size(self) -> int: ...
     def encode(self, text: str) -> list[int]: ...
     def frame(
-        self, first: list[int], second: list[int] | None = None
+        self, ids: list[int], second_ids: list[int] | None = None, /
     ) -> tuple[list[int], list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def tokens(self, ids: Sequence[int]) -> list[str]: ...
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TokenCandidate:
     """One way to fill a hole; `text` is the whole text with this hole filled."""
 
     id: int
@@ -130,12 +130,12 @@ class Hole:
     """One hole, at `position` among the framed ids, with its candidates, likeliest first."""
 
     position: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TokenCandidate, ...]
 
 
 def fill(
     model: Transformer | Prepared,
-    words: Words,
+    words: FillTokenizer,
     texts: Sequence[str],
     *,
     top: int = 5,
@@ -163,12 +163,12 @@ def fill(
             an unknown decoder start token, of two stacks.
     """
     read = [encoded(model.config, words, text, windows=windows) for text in texts]
-    found = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
-    return [spelled(words, one, holes) for one, holes in zip(read, found, strict=True)]
+    predictions = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
+    return [spelled(words, one, holes) for one, holes in zip(read, predictions, strict=True)]
 
 
 @dataclass(frozen=True)
-class Masked:
+class TextWithMasks:
     """A text with holes, as ids.
 
     Attributes:
@@ -181,7 +181,7 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class Likeliest:
+class HolePrediction:
     """The likeliest tokens for a hole at `position` among the framed ids, the best first."""
 
     position: int
@@ -189,7 +189,9 @@ class Likeliest:
     probabilities: list[float]
 
 
-def encoded(config: TransformerConfig, words: Words, text: str, *, windows: bool = False) -> Masked:
+def encoded(
+    config: TransformerConfig, words: FillTokenizer, text: str, *, windows: bool = False
+) -> TextWithMasks:
     """A text as `likeliest` reads it; args and errors as `fill`."""
     _require_filler(config, words)
     assert words.mask is not None
@@ -197,21 +199,20 @@ def encoded(config: TransformerConfig, words: Words, text: str, *, windows: bool
     ids = _joined(pieces, words.mask)
     if not windows:
         _require_room(config, text, len(words.frame(ids)[0]))
-    return Masked(pieces, list(_windows(words, ids, config.longest)))
+    return TextWithMasks(pieces, list(_windows(words, ids, config.longest)))
 
 
 def likeliest(
     model: Transformer | Prepared,
-    words: Words,
-    texts: Sequence[Masked],
+    words: FillTokenizer,
+    texts: Sequence[TextWithMasks],
     *,
     top: int = 5,
     shift: int = 0,
     start: int | None = None,
     alone: bool = False,
-) -> list[list[Likeliest]]:
-    """What the network says of each hole of each text; no text becomes ids here and none is
-    spelled. Args and errors as `fill`."""
+) -> list[list[HolePrediction]]:
+    """The likeliest tokens of each hole, as ids. Args and errors as `fill`."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     _require_filler(model.config, words)
@@ -224,15 +225,17 @@ def likeliest(
         )
     if model.config.decoder is None or alone:
         start = None
-    read = [(number, window) for number, each in enumerate(texts) for window in each.windows]
-    rows, segments = [each.ids for _, each in read], [each.segments for _, each in read]
-    found: list[dict[int, Likeliest]] = [{} for _ in texts]
+    windows = [(number, window) for number, text in enumerate(texts) for window in text.windows]
+    rows, segments = [text.ids for _, text in windows], [text.segments for _, text in windows]
+    predictions: list[dict[int, HolePrediction]] = [{} for _ in texts]
     with answering(model, live=True) as ready:
-        for part in states(ready, rows, segments, start=start):
-            places, scores = _scores(ready, words, part.tokens, part.states, shift, part.lengths)
+        for portion in states(ready, rows, segments, start=start):
+            positions, scores = _scores(
+                ready, words, portion.tokens, portion.states, shift, portion.lengths
+            )
             owners = [
-                (*read[n], read[n][1].first + nth)
-                for n in part.numbers
+                (*windows[n], windows[n][1].first + nth)
+                for n in portion.numbers
                 for nth in range(rows[n].count(words.mask))
             ]
             chosen = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
@@ -241,21 +244,27 @@ def likeliest(
                 chosen, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 number, window, hole = owners[i]
-                found[number][hole] = Likeliest(places[i] + window.begin, ids, chances)
-    return [[holes[nth] for nth in sorted(holes)] for holes in found]
+                predictions[number][hole] = HolePrediction(
+                    positions[i] + window.begin, ids, chances
+                )
+    return [[holes[nth] for nth in sorted(holes)] for holes in predictions]
 
 
-def spelled(words: Words, text: Masked, holes: Sequence[Likeliest]) -> list[Hole]:
+def spelled(
+    words: FillTokenizer, text: TextWithMasks, holes: Sequence[HolePrediction]
+) -> list[Hole]:
     """The holes of a text with the tokens as words, and the text that each makes of it."""
-    found = []
+    filled = []
     for number, hole in enumerate(holes):
         texts = [_filled(words, text.pieces, number, token) for token in hole.ids]
-        each = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
-        found.append(Hole(hole.position, tuple(Candidate(*one) for one in each)))
-    return found
+        candidates = zip(hole.ids, words.tokens(hole.ids), hole.probabilities, texts, strict=True)
+        filled.append(
+            Hole(hole.position, tuple(TokenCandidate(*candidate) for candidate in candidates))
+        )
+    return filled
 
 
-def _require_filler(config: TransformerConfig, words: Words) -> None:
+def _require_filler(config: TransformerConfig, words: FillTokenizer) -> None:
     if config.encoder is None or config.vocabulary_head is None or words.mask is None:
         writes = config.decoder is not None and config.vocabulary_head is not None
         masked = "use a model trained by the masked objective"
@@ -278,26 +287,27 @@ class Window:
     holes: range
 
 
-def _windows(words: Words, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
-    """The whole text; or of one that is too long a window around each hole, in its middle where
-    the text goes on that far."""
-    whole, segments = words.frame(list(ids))
-    places = [place for place, number in enumerate(ids) if number == words.mask]
-    if longest is None or len(whole) <= longest:
-        yield Window(whole, segments, 0, 0, range(len(places)))
+def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
+    """The whole text, or of one that is too long a window around each hole."""
+    framed_ids, segments = words.frame(list(ids))
+    mask_positions = [
+        mask_position for mask_position, number in enumerate(ids) if number == words.mask
+    ]
+    if longest is None or len(framed_ids) <= longest:
+        yield Window(framed_ids, segments, 0, 0, range(len(mask_positions)))
         return
-    room = max(1, longest - (len(whole) - len(ids)))
-    for number, place in enumerate(places):
-        begin = min(max(0, place - room // 2), len(ids) - room)
-        first = sum(other < begin for other in places)
-        framed = words.frame(list(ids[begin : begin + room]))
-        yield Window(*framed, begin, first, range(number, number + 1))
+    room = max(1, longest - (len(framed_ids) - len(ids)))
+    for number, mask_position in enumerate(mask_positions):
+        begin = min(max(0, mask_position - room // 2), len(ids) - room)
+        first_hole = sum(other < begin for other in mask_positions)
+        frame = words.frame(list(ids[begin : begin + room]))
+        yield Window(*frame, begin, first_hole, range(number, number + 1))
 
 
-def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
+def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
     """The ids between the holes of `text`."""
-    parts = text.split(sign)
-    if len(parts) == 1:
+    pieces = text.split(sign)
+    if len(pieces) == 1:
         raise UsageError(
             "the text has no hole",
             where=text[:60],
@@ -306,8 +316,8 @@ def _pieces(words: Words, sign: str, text: str) -> list[list[int]]:
         )
     if words.kind in ("byte-bpe", "unigram"):
         # Their tokens carry the space before a word, so the hole stands for it too.
-        parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-    return [words.encode(part) if part else [] for part in parts]
+        pieces = [piece.removesuffix(" ") for piece in pieces[:-1]] + pieces[-1:]
+    return [words.encode(piece) if piece else [] for piece in pieces]
 
 
 def _joined(pieces: Sequence[Sequence[int]], sign: int) -> list[int]:
@@ -331,34 +341,33 @@ def _require_room(config: TransformerConfig, text: str, count: int) -> None:
 
 def _scores(
     model: Prepared,
-    words: Words,
+    words: FillTokenizer,
     tokens: Int[Tensor, " N"],
     hidden: Float[Tensor, "N D"],
     shift: int,
     lengths: Sequence[int],
 ) -> tuple[list[int], Float[Tensor, "H V"]]:
-    """The place of every hole in its row, and its scores, of rows that stand one after the
-    other."""
+    """The position of every hole in its row, and its scores, of concatenated rows."""
     assert words.mask is not None  # or there were no holes
     holes = torch.eq(tokens, words.mask).nonzero()[:, 0]
     ends = torch.tensor(lengths).cumsum(0)
     begins = (ends - torch.tensor(lengths))[torch.searchsorted(ends, holes.cpu(), right=True)]
-    places = holes.cpu() - begins
-    if shift and int(places.min()) < shift:
+    positions = holes.cpu() - begins
+    if shift and int(positions.min()) < shift:
         raise UsageError(
             "nothing stands before the hole, and the model is read off there",
             where="text",
             wanted="a word before the mask",
         )
     scores = finite(model.logits(hidden[holes - shift]).float()[:, : words.vocabulary_size])
-    return places.tolist(), scores
+    return positions.tolist(), scores
 
 
-def _filled(words: Words, pieces: Sequence[list[int]], number: int, token: int) -> str:
+def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
     """The text with hole `number` filled, the other holes still shown."""
     assert words.mask is not None
     sign = words.tokens([words.mask])[0]
     run = [*pieces[number], token, *pieces[number + 1]]
-    parts = [*pieces[:number], run, *pieces[number + 2 :]]
+    runs = [*pieces[:number], run, *pieces[number + 2 :]]
     space = "" if words.kind == "character" else " "
-    return f"{space}{sign}{space}".join(words.decode(part) for part in parts).strip()
+    return f"{space}{sign}{space}".join(words.decode(ids) for ids in runs).strip()

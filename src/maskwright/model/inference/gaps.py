@@ -18,7 +18,7 @@ WRITTEN = re.compile(f"({SENTINEL.pattern.replace('(', '(?:', 1)})")
 
 
 @dataclass(frozen=True)
-class Gapped:
+class TextWithGaps:
     """A text with gaps.
 
     Attributes:
@@ -35,46 +35,46 @@ class Gapped:
         return self.text.replace(sign, span)
 
 
-def gapped(tokenizer: Tokenizer, text: str) -> Gapped | None:
+def gapped(tokenizer: Tokenizer, text: str) -> TextWithGaps | None:
     """The text with its gaps; None where it has none, or the tokenizer no sentinels.
 
     Raises:
         UsageError: a sentinel that the tokenizer does not have, or one twice.
     """
-    parts = WRITTEN.split(text) if tokenizer.sentinels else [text]
-    signs = tuple(parts[1::2])
+    pieces = WRITTEN.split(text) if tokenizer.sentinels else [text]
+    signs = tuple(pieces[1::2])
     if not signs:
         return None
-    known = {tokenizer.vocabulary[i]: i for i in tokenizer.sentinels}
+    sentinel_ids = {tokenizer.vocabulary[i]: i for i in tokenizer.sentinels}
     for number, sign in enumerate(signs):
-        if sign not in known or sign in signs[:number]:
+        if sign not in sentinel_ids or sign in signs[:number]:
             raise UsageError(
-                "no such gap" if sign not in known else "one gap twice",
+                "no such gap" if sign not in sentinel_ids else "one gap twice",
                 where=text[:60],
                 found=sign,
                 wanted=f"each of {tokenizer.vocabulary[tokenizer.sentinels[0]]} … "
                 f"{tokenizer.vocabulary[tokenizer.sentinels[-1]]} at most once",
             )
     ids: list[int] = []
-    for number, part in enumerate(parts):
+    for number, piece in enumerate(pieces):
         if number % 2:
-            ids.append(known[part])
+            ids.append(sentinel_ids[piece])
             continue
         # Their tokens carry the space before a word, so the gap stands for it too.
-        part = part.removesuffix(" ") if number < len(parts) - 1 else part
-        ids += tokenizer.encode(part) if part else []
-    return Gapped(text, signs, ids)
+        piece = piece.removesuffix(" ") if number < len(pieces) - 1 else piece
+        ids += tokenizer.encode(piece) if piece else []
+    return TextWithGaps(text, signs, ids)
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """The text of ids, sentinels shown."""
-    parts: list[str] = []
+    pieces: list[str] = []
     run: list[int] = []
-    for each in [*ids, -1]:
-        if each >= 0 and each not in tokenizer.sentinels:
-            run.append(each)
+    for token_id in [*ids, -1]:
+        if token_id >= 0 and token_id not in tokenizer.sentinels:
+            run.append(token_id)
             continue
-        parts.append(tokenizer.decode(run).strip() if run else "")
-        parts.append(tokenizer.vocabulary[each] if each >= 0 else "")
+        pieces.append(tokenizer.decode(run).strip() if run else "")
+        pieces.append(tokenizer.vocabulary[token_id] if token_id >= 0 else "")
         run = []
-    return " ".join(filter(None, parts))
+    return " ".join(filter(None, pieces))

@@ -23,7 +23,12 @@ from maskwright.base.errors import UsageError
 from maskwright.model.inference import decode as decoding
 from maskwright.model.inference.batches import growing
 from maskwright.model.inference.decode import GREEDY, Sampling
-from maskwright.model.inference.growing_rows import Reader, Rows, context_start, trained_length
+from maskwright.model.inference.growing_rows import (
+    ContextReader,
+    GrowingRows,
+    context_start,
+    trained_length,
+)
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.inference.shared_layers import can_write_together, mixed_layer, spans_of
 from maskwright.model.inference.stream import Decode, GrowingText, Piece, require_stop, shown
@@ -43,7 +48,7 @@ class Prompt:
         decode: the text of ids.
         sampling: how a token is chosen, with its seed.
         source: what the encoder of a model of two stacks reads.
-        given: the ids in front of the new ones when they are decoded.
+        prefix: the ids in front of the new ones when they are decoded.
         stop: strings that end the row.
         end: the id that ends it.
         is_byte: whether an id stands for a byte alone.
@@ -58,7 +63,7 @@ class Prompt:
     decode: Decode
     sampling: Sampling = GREEDY
     source: Sequence[int] | None = None
-    given: Sequence[int] = ()
+    prefix: Sequence[int] = ()
     stop: Sequence[str] = ()
     end: int | None = None
     is_byte: Callable[[int], bool] = _no_byte
@@ -74,7 +79,7 @@ class Generation:
     Args:
         network: prepared.
         context: how many tokens are read at most; None: as many as the model was trained on.
-        whole: the tokens of a prompt see each other (`prefix-lm`).
+        bidirectional_prefix: the tokens of a prompt see each other (`prefix-lm`).
         one_way: an encoder was also taught to read to the left only (`hybrid`).
 
     Raises:
@@ -86,13 +91,17 @@ class Generation:
         network: Prepared,
         *,
         context: int | None = None,
-        whole: bool = False,
+        bidirectional_prefix: bool = False,
         one_way: bool = False,
     ) -> None:
         decoding.require_writer(network.config, one_way=one_way)
-        self.network, self.whole, self.one_way = network, whole, one_way
+        self.network, self.bidirectional_prefix, self.one_way = (
+            network,
+            bidirectional_prefix,
+            one_way,
+        )
         self.context = context
-        self._crowds: list[_Crowd] = []
+        self._crowds: list[_RowPool] = []
         self._next = 0
 
     @property
@@ -140,12 +149,12 @@ class Generation:
         self._next += 1
         return row.number
 
-    def _crowd_for(self, network: Prepared) -> _Crowd:
+    def _crowd_for(self, network: Prepared) -> _RowPool:
         for crowd in self._crowds:
             if crowd.takes(network):
                 return crowd
         limit = self.context or trained_length(network.config)
-        self._crowds.append(_Crowd(network, limit, self.whole))
+        self._crowds.append(_RowPool(network, limit, self.bidirectional_prefix))
         return self._crowds[-1]
 
     @torch.inference_mode()
@@ -160,9 +169,9 @@ class Generation:
         pieces: list[Piece] = []
         for crowd in self._crowds:
             rows, scores = crowd.scored()
-            made = _advanced(rows, scores)
-            crowd.leave({piece.row for piece in made if piece.finished is not None})
-            pieces += made
+            new_pieces = _advanced(rows, scores)
+            crowd.leave({piece.row for piece in new_pieces if piece.finished is not None})
+            pieces += new_pieces
         self._crowds = [crowd for crowd in self._crowds if crowd.writing or crowd.waiting]
         return sorted(pieces, key=lambda piece: piece.row)
 
@@ -178,7 +187,7 @@ class _Row:
         self.number, self.prompt, self.network = number, prompt, network
         self.ids = list(prompt.ids)
         self.written = self.start = 0
-        self.text = GrowingText(prompt.decode, prompt.given, prompt.stop, prompt.is_byte)
+        self.text = GrowingText(prompt.decode, prompt.prefix, prompt.stop, prompt.is_byte)
         self.name = decoding.name_of(prompt.ids, prompt.source)
         self.choice = replace(prompt.sampling, seed=0)
 
@@ -188,21 +197,21 @@ class _Row:
         return self.prompt.count - self.written
 
 
-class _Crowd:
-    """Rows whose keys and values lie in common buffers, of one network or of several that share
-    its weights; of a network that cannot be prepared, each is read for itself.
+class _RowPool:
+    """Rows whose keys and values share buffers, of networks that share weights; rows of a network
+    that cannot be prepared are read one by one.
 
     Attributes:
         writing: in the order of the buffers.
         waiting: those that join at the next step.
     """
 
-    def __init__(self, network: Prepared, limit: int | None, whole: bool) -> None:
-        self.network, self.limit, self.whole = network, limit, whole
+    def __init__(self, network: Prepared, limit: int | None, bidirectional_prefix: bool) -> None:
+        self.network, self.limit, self.bidirectional_prefix = network, limit, bidirectional_prefix
         self.writing: list[_Row] = []
         self.waiting: list[_Row] = []
-        self.rows: Rows | None = None
-        self.readers: dict[int, Reader] = {}
+        self.rows: GrowingRows | None = None
+        self.readers: dict[int, ContextReader] = {}
         self.runs: list[tuple[Prepared, list[_Row]]] = []
 
     def takes(self, network: Prepared) -> bool:
@@ -228,57 +237,57 @@ class _Crowd:
 
     def scored(self) -> tuple[list[_Row], Float[Tensor, "B V"]]:
         """The rows, those that join among them, and the scores of what follows in each."""
-        anew = []
+        rows_to_reread = []
         for row in self.writing:
             start = context_start(len(row.ids), self.limit)
             if start != row.start and row.number not in self.readers:
-                anew.append(row)
+                rows_to_reread.append(row)
             row.start = start
-        self.leave({row.number for row in anew})
-        found: list[Tensor] = []
+        self.leave({row.number for row in rows_to_reread})
+        scores: list[Tensor] = []
         rows = list(self.writing)
         if self.rows is not None:
             self.rows.make_room(max(row.left for row in rows))
             hidden = self.rows.step([row.ids[-1] for row in rows])
-            found.append(self._scores(hidden))
+            scores.append(self._scores(hidden))
         else:
-            found += [self._read_alone(row) for row in rows]
-        waiting, self.waiting = [*anew, *self.waiting], []
+            scores += [self._read_alone(row) for row in rows]
+        waiting, self.waiting = [*rows_to_reread, *self.waiting], []
         for row in waiting:
             row.start = context_start(len(row.ids), self.limit)
-        for network, some in _by_network(waiting):
-            contexts = [row.ids[row.start :] for row in some]
-            for part in growing(contexts, 1):
-                found.append(self._join(network, some[part]))
-                rows += some[part]
-        return rows, torch.cat(found) if found else torch.empty(0)
+        for network, group in _by_network(waiting):
+            contexts = [row.ids[row.start :] for row in group]
+            for portion in growing(contexts, 1):
+                scores.append(self._join(network, group[portion]))
+                rows += group[portion]
+        return rows, torch.cat(scores) if scores else torch.empty(0)
 
-    def _join(self, network: Prepared, some: list[_Row]) -> Float[Tensor, "B V"]:
+    def _join(self, network: Prepared, rows: list[_Row]) -> Float[Tensor, "B V"]:
         """Read the contexts of rows of one network, which go on behind those that write."""
-        reader = self._reader(network, some)
+        reader = self._reader(network, rows)
         if reader.writer is None:
             scores = []
-            for row in some:
+            for row in rows:
                 self.readers[row.number] = self._reader(network, [row])
                 scores.append(self._read_alone(row))
-            self.writing += some
+            self.writing += rows
             return torch.cat(scores)
-        scores_found = reader.next_scores([row.ids for row in some], 1)
+        scores_found = reader.next_scores([row.ids for row in rows], 1)
         assert reader.rows is not None
         if self.rows is None:
             self.rows = reader.rows
         else:
             self.rows.join(reader.rows)
-        self.writing += some
+        self.writing += rows
         self._sort()
         return scores_found
 
-    def _reader(self, network: Prepared, some: list[_Row]) -> Reader:
-        reader = Reader(network, self.limit, cached=True)
-        if self.whole:
-            reader.seen = [len(row.prompt.ids) for row in some]
-        if reader.writer is not None or len(some) == 1:
-            sources = [row.prompt.source for row in some if row.prompt.source is not None]
+    def _reader(self, network: Prepared, rows: list[_Row]) -> ContextReader:
+        reader = ContextReader(network, self.limit, cached=True)
+        if self.bidirectional_prefix:
+            reader.prefix_lengths = [len(row.prompt.ids) for row in rows]
+        if reader.writer is not None or len(rows) == 1:
+            sources = [row.prompt.source for row in rows if row.prompt.source is not None]
             reader.encode(sources or None)
         return reader
 
@@ -315,7 +324,7 @@ class _Crowd:
         runs = _by_network(self.writing)
         self.runs = runs
         stacks = [network.writer for network, _ in runs]
-        spans = spans_of([len(some) for _, some in runs])
+        spans = spans_of([len(rows) for _, rows in runs])
         self.rows.layers = [
             mixed_layer(layers, spans)
             for layers in zip(*(stack.layers for stack in stacks), strict=True)
@@ -325,17 +334,17 @@ class _Crowd:
         first = self.runs[0][0]
         if all(network.vocabulary_key == first.vocabulary_key for network, _ in self.runs):
             return first.scores(hidden).cpu()
-        parts = hidden.split([len(some) for _, some in self.runs])
-        pairs = zip(self.runs, parts, strict=True)
-        return torch.cat([network.scores(part) for (network, _), part in pairs]).cpu()
+        hidden_parts = hidden.split([len(rows) for _, rows in self.runs])
+        pairs = zip(self.runs, hidden_parts, strict=True)
+        return torch.cat([network.scores(states) for (network, _), states in pairs]).cpu()
 
 
 def _by_network(rows: Sequence[_Row]) -> list[tuple[Prepared, list[_Row]]]:
     """Runs of rows of one network; rows that are apart are brought together where they wait."""
-    found: dict[Prepared, list[_Row]] = {}
+    runs: dict[Prepared, list[_Row]] = {}
     for row in rows:
-        found.setdefault(row.network, []).append(row)
-    return list(found.items())
+        runs.setdefault(row.network, []).append(row)
+    return list(runs.items())
 
 
 # --------------------------------------------------------------------------------- one token more
@@ -344,29 +353,29 @@ def _advanced(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]
     tokens = _chosen(rows, scores)
     logs = _log_probabilities(rows, scores, tokens)
     return [
-        _piece(row, token, *logs.get(place, (None, ())))
-        for place, (row, token) in enumerate(zip(rows, tokens, strict=True))
+        _piece(row, token, *logs.get(index, (None, ())))
+        for index, (row, token) in enumerate(zip(rows, tokens, strict=True))
     ]
 
 
 def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
     """The next id of each row; those that are sampled alike at once."""
     alike: dict[Sampling, list[int]] = {}
-    for place, row in enumerate(rows):
-        alike.setdefault(row.choice, []).append(place)
+    for index, row in enumerate(rows):
+        alike.setdefault(row.choice, []).append(index)
     tokens = [0] * len(rows)
-    for choice, places in alike.items():
-        some = [rows[place] for place in places]
+    for choice, indices in alike.items():
+        group = [rows[index] for index in indices]
         keys = randomness.key(
             "sample",
-            np.array([row.prompt.sampling.seed for row in some]),
-            np.array([row.name for row in some]),
-            np.array([row.prompt.copy for row in some]),
-            np.array([row.written for row in some]),
+            np.array([row.prompt.sampling.seed for row in group]),
+            np.array([row.name for row in group]),
+            np.array([row.prompt.copy for row in group]),
+            np.array([row.written for row in group]),
         )
-        own = scores if len(places) == len(rows) else scores[places]
-        for place, token in zip(places, decoding.chosen(own, choice, keys), strict=True):
-            tokens[place] = token
+        group_scores = scores if len(indices) == len(rows) else scores[indices]
+        for index, token in zip(indices, decoding.chosen(group_scores, choice, keys), strict=True):
+            tokens[index] = token
     return tokens
 
 
@@ -374,19 +383,19 @@ def _log_probabilities(
     rows: Sequence[_Row], scores: Float[Tensor, "B V"], tokens: Sequence[int]
 ) -> dict[int, tuple[float, tuple[tuple[int, float], ...]]]:
     """Of rows that want them, by their place: of the token, and of the likeliest ones."""
-    places = [i for i, row in enumerate(rows) if row.prompt.logprobs or row.prompt.top_logprobs]
-    if not places:
+    indices = [i for i, row in enumerate(rows) if row.prompt.logprobs or row.prompt.top_logprobs]
+    if not indices:
         return {}
-    logs = scores[places].double().log_softmax(-1)
-    own = logs.gather(-1, torch.tensor([[tokens[place]] for place in places]))[:, 0].tolist()
-    most = max(rows[place].prompt.top_logprobs for place in places)
+    logs = scores[indices].double().log_softmax(-1)
+    of_chosen = logs.gather(-1, torch.tensor([[tokens[index]] for index in indices]))[:, 0].tolist()
+    most = max(rows[index].prompt.top_logprobs for index in indices)
     best = logs.topk(min(most, logs.shape[-1]), dim=-1)
-    found = {}
-    for number, place in enumerate(places):
-        count = rows[place].prompt.top_logprobs
+    log_probabilities = {}
+    for number, index in enumerate(indices):
+        count = rows[index].prompt.top_logprobs
         ids, values = best.indices[number, :count].tolist(), best.values[number, :count].tolist()
-        found[place] = own[number], tuple(zip(ids, values, strict=True))
-    return found
+        log_probabilities[index] = of_chosen[number], tuple(zip(ids, values, strict=True))
+    return log_probabilities
 
 
 def _piece(

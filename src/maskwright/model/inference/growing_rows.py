@@ -32,8 +32,7 @@ from maskwright.model.inference.engine import hidden
 from maskwright.model.inference.prepared import Prepared, prepared
 from maskwright.model.nn import mask
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import Attention as AttentionConfig
-from maskwright.model.nn.config import Relative, Rotary, TransformerConfig
+from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerConfig
 from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
 from maskwright.model.nn.transformer import Transformer
 
@@ -87,8 +86,8 @@ class Memory:
         ]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows, whole runs of `copies` that share a source. Where there is but
-        one source any number of rows share it."""
+        """Continue with these rows only, in runs of `copies` that share a source; all rows may
+        share one."""
         if len(self.pairs[0][0]) == 1:
             return
         sources = [row // self.copies for row in rows[:: self.copies]]
@@ -109,13 +108,13 @@ class _View:
     causal: bool = False
 
 
-class Rows:
+class GrowingRows:
     """Growing rows of tokens with their keys and values.
 
     Args:
         contexts: what `read` will be given.
         capacity: how many positions a row has room for, those of the longest context included.
-        seen: how many first tokens of each context see each other; None: none do.
+        prefix_lengths: how many first tokens of each context see each other; None: none do.
         memory: of the sources, for a decoder with cross-attention.
     """
 
@@ -125,7 +124,7 @@ class Rows:
         model: Prepared,
         contexts: Sequence[Sequence[int]],
         capacity: int,
-        seen: Sequence[int] | None = None,
+        prefix_lengths: Sequence[int] | None = None,
         memory: Memory | None = None,
     ) -> None:
         self.model, self.stack, self.shared = model, model.writer, memory
@@ -151,8 +150,8 @@ class Rows:
         self.first = 0
         """Before this position there is nothing in any row."""
         self.prefix: Int[Tensor, " B"] | None = None
-        if seen is not None:
-            self.prefix = pads + torch.tensor(seen, device=self.device)
+        if prefix_lengths is not None:
+            self.prefix = pads + torch.tensor(prefix_lengths, device=self.device)
         self._pad_bias: Float[Tensor, "B 1 1 C"] | None = None
         self._distances: dict[bool, Float[Tensor, "1 H 1 C"]] = {}
 
@@ -178,17 +177,17 @@ class Rows:
         self._find_first()
 
     @torch.inference_mode()
-    def join(self, other: Rows) -> None:
-        """The rows of `other`, of this network or of one that gives keys and values of the same
-        shape, go on behind those here. All end at one place."""
+    def join(self, other: GrowingRows) -> None:
+        """Append the rows of `other`, whose keys and values have the same shape. All rows end
+        together."""
         pads, prefix = [], []
         length = max(self.length, other.length)
         for rows in (self, other):
-            by = length - rows.length
-            none = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
-            pads.append((none if rows.pads is None else rows.pads) + by)
+            shift = length - rows.length
+            no_pads = torch.zeros(rows.cache.rows, dtype=torch.int64, device=self.device)
+            pads.append((no_pads if rows.pads is None else rows.pads) + shift)
             if rows.prefix is not None:
-                prefix.append(rows.prefix + by)
+                prefix.append(rows.prefix + shift)
         self.cache.join(other.cache, front=self.front)
         self.pads = torch.cat(pads)
         self.prefix = torch.cat(prefix) if prefix else None
@@ -199,8 +198,8 @@ class Rows:
 
     @torch.inference_mode()
     def make_room(self, most: int) -> None:
-        """Room for one position more in each row; for more of them at once, `most` at most. What no
-        row has any longer is left out."""
+        """Make room for one more position, up to `most` at once; drop positions that no row
+        uses."""
         if self.length < self.capacity:
             return
         length = self.length - self.first
@@ -227,19 +226,23 @@ class Rows:
         """The states at the ends of the contexts, which are read once."""
         count = max(map(len, contexts))
         tokens = torch.tensor([token for context in contexts for token in context])
-        places = torch.tensor([place for context in contexts for place in range(len(context))])
-        last = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
+        token_positions = torch.tensor(
+            [place for context in contexts for place in range(len(context))]
+        )
+        last_indices = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
         flat = None
         if self.pads is not None:
             rows = torch.arange(len(contexts)).repeat_interleave(
                 torch.tensor([*map(len, contexts)])
             )
-            flat = (rows * count + places).to(self.device) + self.pads[rows.to(self.device)]
-        positions = places.to(self.device)[None]
+            flat = (rows * count + token_positions).to(self.device) + self.pads[
+                rows.to(self.device)
+            ]
+        positions = token_positions.to(self.device)[None]
         x = self._embedded(tokens[None], positions, 0)[0]
         at = positions[0] if flat is None else spread(positions[0], flat, len(contexts) * count)
         views = self._views(count, at.view(len(contexts), count))
-        return self._through(x, views, count, flat, last.to(self.device))
+        return self._through(x, views, count, flat, last_indices.to(self.device))
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Float[Tensor, "B D"]:
@@ -263,21 +266,21 @@ class Rows:
         views: list[_View],
         count: int,
         flat: Int[Tensor, " N"] | None,
-        last: Int[Tensor, " B"] | None,
+        last_indices: Int[Tensor, " B"] | None,
     ) -> Float[Tensor, "B D"]:
         """
         Args:
             count: positions of each row, padding included.
             flat: where the tokens stand among them (b*T + t); None: they are all.
-            last: of the tokens, the last one of each row; None: all are.
+            last_indices: of the tokens, the last one of each row; None: all are.
         """
         cache, shared = self.cache, self.shared
         end = cache.length + count
         for number, (layer, view) in enumerate(zip(self.layers, views, strict=True)):
             half = layer.attention
             mixed = _mixed(half, half.enter(x), cache.layers[number], view, end, count, flat)
-            if last is not None and number == len(views) - 1:
-                x = x[last]
+            if last_indices is not None and number == len(views) - 1:
+                x = x[last_indices]
                 mixed, flat = mixed.view(cache.rows, count, -1)[:, -1], None
                 count = 1
             elif flat is not None:
@@ -285,9 +288,11 @@ class Rows:
             x = half.leave(mixed, x)
             if layer.cross is not None:
                 assert shared is not None
-                pair, places = shared.pairs[number], cache.rows * count
+                pair, num_positions = shared.pairs[number], cache.rows * count
                 h = layer.cross.enter(x)
-                x = layer.cross.leave(_crossed(layer.cross, h, pair, shared.bias, places, flat), x)
+                x = layer.cross.leave(
+                    _crossed(layer.cross, h, pair, shared.bias, num_positions, flat), x
+                )
             x = layer.feed_forward(x)
         cache.advance(end - cache.length)
         norm = self.stack.final_norm
@@ -295,27 +300,27 @@ class Rows:
 
     # ------------------------------------------------------------------------------ what is seen
     def _views(self, count: int, positions: Tensor | None) -> list[_View]:
-        made: dict[tuple[object, ...], _View] = {}
+        view_of: dict[tuple[object, ...], _View] = {}
         views: list[_View] = []
         for block in self.stack.config.blocks:
             attention = block.attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
-            if kind not in made:
-                made[kind] = self._view(attention, count, positions)
-            views.append(made[kind])
+            if kind not in view_of:
+                view_of[kind] = self._view(attention, count, positions)
+            views.append(view_of[kind])
         return views
 
-    def _view(self, attention: AttentionConfig, count: int, positions: Tensor | None) -> _View:
+    def _view(self, attention: Attention, count: int, positions: Tensor | None) -> _View:
         start, rotary = self.length, None
         if isinstance(attention.positions, Rotary):
             if positions is None:
                 positions = torch.full((1, 1), start, device=self.device)
             rotary = rotary_table(attention.positions, positions, attention.head_width)
         if count == 1 and (attention.window is None or (self.prefix is None and not self.front)):
-            first = 0 if self.front else self.first
+            begin = 0 if self.front else self.first
             if attention.window is not None:
-                first = max(first, start - attention.window[0])
-            return _View(first, self._step_bias(attention, first, start + 1), rotary)
+                begin = max(begin, start - attention.window[0])
+            return _View(begin, self._step_bias(attention, begin, start + 1), rotary)
         drawn = self._mask(attention).draw(count, start + count, start=start, device=self.device)
         if (
             drawn.mask.form == "causal"
@@ -329,11 +334,11 @@ class Rows:
             bias = distance if bias is None else distance + bias
         return _View(0, bias if bias is None else F.pad(bias, (self.front, 0)), rotary)
 
-    def _relative(self, attention: AttentionConfig) -> Relative | None:
+    def _relative(self, attention: Attention) -> Relative | None:
         return attention.positions if isinstance(attention.positions, Relative) else None
 
-    def _mask(self, attention: AttentionConfig) -> mask.AttentionMask:
-        """Who sees whom, as `Stack` and `Transformer.encode` have it."""
+    def _mask(self, attention: Attention) -> mask.AttentionMask:
+        """The attention mask, as `StackModule` and `Transformer.encode` make it."""
         limits = mask.pattern(attention.pattern, attention.window)
         order = limits if self.is_decoder else mask.causal
         if self.prefix is not None:
@@ -341,34 +346,34 @@ class Rows:
         if not self.is_decoder:
             order = limits & order
         if self.pads is not None:
-            places = torch.arange(self.capacity, device=self.device)
-            order = order & mask.real(places[None] >= self.pads[:, None])
+            positions = torch.arange(self.capacity, device=self.device)
+            order = order & mask.real(positions[None] >= self.pads[:, None])
         return order
 
-    def _step_bias(self, attention: AttentionConfig, first: int, end: int) -> Tensor | None:
+    def _step_bias(self, attention: Attention, begin: int, end: int) -> Tensor | None:
         """(B or 1, H or 1, 1, K) for one query at `end - 1`: distances, and -inf at padding."""
         bias = None
         if self.pads is not None:
             if self._pad_bias is None:
-                places = torch.arange(self.capacity, device=self.device)
-                self._pad_bias = _bias(places[None] >= self.pads[:, None], self.model.dtype)
+                positions = torch.arange(self.capacity, device=self.device)
+                self._pad_bias = _bias(positions[None] >= self.pads[:, None], self.model.dtype)
                 assert self._pad_bias is not None
                 self._pad_bias = F.pad(self._pad_bias, (self.front, 0))
-            bias = self._pad_bias[..., first : self.front + end]
+            bias = self._pad_bias[..., begin : self.front + end]
         if (relative := self._relative(attention)) is not None:
             both_ways = attention.pattern != "causal"
             if both_ways not in self._distances:
                 # Of the last query there is room for: any other's are the end of it.
                 self._distances[both_ways] = self._distance(relative, attention, 1, self.capacity)
             distance = self._distances[both_ways][..., self.capacity - end :]
-            distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., first:]
+            distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., begin:]
             bias = distance if bias is None else bias + distance
         return bias
 
     def _distance(
-        self, relative: Relative, attention: AttentionConfig, queries: int, keys: int
+        self, relative: Relative, attention: Attention, queries: int, keys: int
     ) -> Float[Tensor, "1 H Q K"]:
-        """The bias of distances, of the last `queries` of as many positions as there are keys."""
+        """The relative position bias of the last `queries` of `keys` positions."""
         buckets = relative_buckets(
             relative, queries, keys, keys - queries, attention.pattern != "causal", self.device
         )
@@ -388,12 +393,12 @@ def _mixed(
 ) -> Float[Tensor, "BT HW"]:
     """What each position takes from those before it; its keys and values are written."""
     rows = buffer.shape[1]
-    parts = []
+    projected = []
     for side, number in half.own(h):
         side = side if flat is None else spread(side, flat, rows * count)
-        parts.append(half.split(side.view(rows, count, -1), number))
-    query = parts[0][0]  # B, H, T, W
-    pair = parts[0][1:] if half.joined else parts[1]
+        projected.append(half.split(side.view(rows, count, -1), number))
+    query = projected[0][0]  # B, H, T, W
+    pair = projected[0][1:] if half.joined else projected[1]
     if view.rotary is None:
         buffer[:, :, :, end - count : end] = pair
     else:
@@ -419,16 +424,16 @@ def _crossed(
     h: Float[Tensor, "N D"],
     pair: tuple[Tensor, Tensor],
     bias: Tensor | None,
-    places: int,
+    num_positions: int,
     flat: Tensor | None,
 ) -> Float[Tensor, "N HW"]:
     """What each position takes from its source; rows that share one are queries of it."""
     query = half.query(h)
     if flat is not None:
-        query = spread(query, flat, places)
+        query = spread(query, flat, num_positions)
     query = query.view(len(pair[0]), -1, half.heads, half.width).transpose(1, 2)
     out = F.scaled_dot_product_attention(query, *pair, attn_mask=bias, scale=half.scale)
-    out = out.transpose(1, 2).reshape(places, -1)
+    out = out.transpose(1, 2).reshape(num_positions, -1)
     return out if flat is None else out[flat]
 
 
@@ -440,7 +445,7 @@ def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1
     return bias.masked_fill_(~keep, float("-inf"))[:, None, None]
 
 
-class Reader:
+class ContextReader:
     """Scores of the next token for growing texts, with what was computed before.
 
     Args:
@@ -458,16 +463,16 @@ class Reader:
         if cached and fits(stack):
             self.writer = prepared(model)
         self.starts: list[int] = []
-        self.seen: list[int] | None = None
+        self.prefix_lengths: list[int] | None = None
         """How many of each text's first tokens see each other; None: none do."""
-        self.rows: Rows | None = None
+        self.rows: GrowingRows | None = None
         self.memory: Memory | None = None
         self.states: Float[Tensor, "B S D"] | None = None
         self.keep_states: Bool[Tensor, "B S"] | None = None
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Sequence[int]] | None, copies: int = 1) -> None:
-        """Read the sources, once. Each is for so many rows in a run."""
+        """Encode the sources, each for `copies` consecutive rows."""
         if sources is None:
             return
         device, lengths = self.network.device, [len(source) for source in sources]
@@ -487,8 +492,8 @@ class Reader:
         self.states = states.repeat_interleave(copies, 0)
 
     @torch.inference_mode()
-    def next_scores(self, texts: Sequence[Sequence[int]], left: int) -> Float[Tensor, "B V"]:
-        """(B, V) for the token that follows each text; `left` is how many will still follow."""
+    def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
+        """(B, V) for the token after each text; `remaining` is how many will still follow."""
         starts = [context_start(len(text), self.limit) for text in texts]
         if self.writer is None:
             self.starts = starts
@@ -496,7 +501,7 @@ class Reader:
         rows = self.rows
         if rows is None or starts != self.starts or rows.length == rows.capacity:
             self.starts = starts
-            hidden = self._read(self.writer, texts, left)
+            hidden = self._read(self.writer, texts, remaining)
         else:
             hidden = rows.step([text[-1] for text in texts])
         return self.writer.scores(hidden).cpu()
@@ -505,8 +510,8 @@ class Reader:
     def keep(self, rows: list[int]) -> None:
         """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
         self.starts = [self.starts[row] for row in rows]
-        if self.seen is not None:
-            self.seen = [self.seen[row] for row in rows]
+        if self.prefix_lengths is not None:
+            self.prefix_lengths = [self.seen[row] for row in rows]
         if self.states is not None and self.keep_states is not None:
             index = torch.tensor(rows, device=self.states.device)
             self.states, self.keep_states = self.states[index], self.keep_states[index]
@@ -515,34 +520,36 @@ class Reader:
         if self.rows is not None:
             self.rows.keep(rows)
 
-    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], left: int) -> Tensor:
+    def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], remaining: int) -> Tensor:
         """Read the contexts from their beginning."""
-        contexts, seen = self._contexts(texts)
+        contexts, prefix_lengths = self._contexts(texts)
         length = max(map(len, contexts))
         # Room until the first row starts anew: no row reads more than the limit.
-        room = length + left - 1
+        room = length + remaining - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
         self.rows = None  # the buffers of before are not needed beside the new ones
-        self.rows = Rows(writer, contexts, capacity, seen, self.memory)
+        self.rows = GrowingRows(writer, contexts, capacity, prefix_lengths, self.memory)
         return self.rows.read(contexts)
 
     def _contexts(
         self, texts: Sequence[Sequence[int]]
     ) -> tuple[list[Sequence[int]], list[int] | None]:
         contexts = [text[start:] for text, start in zip(texts, self.starts, strict=True)]
-        if self.seen is None:
+        if self.prefix_lengths is None:
             return contexts, None
-        pairs = zip(self.seen, self.starts, strict=True)
-        return contexts, [max(0, seen - start) for seen, start in pairs]
+        pairs = zip(self.prefix_lengths, self.starts, strict=True)
+        return contexts, [max(0, prefix_length - start) for prefix_length, start in pairs]
 
     def _read_plainly(self, texts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
-        """All of the contexts by the network itself, aligned at their ends."""
-        contexts, seen = self._contexts(texts)
+        """Run the network on the whole contexts, aligned at their ends."""
+        contexts, prefix_lengths = self._contexts(texts)
         device, length = self.network.device, max(map(len, contexts))
         pads = torch.tensor([length - len(context) for context in contexts])
         tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
-        places = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
-        prefix = None if seen is None else (pads + torch.tensor(seen)).to(device)
+        positions = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
+        prefix = (
+            None if prefix_lengths is None else (pads + torch.tensor(prefix_lengths)).to(device)
+        )
         visible = None
         if bool(pads.any()):
             visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
@@ -550,13 +557,13 @@ class Reader:
             order = mask.causal if prefix is None else mask.causal | mask.prefix(prefix)
             return self.network.encode(
                 tokens.to(device),
-                positions=places.to(device),
+                positions=positions.to(device),
                 visible=order if visible is None else order & visible,
             )[:, -1]
         keep = self.keep_states
         return self.network.decode(
             tokens.to(device),
-            positions=places.to(device),
+            positions=positions.to(device),
             visible=visible,
             prefix=prefix,
             memory=self.states,
@@ -570,15 +577,14 @@ def network_of(model: Transformer | Prepared) -> Transformer:
 
 
 def trained_length(config: TransformerConfig) -> int | None:
-    """The longest text that the stack which writes knows positions for; None where positions are
-    relative."""
+    """The longest text that the decoder has positions for; None if positions are relative."""
     stack = config.decoder or config.encoder
     return None if stack is None else stack.longest
 
 
 def context_start(length: int, limit: int | None) -> int:
-    """Where reading starts in a text of `length` tokens. Up to `limit` tokens all are read; then
-    reading starts anew from the last half, and again whenever `limit` is exceeded."""
+    """Where reading starts in a text of `length` tokens: at 0 up to `limit` tokens, then at the
+    last half, moved on whenever `limit` is exceeded."""
     if limit is None or length <= limit:
         return 0
     half = max(1, limit // 2)

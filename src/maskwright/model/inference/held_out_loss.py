@@ -36,7 +36,7 @@ ENOUGH = 16_384  # decisions, of which a replaced-token model takes one for ever
 
 @dataclass(frozen=True)
 class BinaryMetrics:
-    """How well a question of yes or no is answered that is asked beside the tokens.
+    """Metrics of a binary prediction made besides the token predictions.
 
     Attributes:
         told_apart: how often a yes is scored above a no, ties counted half: the area under the ROC
@@ -52,7 +52,7 @@ class BinaryMetrics:
 
     @classmethod
     def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> BinaryMetrics:
-        """Of scores (N,), above 0 for yes, and what is true (N,); NaN where all are the same."""
+        """From scores (N,), above 0 for yes, and truth (N,); NaN where all are the same."""
         yes, no = scores[truth], np.sort(scores[~truth])
         ahead = np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")
         apart = float(ahead.mean() / (2 * len(no))) if len(yes) and len(no) else math.nan
@@ -69,7 +69,7 @@ class BinaryMetrics:
 
 
 @dataclass(frozen=True)
-class Figures:
+class HeldOutMetrics:
     """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
     share; what was decided beside them; the losses of `sorts` of targets, where there are some."""
 
@@ -91,9 +91,8 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What needs no model: loss and top-k of guessing evenly, and by training frequency, on so many
-    targets."""
+class Baselines:
+    """Loss and top-k of uniform guessing and of guessing by training frequency."""
 
     uniform_loss: float
     uniform_top1: float
@@ -110,8 +109,8 @@ class Lines:
 def evaluation_batches(
     objective: Objective, source: RowSource, rows: int, batch_rows: int, progress: float = 1.0
 ) -> Iterator[Batch]:
-    """The fixed evaluation batches: at most `rows` rows of `source`, corrupted by fixed keys as is
-    done when so much of the run is over.
+    """The fixed evaluation batches: up to `rows` rows of `source`, corrupted by fixed keys as at
+    `progress`.
 
     Raises:
         DataError: the held-out text does not fill a single row.
@@ -139,9 +138,8 @@ def evaluate(
     batch_rows: int = 32,
     bytes_per_token: float | None = None,
     live: bool = False,
-) -> Figures:
-    """Figures of `objective`'s model on the fixed questions, computed where the model is, in its
-    own precision; the training mode is left as it was.
+) -> HeldOutMetrics:
+    """Metrics of `objective`'s model on the fixed batches, on its device and in its precision.
 
     Args:
         live: the weights change between two of these evaluations, so that nothing is laid out.
@@ -160,26 +158,28 @@ def evaluate(
     try:
         for batch in evaluation_batches(objective, source, rows, batch_rows):
             batch = batch.to(device)
-            states, every = objective.target_states(batch), objective.targets(batch)
+            states, all_targets = objective.target_states(batch), objective.targets(batch)
             sorts = objective.sorts(batch)
             apart |= {name: [0.0, 0] for name in sorts if name not in apart}
-            text += int((~torch.isin(every, framing)).sum())
+            text += int((~torch.isin(all_targets, framing)).sum())
             size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
             for begin in range(0, len(states), size):
-                wanted = every[begin : begin + size]
+                targets_here = all_targets[begin : begin + size]
                 scores = objective.target_scores(states[begin : begin + size]).float()
-                loss += float(functional.cross_entropy(scores, wanted, reduction="sum"))
-                for name, mine in sorts.items():
-                    here = mine[begin : begin + size]
-                    total = functional.cross_entropy(scores[here], wanted[here], reduction="sum")
+                loss += float(functional.cross_entropy(scores, targets_here, reduction="sum"))
+                for name, in_sort in sorts.items():
+                    of_sort = in_sort[begin : begin + size]
+                    total = functional.cross_entropy(
+                        scores[of_sort], targets_here[of_sort], reduction="sum"
+                    )
                     apart[name][0] += float(total)
-                    apart[name][1] += int(here.sum())
-                for i, some in enumerate(top_hits(scores, wanted, TOP)):
-                    hits[i] += float(some.sum())
+                    apart[name][1] += int(of_sort.sum())
+                for i, hit_chances in enumerate(top_hits(scores, targets_here, TOP)):
+                    hits[i] += float(hit_chances.sum())
             targets += len(states)
-            if count < ENOUGH and (found := objective.decisions(batch)) is not None:
-                outputs.append((found[0].float().cpu().numpy(), found[1].cpu().numpy()))
-                count += len(found[0])
+            if count < ENOUGH and (decision := objective.decisions(batch)) is not None:
+                outputs.append((decision[0].float().cpu().numpy(), decision[1].cpu().numpy()))
+                count += len(decision[0])
     finally:
         trained.train(was_training)
     if targets == 0:
@@ -191,16 +191,16 @@ def evaluate(
     perplexity = math.exp(min(mean, 700.0))
     decided = None
     if objective.decides is not None and count:
-        answers, true = (np.concatenate(part) for part in zip(*outputs, strict=True))
+        answers, true = (np.concatenate(arrays) for arrays in zip(*outputs, strict=True))
         decided = BinaryMetrics.of(objective.decides, answers, true)
     separations = {name: total / number for name, (total, number) in apart.items() if number}
-    return Figures(
+    return HeldOutMetrics(
         mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, separations
     )
 
 
 def with_prepared(objective: Objective) -> Objective:
-    """The objective, asked of prepared networks in place of its own."""
+    """The objective with prepared networks in place of its own."""
     prepared_objective = copy.copy(objective)
     prepared_objective._modules = dict(objective._modules)
     for name, module in objective._modules.items():
@@ -212,15 +212,15 @@ def with_prepared(objective: Objective) -> Objective:
     return prepared_objective
 
 
-def top_hits(scores: Tensor, wanted: Tensor, best: Sequence[int]) -> list[Tensor]:
-    """(N,) float for each k of `best`: the chance that the target is among the k best when ties are
-    broken at random.
+def top_hits(scores: Tensor, targets: Tensor, best: Sequence[int]) -> list[Tensor]:
+    """(N,) float per k of `best`: the chance that the target is in the top k, ties broken at
+    random.
 
     A constant model gets k / V, not 1.
     """
-    own = scores.gather(1, wanted[:, None])
-    better = (scores > own).sum(dim=1, dtype=torch.int32)
-    equal = (scores == own).sum(dim=1, dtype=torch.int32)
+    target_scores = scores.gather(1, targets[:, None])
+    better = (scores > target_scores).sum(dim=1, dtype=torch.int32)
+    equal = (scores == target_scores).sum(dim=1, dtype=torch.int32)
     return [((k - better).float() / equal.float()).clamp(0.0, 1.0) for k in best]
 
 
@@ -232,7 +232,7 @@ def reference_lines(
     *,
     rows: int = 1024,
     batch_rows: int = 32,
-) -> Lines:
+) -> Baselines:
     """Uniform and unigram figures on the same questions, the rows of `source`; frequencies (plus
     one) of what is wanted in training: of tokens `tokens` (V,), how often each occurs in the text;
     of what frames them, and of classes, in as many rows of `train`."""
@@ -250,7 +250,7 @@ def reference_lines(
     size = len(counts)
     share = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
-    return Lines(
+    return Baselines(
         uniform_loss=math.log(size),
         uniform_top1=1 / size,
         uniform_top5=min(1.0, 5 / size),
@@ -267,8 +267,8 @@ def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int
 
 
 def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) -> np.ndarray:
-    """How often each id occurs in the stores (V,), float64. With weights, as often as it is met
-    where that is each store's share of what is read."""
+    """(V,) float64 counts of each id in the stores; `weights` are the stores' shares of what is
+    read."""
     counts = np.array([_token_counts(store) for store in stores], dtype=np.float64)
     if weights:
         shares = np.array(weights) / sum(weights)
@@ -277,7 +277,7 @@ def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) ->
 
 
 def _token_counts(store: TokenStore) -> np.ndarray:
-    """How often each id occurs in the store (V,), read in blocks."""
+    """(V,) counts of each id in the store, read in blocks."""
     counts = np.zeros(store.vocabulary_size, dtype=np.int64)
     for start in range(0, store.num_tokens, 1 << 22):
         counts += np.bincount(store.tokens[start : start + (1 << 22)], minlength=len(counts))

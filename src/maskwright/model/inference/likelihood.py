@@ -38,7 +38,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.batches import alike
 from maskwright.model.inference.engine import states
-from maskwright.model.inference.likelihood_prompts import Frame, detector, frame_for
+from maskwright.model.inference.likelihood_prompts import PromptFrame, detector, frame_for
 from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn import mask
 from maskwright.model.nn.config import TransformerConfig
@@ -65,35 +65,35 @@ AT_ONCE = 256
 def prompt_scores(
     network: Prepared, rows: Sequence[Sequence[int]], top: int = 0
 ) -> list[list[TokenScore]]:
-    """For each row the log-probability in nats of each token after its first, as the model gave it,
-    and of the `top` likeliest tokens at its place, the best first.
+    """For each row the log-probability in nats of each token after the first, and of the `top`
+    likeliest tokens there, the best first.
 
     Raises:
         IncompatibleError: the network is no decoder that stands alone.
         DataError: a row without an id.
     """
     require_decoder(network.config)
-    found: list[list[TokenScore]] = [[] for _ in rows]
-    for part in states(network, rows):
-        following = part.tokens.roll(-1)
-        made: list[TokenScore] = []
+    row_scores: list[list[TokenScore]] = [[] for _ in rows]
+    for portion in states(network, rows):
+        following = portion.tokens.roll(-1)
+        portion_scores: list[TokenScore] = []
         for begin in range(0, len(following), AT_ONCE):
-            here = slice(begin, begin + AT_ONCE)
-            logs = network.scores(part.states[here]).double().log_softmax(-1)
-            own = logs.gather(-1, following[here, None])[:, 0].tolist()
+            chunk = slice(begin, begin + AT_ONCE)
+            logs = network.scores(portion.states[chunk]).double().log_softmax(-1)
+            of_next_token = logs.gather(-1, following[chunk, None])[:, 0].tolist()
             best = logs.topk(min(top, logs.shape[-1]), dim=-1)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             tops = [tuple(zip(ids, values, strict=True)) for ids, values in pairs]
-            made += zip(own, tops, strict=True)
+            portion_scores += zip(of_next_token, tops, strict=True)
         begin = 0
-        for number, length in zip(part.numbers, part.lengths, strict=True):
-            found[number] = made[begin : begin + length - 1]
+        for number, length in zip(portion.numbers, portion.lengths, strict=True):
+            row_scores[number] = portion_scores[begin : begin + length - 1]
             begin += length
-    return found
+    return row_scores
 
 
 def require_decoder(config: TransformerConfig) -> None:
-    """Refuse a model whose tokens do not follow from those before them.
+    """Refuse a model that does not predict tokens from those before them.
 
     Raises:
         IncompatibleError: it is no decoder that stands alone.
@@ -115,7 +115,7 @@ Reads = Literal["both sides", "one side"]
 
 
 def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> float:
-    """The share of the hidden tokens that the model names first, ties counted by their fair share.
+    """The top-1 accuracy on hidden tokens; ties count by their fair share.
 
     Args:
         source: rows of held-out text; each is read in several rounds, other tokens hidden in each.
@@ -125,13 +125,15 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
     hits = predictions = 0.0
     for number in range(rounds):
-        found = likelihood.evaluate(_Hidden(model, reads, mask, number), source, rows=len(source))
-        hits += found.top1 * found.targets
-        predictions += found.targets
+        metrics = likelihood.evaluate(
+            _HiddenTokens(model, reads, mask, number), source, rows=len(source)
+        )
+        hits += metrics.top1 * metrics.targets
+        predictions += metrics.targets
     return hits / predictions
 
 
-class _Hidden(Objective):
+class _HiddenTokens(Objective):
     def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
         super().__init__()
         self.product, self._reads, self._mask, self._number = model, reads, mask, number
@@ -142,14 +144,14 @@ class _Hidden(Objective):
         askable[:, 1:] &= ~rows.special[:, :-1]
         askable[:, 0] = False
         chosen = corruption.choose_each(askable, RATE, keys)
-        tokens, place = rows.tokens, np.flatnonzero(chosen)
+        tokens, positions = rows.tokens, np.flatnonzero(chosen)
         if self._reads == "both sides":
             tokens = np.where(chosen, self._mask, tokens)
         else:
-            place = place - 1
+            positions = positions - 1
         return Batch(
             tokens=torch.from_numpy(tokens),
-            index=torch.from_numpy(place),
+            index=torch.from_numpy(positions),
             targets=torch.from_numpy(rows.tokens[chosen]),
             **facts(rows),
         )
@@ -172,40 +174,40 @@ LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
 _SCORES_AT_ONCE = 1 << 25
 
 Group = NDArray[np.int64]  # (N, n): the tokens of texts of one length
-Method = Callable[[Prepared, Tokenizer, Frame, Group], NDArray[np.float64]]
+Method = Callable[[Prepared, Tokenizer, PromptFrame, Group], NDArray[np.float64]]
 
 
 def scores(
     model: Transformer | Prepared,
     tokenizer: Tokenizer,
     sentences: Sequence[str],
-    how: str | None = None,
+    method: str | None = None,
 ) -> NDArray[np.float64]:
     """Log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
 
     Args:
         model: prepared in float32, where many sentences are asked.
-        how: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
+        method: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
             several.
 
     Raises:
         UsageError: no such method, or a text longer than the model's positions.
         IncompatibleError: the model or its tokenizer does not support the method.
     """
-    how = native(model) if how is None else how
-    frame = frame_for(model, tokenizer, how)
+    method = native(model) if method is None else method
+    frame = frame_for(model, tokenizer, method)
     texts = [tuple(ids.tolist()) for ids in tokenizer.encode_batch(sentences)]
-    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(how))
+    _require_room(model, frame, sentences, texts, LEFT_TO_RIGHT.count(method))
     by_length: dict[int, dict[tuple[int, ...], None]] = {}
     for ids in texts:
         by_length.setdefault(len(ids), {})[ids] = None
-    found: dict[tuple[int, ...], float] = {(): 0.0}
+    score_of: dict[tuple[int, ...], float] = {(): 0.0}
     with _measured(model) as network:
         for length in sorted(by_length.keys() - {0}):
             group = list(by_length[length])
-            values = _METHODS[how](network, tokenizer, frame, np.array(group, dtype=np.int64))
-            found.update(zip(group, values.tolist(), strict=True))
-    return np.array([found[ids] for ids in texts])
+            values = _METHODS[method](network, tokenizer, frame, np.array(group, dtype=np.int64))
+            score_of.update(zip(group, values.tolist(), strict=True))
+    return np.array([score_of[ids] for ids in texts])
 
 
 def native(model: Transformer | Prepared) -> str:
@@ -230,7 +232,7 @@ def native(model: Transformer | Prepared) -> str:
 
 # ------------------------------------------------------------------------------ the methods
 def _causal(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     def read(tokens: Tensor) -> Tensor:
         if network.config.decoder is not None:
@@ -241,7 +243,7 @@ def _causal(
 
 
 def _sequence_to_sequence(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     memory = network.encode(_tensor(network, np.array([frame.source])))  # 1, S, D
 
@@ -252,9 +254,9 @@ def _sequence_to_sequence(
 
 
 def _left_to_right(
-    network: Prepared, frame: Frame, texts: Group, read: Callable[[Tensor], Tensor]
+    network: Prepared, frame: PromptFrame, texts: Group, read: Callable[[Tensor], Tensor]
 ) -> NDArray[np.float64]:
-    """Each token from `frame.before` and the tokens before it."""
+    """Score each token given `frame.before` and the tokens before it."""
     opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
     inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
     totals = np.zeros(len(texts))
@@ -269,44 +271,44 @@ def _left_to_right(
 
 def _masked(*, next_token: bool, within_word: bool) -> Method:
     def method(
-        network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+        network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
     ) -> NDArray[np.float64]:
         """One copy of a text for each of its tokens, in which that token is masked."""
         assert tokenizer.mask is not None
-        (count, length), first = texts.shape, len(frame.before)
+        (count, length), offset = texts.shape, len(frame.before)
         framed = _framed(frame, texts)
         fresh = np.zeros(texts.shape, dtype=bool)
         fresh[:, 0] = True
         word_begins = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
-        words, each = word_begins.cumsum(axis=1), np.arange(length)
+        words, positions = word_begins.cumsum(axis=1), np.arange(length)
         totals = np.zeros(count)
         for copies in alike(count * length, framed.shape[1]):
-            row, place = np.divmod(np.arange(count * length)[copies], length)
-            hidden_ones = each == place[:, None]
+            row, position = np.divmod(np.arange(count * length)[copies], length)
+            hidden_ones = positions == position[:, None]
             if within_word:
-                same = words[row] == words[row, place][:, None]
-                hidden_ones = same & (each >= place[:, None])
+                same_word = words[row] == words[row, position][:, None]
+                hidden_ones = same_word & (positions >= position[:, None])
             inputs = framed[row]
-            inputs[:, first : first + length][hidden_ones] = tokenizer.mask
+            inputs[:, offset : offset + length][hidden_ones] = tokenizer.mask
             tokens = _tensor(network, inputs)  # copies, T
-            score_places = np.arange(len(row)) * tokens.shape[1] + first + place - next_token
+            score_places = np.arange(len(row)) * tokens.shape[1] + offset + position - next_token
             states = network.encode(tokens, at=torch.from_numpy(score_places).to(tokens.device))
-            np.add.at(totals, row, _log_probabilities(network, states, texts[row, place]))
+            np.add.at(totals, row, _log_probabilities(network, states, texts[row, position]))
         return totals
 
     return method
 
 
 def _replaced(
-    network: Prepared, tokenizer: Tokenizer, frame: Frame, texts: Group
+    network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
 ) -> NDArray[np.float64]:
     """The head's score is the logit of "replaced" (Clark et al. 2020, section 2)."""
-    name, first = detector(network), len(frame.before)
+    name, offset = detector(network), len(frame.before)
     assert name is not None
     framed, totals = _framed(frame, texts), np.zeros(len(texts))
     for rows in alike(len(texts), framed.shape[1]):
         hidden = network.encode(_tensor(network, framed[rows]))
-        logits = network.head(name, hidden[:, first : first + texts.shape[1]]).squeeze(-1)
+        logits = network.head(name, hidden[:, offset : offset + texts.shape[1]]).squeeze(-1)
         totals[rows] = functional.logsigmoid(-logits).double().sum(1).cpu().numpy()
     return totals
 
@@ -324,12 +326,12 @@ _METHODS: dict[str, Method] = {
 
 def _require_room(
     model: Transformer | Prepared,
-    frame: Frame,
+    frame: PromptFrame,
     sentences: Sequence[str],
     texts: list[tuple[int, ...]],
     unread: int,
 ) -> None:
-    """Refuse a text that has no room; of each, `unread` tokens are not read."""
+    """Refuse a text longer than the model's positions; `unread` tokens of each are not read."""
     longest = model.config.longest
     around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
@@ -346,7 +348,7 @@ def _require_room(
 # ------------------------------------------------------------------------------ computing
 @contextlib.contextmanager
 def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
-    """`model` in float32 and without dropout; its mode is given back as it was."""
+    """Context: `model` in float32 without dropout; its mode is restored."""
     if isinstance(model, Transformer) and model.tokens.weight.dtype != torch.float32:
         model = copy.deepcopy(model).float()
     with (
@@ -357,10 +359,10 @@ def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
         yield ready
 
 
-def _framed(frame: Frame, texts: Group) -> NDArray[np.int64]:
+def _framed(frame: PromptFrame, texts: Group) -> NDArray[np.int64]:
     before, after = (
-        np.tile(np.array(part, dtype=np.int64), (len(texts), 1))
-        for part in (frame.before, frame.after)
+        np.tile(np.array(ids, dtype=np.int64), (len(texts), 1))
+        for ids in (frame.before, frame.after)
     )
     return np.concatenate([before, texts, after], axis=1)
 
@@ -370,14 +372,14 @@ def _tensor(network: Prepared, tokens: NDArray[np.int64]) -> Tensor:
 
 
 def _log_probabilities(
-    network: Prepared, states: Tensor, wanted: NDArray[np.int64]
+    network: Prepared, states: Tensor, token_ids: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """(N,) log-probability of the token `wanted` (N,) by each hidden state (N, D)."""
+    """(N,) log-probability of the token `token_ids` (N,) by each hidden state (N, D)."""
     size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
-    target, log_probabilities = _tensor(network, wanted), []
-    for part in range(0, len(states), size):
-        logits = network.logits(states[part : part + size])
+    target, log_probabilities = _tensor(network, token_ids), []
+    for begin in range(0, len(states), size):
+        logits = network.logits(states[begin : begin + size])
         log_probabilities.append(
-            -functional.cross_entropy(logits, target[part : part + size], reduction="none")
+            -functional.cross_entropy(logits, target[begin : begin + size], reduction="none")
         )
     return torch.cat(log_probabilities).double().cpu().numpy()

@@ -31,25 +31,26 @@ SENTINEL = "<extra_id_0>"
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What stands around a text's tokens, and for two stacks the source beside it."""
+class PromptFrame:
+    """The tokens around a text, and for two stacks the source beside it."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     source: tuple[int, ...] = ()
 
 
-def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
-    """What a text is framed by when it is asked `how`; refuses what cannot be asked."""
-    require_method(how, "how")
+def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
+    """The frame of a text for this scoring method; refuses methods that the model does not
+    support."""
+    require_method(method, "how")
     try:
-        return _fitting_frame(model, tokenizer, how)
+        return _fitting_frame(model, tokenizer, method)
     except IncompatibleError as error:
         raise _remedied(error, model, tokenizer) from None
 
 
 def require_method(name: str, where: str) -> None:
-    """Refuse a scoring method that there is not; `where` is the option that names it.
+    """Refuse an unknown scoring method; `where` is the option that names it.
 
     Raises:
         UsageError: the message has the near names.
@@ -67,7 +68,7 @@ def require_method(name: str, where: str) -> None:
 def _remedied(
     error: IncompatibleError, model: Transformer | Prepared, tokenizer: Tokenizer
 ) -> IncompatibleError:
-    """The same with the methods that this model can be asked by."""
+    """The error with the methods that this model supports."""
     fitting = []
     for method in METHODS:
         if len(model.config.stacks) == 2 and method.startswith("masked"):
@@ -81,37 +82,36 @@ def _remedied(
     )
 
 
-def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, how: str) -> Frame:
+def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
     """As `frame_for`, where the method is known."""
     config = model.config
-    whole = tokenizer.frame([-1])[0]  # -1 stands for the text
-    place = whole.index(-1)
-    single = Frame(tuple(whole[:place]), tuple(whole[place + 1 :]))
-    if how == "replaced":
+    framed_ids = tokenizer.frame([-1])[0]  # -1 stands for the text
+    text_index = framed_ids.index(-1)
+    single = PromptFrame(tuple(framed_ids[:text_index]), tuple(framed_ids[text_index + 1 :]))
+    if method == "replaced":
         _require(
             config.encoder is not None and detector(model) is not None,
-            how,
+            method,
             "an encoder with a head of one score per token",
         )
         return single
-    _require(config.vocabulary_head is not None, how, "a vocabulary head")
-    if how == "sequence-to-sequence":
-        _require(len(config.stacks) == 2, how, "an encoder and a decoder")
+    _require(config.vocabulary_head is not None, method, "a vocabulary head")
+    if method == "sequence-to-sequence":
+        _require(len(config.stacks) == 2, method, "an encoder and a decoder")
         return _two_stacks(tokenizer, single)
-    if how == "causal":
-        _require(len(config.stacks) == 1, how, "a single stack")
+    if method == "causal":
+        _require(len(config.stacks) == 1, method, "a single stack")
         opening = single.before if config.encoder is not None else ()
-        return Frame(opening or _opening(tokenizer))
-    _require(config.encoder is not None, how, "an encoder")
-    _require(tokenizer.mask is not None, how, "a mask token")
-    if how.startswith("masked-next") and not single.before:
-        return Frame(_opening(tokenizer), single.after)
+        return PromptFrame(opening or _opening(tokenizer))
+    _require(config.encoder is not None, method, "an encoder")
+    _require(tokenizer.mask is not None, method, "a mask token")
+    if method.startswith("masked-next") and not single.before:
+        return PromptFrame(_opening(tokenizer), single.after)
     return single
 
 
 def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The token from which the first one of a text is predicted, as streams of documents have it
-    (`text/store/stream.py`)."""
+    """The token from which the first one is predicted, as in streams (`text/store/stream.py`)."""
     for token in (tokenizer.end, tokenizer.separator, tokenizer.begin):
         if token is not None:
             return (token,)
@@ -123,8 +123,8 @@ def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
     )
 
 
-def _two_stacks(tokenizer: Tokenizer, single: Frame) -> Frame:
-    """The source is one hole and the target fills it.
+def _two_stacks(tokenizer: Tokenizer, single: PromptFrame) -> PromptFrame:
+    """The source is one mask and the target fills it.
 
     With a mask token: `<s> <mask> </s>`, target `<s> text`, decoding begun by the end token or the
     separator (BART, Lewis et al. 2020, text infilling). Without one: the first sentinel, target
@@ -142,7 +142,7 @@ def _two_stacks(tokenizer: Tokenizer, single: Frame) -> Frame:
             where="tokenizer",
             wanted=f"a mask token and an end token, or {SENTINEL} and padding",
         )
-    return Frame(before, source=tuple(tokenizer.frame([hole])[0]))
+    return PromptFrame(before, source=tuple(tokenizer.frame([hole])[0]))
 
 
 def detector(model: Transformer | Prepared) -> str | None:
@@ -151,8 +151,11 @@ def detector(model: Transformer | Prepared) -> str | None:
     return next(heads, None)
 
 
-def _require(holds: bool, how: str, wanted: str) -> None:
+def _require(holds: bool, method: str, requirement: str) -> None:
     if not holds:
         raise IncompatibleError(
-            "scoring method not supported by this model", where="how", found=how, wanted=wanted
+            "scoring method not supported by this model",
+            where="how",
+            found=method,
+            wanted=requirement,
         )

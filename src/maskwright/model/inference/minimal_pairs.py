@@ -38,7 +38,7 @@ Score = Callable[[Sequence[str]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Paradigm:
-    """The pairs of one point of grammar; good[i] and bad[i] belong together."""
+    """The pairs of one grammatical phenomenon; good[i] and bad[i] belong together."""
 
     name: str
     good: tuple[str, ...]
@@ -46,8 +46,8 @@ class Paradigm:
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of each pair, by paradigm: 1, 0 or one half."""
+class PairEvaluation:
+    """The outcome of each pair, by paradigm: 1, 0 or one half."""
 
     outcomes: dict[str, NDArray[np.float64]]
 
@@ -62,16 +62,15 @@ class Result:
 
     @cached_property
     def bootstrap(self) -> Interval | None:
-        """95 % interval of the mean, items resampled within paradigms; None where one has a single
-        pair, or all pairs of each came out alike."""
+        """95 % bootstrap interval of the mean within paradigms; None where it cannot be
+        estimated."""
         return intervals.bootstrap(self._strata)
 
     @property
     def normal(self) -> Interval | None:
-        """95 % interval of the mean by the normal distribution, within 0 and 1; None as for
-        `bootstrap`."""
-        found = intervals.normal(self._strata)
-        return found and (max(0.0, found[0]), min(1.0, found[1]))
+        """95 % interval of the mean by the normal distribution; None as for `bootstrap`."""
+        interval = intervals.normal(self._strata)
+        return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
 
     def interval(self, name: str) -> Interval:
         """95 % interval of one paradigm's accuracy, by Wilson's score."""
@@ -111,8 +110,8 @@ def read(path: Path | str) -> list[Paradigm]:
             do="labelled rows tell how good a fine-tuned model is: first "
             f"maskwright finetune MODEL --data {shell_word(path)}",
         )
-    found = [_paradigm(file) for file in files]
-    names = [each.name for each in found]
+    paradigms = [_paradigm(file) for file in files]
+    names = [paradigm.name for paradigm in paradigms]
     if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(
             "two files of one paradigm",
@@ -121,49 +120,51 @@ def read(path: Path | str) -> list[Paradigm]:
             wanted="a file for each",
             do="take one of them away",
         )
-    return found
+    return paradigms
 
 
 def _paradigm(file: Path) -> Paradigm:
     good, bad = ({d.id: d.text for d in Reader(file, Reading(column=c))} for c in FIELDS)
-    alone = good.keys() ^ bad.keys()
-    if alone:
+    unpaired_ids = good.keys() ^ bad.keys()
+    if unpaired_ids:
         raise DataError(
-            "a pair with one empty sentence", where=min(alone), wanted=" and ".join(FIELDS)
+            "a pair with one empty sentence", where=min(unpaired_ids), wanted=" and ".join(FIELDS)
         )
     return Paradigm(file.name.split(".jsonl")[0], tuple(good.values()), tuple(bad.values()))
 
 
-def part(paradigms: Sequence[Paradigm], which: str, share: float = CHOOSING) -> list[Paradigm]:
+def part(paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING) -> list[Paradigm]:
     """The pairs to choose by ("choosing": exactly floor(share × pairs) of each paradigm, drawn by
     key), those to report on ("reporting": the others), or "all".
 
     Raises:
         UsageError: no such part.  DataError: a paradigm with no pair in it.
     """
-    if which not in PARTS:
-        raise UsageError("no such part of the pairs", found=repr(which), wanted=near(which, PARTS))
-    if which == "all":
+    if part_name not in PARTS:
+        raise UsageError(
+            "no such part of the pairs", found=repr(part_name), wanted=near(part_name, PARTS)
+        )
+    if part_name == "all":
         return list(paradigms)
     chosen = []
     for p in paradigms:
         count = len(p.good)
         order = permute(key("split", SPLIT_SEED), count, np.arange(count))
-        drawn = (order < int(share * count)) == (which == "choosing")
-        kept = np.flatnonzero(drawn).tolist()
-        if not kept:
+        drawn = (order < int(share * count)) == (part_name == "choosing")
+        pair_indices = np.flatnonzero(drawn).tolist()
+        if not pair_indices:
             raise DataError(
                 "a paradigm has no pair in this part",
                 where=p.name,
                 found=f"{count} pairs",
                 do="use all of them",
             )
-        good, bad = (tuple(side[i] for i in kept) for side in (p.good, p.bad))
+        good, bad = (tuple(side[i] for i in pair_indices) for side in (p.good, p.bad))
         chosen.append(Paradigm(p.name, good, bad))
     return chosen
 
 
-def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
+def judge(paradigms: Sequence[Paradigm], score: Score) -> PairEvaluation:
     """Which sentence of each pair `score` prefers; all sentences are scored in one call.
 
     Raises:
@@ -172,18 +173,18 @@ def judge(paradigms: Sequence[Paradigm], score: Score) -> Result:
     sentences = [s for p in paradigms for s in (*p.good, *p.bad)]
     sentence_scores = score(sentences)
     if not np.isfinite(sentence_scores).all():
-        first = int(np.flatnonzero(~np.isfinite(sentence_scores))[0])
+        index = int(np.flatnonzero(~np.isfinite(sentence_scores))[0])
         raise DataError(
             "the score of a sentence is not a finite number",
-            where=sentences[first][:60],
-            found=sentence_scores[first],
+            where=sentences[index][:60],
+            found=sentence_scores[index],
         )
-    found, start = {}, 0
+    outcomes_by_paradigm, start = {}, 0
     for p in paradigms:
         good, bad = sentence_scores[start:][: 2 * len(p.good)].reshape(2, -1)
-        found[p.name] = outcomes(good, bad)
+        outcomes_by_paradigm[p.name] = outcomes(good, bad)
         start += 2 * len(p.good)
-    return Result(found)
+    return PairEvaluation(outcomes_by_paradigm)
 
 
 def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -192,9 +193,9 @@ def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.
     return np.where(tie, 0.5, good > bad).astype(np.float64)
 
 
-def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
+def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Interval | None]:
     """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
-    where items do not say it, as for `Result.bootstrap`.
+    where items do not say it, as for `PairEvaluation.bootstrap`.
 
     Raises:
         DataError: the results are of other pairs.
@@ -207,19 +208,22 @@ def difference(ours: Result, theirs: Result) -> tuple[float, Interval | None]:
 
 
 def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
-    """What needs no model: the same score for all, fewer tokens, and the tokens' frequencies (plus
-    one) where their `counts` (V,) in the training text are known."""
+    """Scores without a model: constant, by length, and by unigram frequencies if `counts` (V,) is
+    known."""
 
     def shorter(sentences: Sequence[str]) -> NDArray[np.float64]:
         return -np.array([len(ids) for ids in tokenizer.encode_batch(sentences)], dtype=np.float64)
 
-    found: dict[str, Score] = {"constant": lambda texts: np.zeros(len(texts)), "length": shorter}
+    score_functions: dict[str, Score] = {
+        "constant": lambda texts: np.zeros(len(texts)),
+        "length": shorter,
+    }
     if counts is not None:
         logs = np.log((counts + 1) / (counts.sum() + len(counts)))
-        found["unigram"] = lambda texts: np.array(
+        score_functions["unigram"] = lambda texts: np.array(
             [float(logs[ids].sum()) for ids in tokenizer.encode_batch(texts)]
         )
-    return found
+    return score_functions
 
 
 def identity(paradigms: Sequence[Paradigm]) -> str:

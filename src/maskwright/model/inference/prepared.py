@@ -31,7 +31,7 @@ from torch import Tensor
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.model.device.choices import Precision
 from maskwright.model.device.machine import choose
-from maskwright.model.inference.batches import Group
+from maskwright.model.inference.batches import RowGroup
 from maskwright.model.inference.blocks import (
     PreparedAttention,
     PreparedLayer,
@@ -43,9 +43,9 @@ from maskwright.model.inference.blocks import (
 from maskwright.model.nn.attention import AttentionContext
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.kernels.packed import Packed
+from maskwright.model.nn.kernels.packed import PackedWeight
 from maskwright.model.nn.mask import AttentionMask, bidirectional
-from maskwright.model.nn.stack import Selection, Stack, Trace
+from maskwright.model.nn.stack import Selection, StackModule, Trace
 from maskwright.model.nn.transformer import Transformer
 
 # Which id of a row is read.
@@ -61,7 +61,7 @@ def prepare(
     live: bool = False,
     like: Prepared | None = None,
 ) -> Prepared:
-    """`network` made ready to answer.
+    """`network` prepared for inference.
 
     Args:
         precision: of products; "auto" is bfloat16 where the device has matrix units, else float32.
@@ -88,7 +88,7 @@ def prepare(
 
 
 def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
-    """The network as it was prepared before, or prepared now with products in its own type."""
+    """The network if it was prepared before, else prepared now with products in its own dtype."""
     if isinstance(model, Prepared):
         return model
     return Prepared(model, Products(model.tokens.weight.dtype, live=live))
@@ -96,7 +96,7 @@ def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
 
 @contextmanager
 def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[Prepared]:
-    """`prepared(model)` in evaluation mode; its mode is given back as it was."""
+    """Context: `prepared(model)` in evaluation mode; its mode is restored."""
     ready = prepared(model, live=live)
     was_training = ready.network.training
     ready.network.eval()
@@ -109,7 +109,7 @@ def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[
 class PreparedStack:
     """The layers of one stack that read whole rows."""
 
-    def __init__(self, stack: Stack, products: Products) -> None:
+    def __init__(self, stack: StackModule, products: Products) -> None:
         self.module, self.config, self.dtype = stack, stack.config, products.dtype
         self.own = next(stack.parameters()).dtype
         self.plain = not fits(stack)
@@ -122,13 +122,15 @@ class PreparedStack:
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
         # Layers that see alike share a context; here, which of them each layer has.
-        seen = [
+        attention_kinds = [
             (a.pattern, a.window, a.positions, a.head_width)
             for a in (block.attention for block in stack.config.blocks)
         ]
-        different = list(dict.fromkeys(seen))
-        self.attentions = [stack.config.blocks[seen.index(one)].attention for one in different]
-        self.context_of = [different.index(one) for one in seen]
+        different = list(dict.fromkeys(attention_kinds))
+        self.attentions = [
+            stack.config.blocks[attention_kinds.index(kind)].attention for kind in different
+        ]
+        self.context_of = [different.index(kind) for kind in attention_kinds]
 
     @property
     def takes_ragged(self) -> bool:
@@ -171,11 +173,11 @@ class PreparedStack:
         selection = None
         if at is not None and cache is None and trace is None:
             selection = Selection.of(at, len(x), count)
-        last = len(self.layers) - 1
+        last_layer = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
             if trace is not None:
                 trace.hidden.append(x)
-            chosen = selection if number == last else None
+            chosen = selection if number == last_layer else None
             x = _attended(
                 layer.attention, x, contexts[self.context_of[number]], cache, number, chosen
             )
@@ -209,44 +211,47 @@ class PreparedStack:
         self,
         vectors: Tensor,
         segments: Tensor | None,
-        groups: Sequence[Group],
-        place: Place | None = None,
+        groups: Sequence[RowGroup],
+        position: Place | None = None,
     ) -> Tensor:
-        """Hidden states (N, D) of rows (N, E) that lie one after the other, or (R, D) of one place
-        of each row."""
+        """Hidden states (N, D) of concatenated rows (N, E), or (R, D) of one position of each
+        row."""
         x = torch.cat(
             [
-                self.module.embeddings(one, None, kind).flatten(0, 1)
-                for one, kind in zip(cut(vectors, groups), cut(segments, groups), strict=True)
+                self.module.embeddings(group_vectors, None, kind).flatten(0, 1)
+                for group_vectors, kind in zip(
+                    cut(vectors, groups), cut(segments, groups), strict=True
+                )
             ]
         ).to(self.dtype)
         contexts = self.contexts(x, groups)
         for number, layer in enumerate(self.layers):
-            at = place if number == len(self.layers) - 1 else None
+            at = position if number == len(self.layers) - 1 else None
             x = read_layer(layer, number, x, groups, contexts[self.context_of[number]], at)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def contexts(self, x: Tensor, groups: Sequence[Group]) -> list[list[AttentionContext]]:
-        """What each kind of attention sees in each group of rows (N, D)."""
-        by_group = [self._contexts(part, None, None, None, 0, None) for part in cut(x, groups)]
-        return [[one[i] for one in by_group] for i in range(len(self.attentions))]
+    def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
+        """The context of each kind of attention in each group of rows (N, D)."""
+        by_group = [self._contexts(group, None, None, None, 0, None) for group in cut(x, groups)]
+        return [
+            [group_contexts[i] for group_contexts in by_group] for i in range(len(self.attentions))
+        ]
 
 
 def read_layer(
     layer: PreparedLayer,
     number: int,
     x: Float[Tensor, "N D"],
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     contexts: Sequence[AttentionContext],
-    place: Place | None = None,
+    position: Place | None = None,
 ) -> Tensor:
-    """One layer, without a memory, of rows that lie one after the other; with `place` the states
-    (R, D) of one position of each row."""
+    """Compute one layer of concatenated rows; with `position` its states (R, D) there alone."""
     at = None
-    if place is not None:
-        at = places_of(groups, place, x.device)
+    if position is not None:
+        at = places_of(groups, position, x.device)
         contexts = [
-            context.of_queries(_column(group, place, x.device))
+            context.of_queries(_column(group, position, x.device))
             for context, group in zip(contexts, groups, strict=True)
         ]
     return layer.feed_forward(_ragged(layer.attention, x, groups, contexts, number, at))
@@ -260,7 +265,7 @@ def _attended(
     layer: int,
     selection: Selection | None,
 ) -> Tensor:
-    """A layer's attention over its own input, of all positions or of the selected ones."""
+    """Apply a layer's self-attention at all positions or at the selected ones."""
     h = half.enter(x)
     if selection is None:
         query, key, value = (p for side, count in half.own(h) for p in half.split(side, count))
@@ -279,7 +284,7 @@ def _across(
     cache: KVCache | None,
     layer: int,
 ) -> Tensor:
-    """A layer's attention over the memory, whose keys and values a cache keeps."""
+    """Apply a layer's cross-attention; a cache keeps the keys and values of the memory."""
 
     def make() -> tuple[Tensor, Tensor]:
         key, value = half.split(half.both(memory), 2)
@@ -293,38 +298,38 @@ def _across(
 def _ragged(
     half: PreparedAttention,
     x: Tensor,
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     contexts: Sequence[AttentionContext],
     layer: int,
     at: Tensor | None = None,
 ) -> Tensor:
-    """Attention of rows (N, D) that lie one after the other; each group attends for itself. `at` is
-    the one position of each row whose query is asked, if not all are."""
+    """Attention of concatenated rows (N, D), by group. `at` is the one query of each row, or
+    None."""
     h = half.enter(x)
     sides = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
     x = x if at is None else x[at]
     rows = [group.count for group in groups]
-    places = [group.count * group.length for group in groups]
-    some = at is not None
-    cut = [side.split(rows if some and count == 1 else places) for side, count in sides]
+    num_positions = [group.count * group.length for group in groups]
+    selected = at is not None
+    cut = [side.split(rows if selected and count == 1 else num_positions) for side, count in sides]
     out = x.new_empty(len(x), half.heads * half.width)
     begin = 0
     for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
         query, key, value = (
-            part
+            heads
             for side, (_, count) in zip(cut, sides, strict=True)
-            for part in half.split(
+            for heads in half.split(
                 side[number].view(group.count, -1, side[number].shape[-1]), count
             )
         )
-        got = half.mixed(query, key, value, context, layer=layer)
-        end = begin + got.shape[0] * got.shape[1]
-        out[begin:end].view(got.shape).copy_(got)
+        mixed = half.mixed(query, key, value, context, layer=layer)
+        end = begin + mixed.shape[0] * mixed.shape[1]
+        out[begin:end].view(mixed.shape).copy_(mixed)
         begin = end
     return half.leave(out, x)
 
 
-def cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
+def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
     """The groups' parts, each (count, length, …)."""
     begin = 0
     for group in groups:
@@ -336,15 +341,15 @@ def cut(x: Tensor | None, groups: Sequence[Group]) -> Iterator[Any]:
         begin = end
 
 
-def places_of(groups: Sequence[Group], place: Place, device: torch.device) -> Tensor:
-    """Where the first or the last ids of all rows stand."""
+def places_of(groups: Sequence[RowGroup], position: Place, device: torch.device) -> Tensor:
+    """The flat positions of the first or last ids of all rows."""
     lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
     ends = lengths.cumsum(0)
-    return (ends - lengths if place == "first" else ends - 1).to(device)
+    return (ends - lengths if position == "first" else ends - 1).to(device)
 
 
-def _column(group: Group, place: Place, device: torch.device) -> Tensor:
-    at = 0 if place == "first" else group.length - 1
+def _column(group: RowGroup, position: Place, device: torch.device) -> Tensor:
+    at = 0 if position == "first" else group.length - 1
     return torch.full((group.count, 1), at, device=device)
 
 
@@ -366,7 +371,7 @@ class Prepared:
         return self.network.device
 
     def restore(self) -> None:
-        """Give the network the weights that it gave up."""
+        """Restore the weights that the network gave up."""
         self.products.restore()
 
     # ------------------------------------------------------------------------------------- stacks
@@ -379,7 +384,7 @@ class Prepared:
         return self._stack(self.network.decoder)
 
     @torch.no_grad()
-    def _stack(self, stack: Stack | None) -> PreparedStack | None:
+    def _stack(self, stack: StackModule | None) -> PreparedStack | None:
         if stack is None:
             return None
         with self.products.whole(stack):
@@ -417,28 +422,28 @@ class Prepared:
     def ragged(
         self,
         tokens: Int[Tensor, " N"],
-        groups: Sequence[Group],
+        groups: Sequence[RowGroup],
         segments: Int[Tensor, " N"] | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> Float[Tensor, "N D"] | Float[Tensor, "R D"]:
         """Hidden states of rows that lie one after the other, without padding and without a mask
         against other rows: those of a group are equally long and attend together; every other
         operation goes over all ids at once. Of the encoder, or of a decoder that stands alone.
-        With `place`, of the first or the last id of each row alone (R, D): the last layer is not
+        With `position`, of the first or the last id of each row alone (R, D): the last layer is not
         computed elsewhere.
         """
         stack = self.reader
         if not stack.takes_ragged:
             run = self.encode if self.encoder is not None else self.decode
-            parts = zip(cut(tokens, groups), cut(segments, groups), strict=True)
-            x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in parts])
-            return x if place is None else x[places_of(groups, place, x.device)]
+            groups_of_ids = zip(cut(tokens, groups), cut(segments, groups), strict=True)
+            x = torch.cat([run(ids, segments=kind).flatten(0, 1) for ids, kind in groups_of_ids])
+            return x if position is None else x[places_of(groups, position, x.device)]
         vectors = self.network.token_vectors(tokens[None])[0]
-        return stack.ragged(vectors, segments, groups, place)
+        return stack.ragged(vectors, segments, groups, position)
 
     @property
     def reader(self) -> PreparedStack:
-        """The stack that reads texts: the encoder, or a decoder that stands alone."""
+        """The stack that reads texts: the encoder, or a decoder without one."""
         stack = self.encoder if self.encoder is not None else self.decoder
         assert stack is not None  # every config has one
         return stack
@@ -471,26 +476,26 @@ class Prepared:
         return self.network.pool(hidden_rows.to(self.own))
 
     @torch.no_grad()
-    def head(self, name: str, hidden: Float[Tensor, "*any D"], **how: Any) -> Tensor:
+    def head(self, name: str, hidden: Float[Tensor, "*any D"], **options: Any) -> Tensor:
         """As `Transformer.head`."""
-        return self.network.head(name, hidden.to(self.own), **how)
+        return self.network.head(name, hidden.to(self.own), **options)
 
     # ------------------------------------------------------------------- one token after another
     @cached_property
     def writer(self) -> PreparedStack:
-        """The stack that is read from left to right."""
+        """The stack that reads from left to right."""
         stack = self.decoder if self.network.decoder is not None else self.encoder
         assert stack is not None  # every config has one
         return stack
 
     @cached_property
-    def vocabulary(self) -> Packed:
+    def vocabulary(self) -> PackedWeight:
         with torch.no_grad():
             return self.products.projection(self.head_weight, self.head_bias)
 
     @cached_property
     def vocabulary_key(self) -> tuple[int, ...]:
-        """Equal of networks whose scores over the vocabulary are the same function."""
+        """A key that is equal for networks with the same function to vocabulary scores."""
         head = self.network.vocabulary_head
         return (id(self.head_weight), *map(id, [] if head is None else head.parameters()))
 

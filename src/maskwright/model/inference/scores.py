@@ -1,11 +1,10 @@
-"""What a model gives for examples, without learning: examples of like length together, the answers
-in the order of the examples.
+"""Scores of a model for examples: those of similar length together, in the order of the examples.
 
     scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
 A prepared network reads texts that lie one after the other, without padding, where it reads each
 by itself; texts that a decoder reads, too, or of which several are pooled side by side, are packed
-into rows of one width (`Examples.batch`).
+into rows of one width (`EncodedExamples.batch`).
 """
 
 from __future__ import annotations
@@ -19,32 +18,36 @@ from torch import Tensor
 
 from maskwright.model.batch import Batch
 from maskwright.model.inference.batches import by_length, portions
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import at_place
 from maskwright.model.inference.prepared import Place, Prepared, finite
 from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.modules.supervised import Supervised, pool_texts
 
 # What gives scores, not texts.
-Scored = Supervised | Contrast
+ScoringObjective = Supervised | Contrast
 # Numbers of answers, and scores of each.
-Answered = Iterator[tuple[NDArray[np.int64], Tensor]]
+ScoreBatches = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
-def scores(objective: Scored, examples: Examples, collation: Collation) -> NDArray[np.float32]:
+def scores(
+    objective: ScoringObjective, examples: EncodedExamples, collation: Collation
+) -> NDArray[np.float32]:
     """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
 
 
-def require_finite(found: object, examples: Examples, where: object = None) -> None:
-    """Raises CheckpointError where scores are not finite, but for -inf in the place of a choice
-    that a question does not have. What is written is no score."""
-    if isinstance(found, np.ndarray) and found.dtype.kind == "f":
-        absent = np.isneginf(found) & (not examples.plain)
-        finite(torch.from_numpy(np.where(absent, 0.0, found)), where)
+def require_finite(scores: object, examples: EncodedExamples, where: object = None) -> None:
+    """Raise CheckpointError if a score is not finite, except -inf for a choice that is not
+    there."""
+    if isinstance(scores, np.ndarray) and scores.dtype.kind == "f":
+        absent = np.isneginf(scores) & (not examples.plain)
+        finite(torch.from_numpy(np.where(absent, 0.0, scores)), where)
 
 
-def vectors(objective: Supervised, examples: Examples, collation: Collation) -> NDArray[np.float32]:
+def vectors(
+    objective: Supervised, examples: EncodedExamples, collation: Collation
+) -> NDArray[np.float32]:
     """(N, D): the mean of the hidden states of each text, in their order."""
 
     def mean(batch: Batch) -> Tensor:
@@ -53,88 +56,93 @@ def vectors(objective: Supervised, examples: Examples, collation: Collation) -> 
     return _in_order(_in_rows(examples, collation, mean, objective.product.device), len(examples))
 
 
-def place_of(objective: Scored, collation: Collation) -> Place | None:
-    """The one place of each text whose state is read; None: all states are."""
+def place_of(objective: ScoringObjective, collation: Collation) -> Place | None:
+    """The one position of each text whose state is used; None: all are."""
     if not objective.reads_place:
         return None
     return "last" if collation.last else "first"
 
 
-def _scored(objective: Scored, examples: Examples, collation: Collation) -> Answered:
-    network, place = objective.product, place_of(objective, collation)
+def _scored(
+    objective: ScoringObjective, examples: EncodedExamples, collation: Collation
+) -> ScoreBatches:
+    network, position = objective.product, place_of(objective, collation)
     if isinstance(network, Prepared) and collation.decoder_start is None:
         if examples.plain:
-            return _in_lines(network, examples, collation, place, objective.scores_of)
-        if place is not None and examples.targets is None:
-            return _of_several(network, examples, place, objective.scores_of)
+            return _in_lines(network, examples, collation, position, objective.scores_of)
+        if position is not None and examples.targets is None:
+            return _of_several(network, examples, position, objective.scores_of)
     return _in_rows(examples, collation, objective.scores, network.device)
 
 
 @torch.inference_mode()
 def _in_lines(
     network: Prepared,
-    examples: Examples,
+    examples: EncodedExamples,
     collation: Collation,
-    place: Place | None,
+    position: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
-) -> Answered:
-    """Texts of like length one after the other, each answered by itself."""
+) -> ScoreBatches:
+    """Scores of concatenated texts of similar length."""
     for portion in portions(examples.lengths):
-        batch, which = examples.in_line(portion.numbers, collation)
+        batch, score_rows = examples.in_line(portion.numbers, collation)
         batch = batch.to(network.device)
         segments = None if batch.segments is None else batch.segments[0]
-        states = network.ragged(batch.tokens[0], portion.groups, segments, place)
-        yield which, of(states if place else states[None], batch)
+        states = network.ragged(batch.tokens[0], portion.groups, segments, position)
+        yield score_rows, of(states if position else states[None], batch)
 
 
 @torch.inference_mode()
 def _of_several(
-    network: Prepared, examples: Examples, place: Place, of: Callable[[Tensor, Batch], Tensor]
-) -> Answered:
-    """Texts of which several make one answer, each read at one place: choices, or pieces."""
+    network: Prepared,
+    examples: EncodedExamples,
+    position: Place,
+    of: Callable[[Tensor, Batch], Tensor],
+) -> ScoreBatches:
+    """Scores of answers made of several texts (choices, or pieces), each read at one position."""
     for numbers in by_length(examples.lengths * examples.choices):
         rows, segments, batch = examples.of_answers(numbers)
-        states = at_place(network, rows, place, segments)
+        states = at_place(network, rows, position, segments)
         yield numbers, of(states, batch.to(network.device))
 
 
 @torch.no_grad()
 def _in_rows(
-    examples: Examples,
+    examples: EncodedExamples,
     collation: Collation,
     ask: Callable[[Batch], Tensor],
     device: torch.device,
-) -> Answered:
-    """Texts packed into rows of one width."""
+) -> ScoreBatches:
+    """Scores of texts packed into rows of one width."""
     for numbers in by_length(examples.lengths * examples.choices):
         batch, which = examples.batch(numbers, collation)
         yield which, ask(batch.to(device))
 
 
-def _in_order(parts: Answered, count: int) -> NDArray[np.float32]:
-    made = Scores(count)
-    for which, rows in parts:
-        made.add(which, rows)
-    return made.found
+def _in_order(portions: ScoreBatches, count: int) -> NDArray[np.float32]:
+    scores = Scores(count)
+    for score_rows, rows in portions:
+        scores.add(score_rows, rows)
+    return scores.rows
 
 
 class Scores:
-    """Rows of scores that come in any order.
+    """Collects rows of scores in any order.
 
     Attributes:
-        found: (N, L) float32; -inf where a row has fewer.
+        rows: (N, L) float32; -inf where a row has fewer.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self.found: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
+        self.rows: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
 
-    def add(self, which: NDArray[np.int64], rows: Tensor) -> None:
-        """The rows with these numbers."""
-        own = rows.float().cpu().numpy()
-        width, before = own.shape[1], self.found.shape[1]
-        if not len(self.found):
-            self.found = np.full((self._count, width), -np.inf, dtype=np.float32)
+    def add(self, row_indices: NDArray[np.int64], rows: Tensor) -> None:
+        """Add the rows with these numbers."""
+        row_scores = rows.float().cpu().numpy()
+        width, before = row_scores.shape[1], self.rows.shape[1]
+        if not len(self.rows):
+            self.rows = np.full((self._count, width), -np.inf, dtype=np.float32)
         elif width > before:  # choices, of which these examples have more
-            self.found = np.pad(self.found, ((0, 0), (0, width - before)), constant_values=-np.inf)
-        self.found[which, :width] = own
+            self.rows = np.pad(self.rows, ((0, 0), (0, width - before)), constant_values=-np.inf)
+        self.rows[row_indices, :width] = row_scores

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.model.inference.batches import Group
+from maskwright.model.inference.batches import RowGroup
 from maskwright.model.inference.blocks import (
     PreparedAttention,
     PreparedFeedForward,
@@ -44,26 +44,29 @@ Spans = Mapping[int, Sequence[slice]]
 
 
 class SharedLayers:
-    """The stacks that read texts, of networks which `can_share`."""
+    """The stacks of networks which `can_share`, read together."""
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
-        self.networks, self.stacks = list(networks), [each.reader for each in networks]
-        keys: list[Key] = [_entry_key(each, each.reader) for each in networks]
-        last = len(self.stacks[0].layers) - 1
+        self.networks, self.stacks = list(networks), [network.reader for network in networks]
+        keys: list[Key] = [_entry_key(network, network.reader) for network in networks]
+        last_layer = len(self.stacks[0].layers) - 1
         self.different = [_numbered(keys)]
         """(G,) which of the different networks each is, before the layers and in each of them."""
-        for number in range(last + 1):
-            for place, stack in enumerate(self.stacks):
-                own = _layer_key(stack.layers[number])
-                if number == last and stack.final_norm is not None:
-                    own = (*own, stack.final_norm.key)
-                keys[place] = (self.different[-1][place], *own)
+        for number in range(last_layer + 1):
+            for member, stack in enumerate(self.stacks):
+                layer_key = _layer_key(stack.layers[number])
+                if number == last_layer and stack.final_norm is not None:
+                    layer_key = (*layer_key, stack.final_norm.key)
+                keys[member] = (self.different[-1][member], *layer_key)
             self.different.append(_numbered(keys))
 
-    def readings(self, wanted: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
-        """(T,) how many different networks read each text."""
-        last = np.array(self.different[-1])
-        rows = [wanted[last == one].any(0) for one in range(last.max() + 1)]
+    def readings(self, requested: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
+        """(T,) the number of different networks that read each text."""
+        network_numbers = np.array(self.different[-1])
+        rows = [
+            requested[network_numbers == number].any(0)
+            for number in range(network_numbers.max() + 1)
+        ]
         return np.stack(rows).sum(0)
 
     @torch.inference_mode()
@@ -71,36 +74,36 @@ class SharedLayers:
         self,
         tokens: Int[Tensor, " N"],
         lengths: NDArray[np.int64],
-        wanted: Bool[np.ndarray, "G T"],
+        requested: Bool[np.ndarray, "G T"],
         segments: Int[Tensor, " N"] | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> list[Tensor]:
-        """The states of each network: (N, D) of the texts that are `wanted` of it, one after the
-        other in their order, or (R, D) of one place of each.
+        """The states of each network: (N, D) of its `requested` texts in order, or (R, D) at
+        `position`.
 
         Args:
             tokens: ids of all texts, one after the other.
             lengths: (T,) of texts, those that are equally long next to each other.
         """
-        now = _Level(self.different[0], wanted, lengths)
-        x = self._entered(now, tokens, lengths, segments)
-        contexts = self.stacks[0].contexts(x, now.groups)
-        last = len(self.different) - 2
+        level = _Level(self.different[0], requested, lengths)
+        x = self._entered(level, tokens, lengths, segments)
+        contexts = self.stacks[0].contexts(x, level.groups)
+        last_layer = len(self.different) - 2
         for number, different in enumerate(self.different[1:]):
-            if different != now.different:
-                then, now = now, _Level(different, wanted, lengths)
-                x = x[now.taken_from(then).to(x.device)]
-                contexts = self.stacks[0].contexts(x, now.groups)
-            layers = [self.stacks[member].layers[number] for member in now.members]
+            if different != level.different:
+                previous, level = level, _Level(different, requested, lengths)
+                x = x[level.taken_from(previous).to(x.device)]
+                contexts = self.stacks[0].contexts(x, level.groups)
+            layers = [self.stacks[member].layers[number] for member in level.members]
             context = contexts[self.stacks[0].context_of[number]]
-            at = place if number == last else None
-            x = read_layer(mixed_layer(layers, now.spans), number, x, now.groups, context, at)
-        spans = now.spans[len(x)]
-        norm = _norm([self.stacks[member].final_norm for member in now.members], now.spans)
+            at = position if number == last_layer else None
+            x = read_layer(mixed_layer(layers, level.spans), number, x, level.groups, context, at)
+        spans = level.spans[len(x)]
+        norm = _norm([self.stacks[member].final_norm for member in level.members], level.spans)
         x = x if norm is None else norm(x)
         return [
-            x[spans[one]][now.mine(member, None if place else lengths)]
-            for member, one in enumerate(now.different)
+            x[spans[row_set]][level.mine(member, None if position else lengths)]
+            for member, row_set in enumerate(level.different)
         ]
 
     def _entered(
@@ -110,56 +113,58 @@ class SharedLayers:
         lengths: NDArray[np.int64],
         segments: Tensor | None,
     ) -> Float[Tensor, "N D"]:
-        """What the first layer reads."""
+        """The input of the first layer."""
         at = level.ids(lengths)
         tokens = tokens[at.to(tokens.device)]
         segments = None if segments is None else segments[at.to(tokens.device)]
-        parts = []
+        embedded = []
         for member, groups, span in zip(
             level.members, level.groups_of, level.spans[len(tokens)], strict=True
         ):
             vectors = self.networks[member].network.token_vectors(tokens[None, span])[0]
             kinds = None if segments is None else segments[span]
             embed = self.stacks[member].module.embeddings
-            parts += [
-                embed(one, None, kind).flatten(0, 1)
-                for one, kind in zip(cut(vectors, groups), cut(kinds, groups), strict=True)
+            embedded += [
+                embed(group_vectors, None, kind).flatten(0, 1)
+                for group_vectors, kind in zip(
+                    cut(vectors, groups), cut(kinds, groups), strict=True
+                )
             ]
-        return torch.cat(parts).to(self.stacks[0].dtype)
+        return torch.cat(embedded).to(self.stacks[0].dtype)
 
 
 class SharedEngine:
-    """As `SharedLayers`, of networks whose texts one other engine reads."""
+    """As `SharedLayers`, for networks that use the same other engine."""
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks = list(networks)
 
-    def readings(self, wanted: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
+    def readings(self, requested: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
         """(T,) of ones: each text is read once."""
-        return np.ones(wanted.shape[1], np.int64)
+        return np.ones(requested.shape[1], np.int64)
 
     @torch.inference_mode()
     def ragged(
         self,
         tokens: Int[Tensor, " N"],
         lengths: NDArray[np.int64],
-        wanted: Bool[np.ndarray, "G T"],
+        requested: Bool[np.ndarray, "G T"],
         segments: Int[Tensor, " N"] | None = None,
-        place: Place | None = None,
+        position: Place | None = None,
     ) -> list[Tensor]:
         """As `SharedLayers.ragged`."""
-        states = self.networks[0].ragged(tokens, _groups(lengths), segments, place)
-        rows = wanted if place else [np.repeat(mine, lengths) for mine in wanted]
+        states = self.networks[0].ragged(tokens, _groups(lengths), segments, position)
+        rows = requested if position else [np.repeat(mine, lengths) for mine in requested]
         return [states[torch.from_numpy(mine).to(states.device)] for mine in rows]
 
 
 def layers_of(networks: Sequence[Prepared]) -> SharedLayers | SharedEngine:
-    """What reads the texts of networks which `can_share`."""
+    """The shared reader of networks which `can_share`."""
     return (SharedLayers if networks[0].engine is None else SharedEngine)(networks)
 
 
 class _Level:
-    """Rows at one layer: for each of the different networks the texts wanted of it, in order.
+    """The rows at one layer: the requested texts of each different network, in order.
 
     Attributes:
         different: (G,) which of the C different networks each is.
@@ -169,23 +174,27 @@ class _Level:
     """
 
     def __init__(
-        self, different: list[int], wanted: NDArray[np.bool_], lengths: NDArray[np.int64]
+        self, different: list[int], requested: NDArray[np.bool_], lengths: NDArray[np.int64]
     ) -> None:
-        self.different, self.wanted, self.lengths = different, wanted, lengths
+        self.different, self.wanted, self.lengths = different, requested, lengths
         count = max(different) + 1
-        self.members = [different.index(one) for one in range(count)]
-        self.rows = np.stack([wanted[np.equal(different, one)].any(0) for one in range(count)])
-        own = [lengths[row] for row in self.rows]
-        self.groups_of = [_groups(each) for each in own]
+        self.members = [different.index(number) for number in range(count)]
+        self.rows = np.stack(
+            [requested[np.equal(different, number)].any(0) for number in range(count)]
+        )
+        row_lengths = [lengths[row] for row in self.rows]
+        self.groups_of = [_groups(lengths_of_rows) for lengths_of_rows in row_lengths]
         self.groups = [group for groups in self.groups_of for group in groups]
-        self.spans = spans_of([int(each.sum()) for each in own]) | spans_of([*map(len, own)])
+        self.spans = spans_of(
+            [int(lengths_of_rows.sum()) for lengths_of_rows in row_lengths]
+        ) | spans_of([*map(len, row_lengths)])
 
     def ids(self, lengths: NDArray[np.int64]) -> Tensor:
-        """Where the ids of the rows stand among those of all texts."""
+        """The flat positions of the rows' ids among those of all texts."""
         return _places(lengths, np.nonzero(self.rows)[1])
 
     def taken_from(self, before: _Level) -> Tensor:
-        """Where the ids of the rows stand among those of the level before."""
+        """The flat positions of the rows' ids among those of the previous level."""
         number = np.cumsum(before.rows.reshape(-1)).reshape(before.rows.shape) - 1
         which, texts = np.nonzero(self.rows)
         parent = np.array([before.different[member] for member in self.members])[which]
@@ -193,7 +202,7 @@ class _Level:
         return _places(lengths, number[parent, texts])
 
     def mine(self, member: int, lengths: NDArray[np.int64] | None) -> Tensor | slice:
-        """Of the rows that one of the different networks has, those wanted of this member."""
+        """The rows requested of this member, among those of its network at this level."""
         row = self.rows[self.different[member]]
         mine = np.flatnonzero(self.wanted[member][row])
         if len(mine) == row.sum():
@@ -211,9 +220,8 @@ def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
 
 
 def can_share(network: Prepared, other: Prepared) -> bool:
-    """Whether the stacks that read texts are of one shape and on shared weights, and nothing acts
-    on them that changes what a row is: vectors or keys in front. Texts that another engine reads
-    are shared by those who have the same."""
+    """Whether two networks can be read together: one shape, shared weights, no vectors or keys in
+    front; or one engine."""
     if network.engine is not None or other.engine is not None:
         return network.engine is other.engine
     return (
@@ -228,18 +236,19 @@ def can_share(network: Prepared, other: Prepared) -> bool:
 
 
 def can_write_together(network: Prepared, other: Prepared) -> bool:
-    """As `can_share`, of the stacks that write; they also begin alike, and end alike."""
-    one, two = network.writer, other.writer
+    """As `can_share`, for generation; embeddings and final norms are shared, too."""
+    one, other_stack = network.writer, other.writer
     return (
         network.products is other.products
         and not network.products.live
-        and one.config == two.config
+        and one.config == other_stack.config
         and not any(
             stack.plain or any(layer.attention.before is not None for layer in stack.layers)
-            for stack in (one, two)
+            for stack in (one, other_stack)
         )
-        and _entry_key(network, one) == _entry_key(other, two)
-        and (one.final_norm and one.final_norm.key) == (two.final_norm and two.final_norm.key)
+        and _entry_key(network, one) == _entry_key(other, other_stack)
+        and (one.final_norm and one.final_norm.key)
+        == (other_stack.final_norm and other_stack.final_norm.key)
     )
 
 
@@ -250,26 +259,28 @@ def _is_plain(network: Prepared) -> bool:
 
 # ---------------------------------------------------------------------------------- which are equal
 def _numbered(keys: Sequence[Key]) -> list[int]:
-    """A number for each key, the same for equal ones."""
-    known: dict[Key, int] = {}
-    return [known.setdefault(key, len(known)) for key in keys]
+    """The number of each key; equal keys have equal numbers."""
+    numbers: dict[Key, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
-    """Equal of networks whose stacks begin alike."""
+    """A key that is equal for networks with the same embeddings."""
     stack = prepared_stack.module
-    parts = [
+    modules = [
         network.network.tokens,
         stack.embeddings,
         *([stack.relative] if stack.relative else []),
     ]
-    hooked = any(m._forward_hooks or m._forward_pre_hooks for part in parts for m in part.modules())
-    own = [id(parameter) for part in parts for parameter in part.parameters()]
-    return (*own, id(network) if hooked else None)
+    hooked = any(
+        m._forward_hooks or m._forward_pre_hooks for module in modules for m in module.modules()
+    )
+    parameter_ids = [id(parameter) for module in modules for parameter in module.parameters()]
+    return (*parameter_ids, id(network) if hooked else None)
 
 
 def _layer_key(layer: PreparedLayer) -> Key:
-    """Equal of layers that do the same."""
+    """A key that is equal for layers that compute the same."""
     halves: list[PreparedAttention | PreparedFeedForward] = [layer.attention, layer.feed_forward]
     norms = [norm for half in halves for norm in (half.norm_before, half.norm_after)]
     hooks = [id(hook) for half in halves for hook in half._hooks]
@@ -286,32 +297,32 @@ def _products(half: PreparedAttention | PreparedFeedForward) -> dict[str, Produc
 
 # --------------------------------------------------------------------------- layers of several
 def mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
-    """A layer that does for the rows of each span what that one's layer does."""
+    """A layer that applies to the rows of each span the layer of their network."""
     if len(layers) == 1:
         return layers[0]
-    made = copy.copy(layers[0])
-    made.attention = _mixed_half([layer.attention for layer in layers], spans)
-    made.feed_forward = _mixed_half([layer.feed_forward for layer in layers], spans)
+    mixed = copy.copy(layers[0])
+    mixed.attention = _mixed_half([layer.attention for layer in layers], spans)
+    mixed.feed_forward = _mixed_half([layer.feed_forward for layer in layers], spans)
     crosses = [layer.cross for layer in layers if layer.cross is not None]
-    made.cross = _mixed_half(crosses, spans) if crosses else None
-    return made
+    mixed.cross = _mixed_half(crosses, spans) if crosses else None
+    return mixed
 
 
 def _mixed_half(halves: Sequence[Half], spans: Spans) -> Half:
-    made = copy.copy(halves[0])
-    made.norm_before = _norm([half.norm_before for half in halves], spans)
-    made.norm_after = _norm([half.norm_after for half in halves], spans)
+    mixed = copy.copy(halves[0])
+    mixed.norm_before = _norm([half.norm_before for half in halves], spans)
+    mixed.norm_after = _norm([half.norm_after for half in halves], spans)
     for name in _products(halves[0]):
-        setattr(made, name, _product([getattr(half, name) for half in halves], spans))
+        setattr(mixed, name, _product([getattr(half, name) for half in halves], spans))
     if any(half._hooks for half in halves):
-        made._hooks = [_hook(halves, spans)]
-    return made
+        mixed._hooks = [_hook(halves, spans)]
+    return mixed
 
 
 def _norm(norms: Sequence[PreparedNorm | None], spans: Spans) -> PreparedNorm | None:
-    first = norms[0]
-    if first is None or all(norm is not None and norm.key == first.key for norm in norms):
-        return first
+    first_norm = norms[0]
+    if first_norm is None or all(norm is not None and norm.key == first_norm.key for norm in norms):
+        return first_norm
 
     def mixed(x: Tensor) -> Tensor:
         return torch.cat(
@@ -324,39 +335,41 @@ def _norm(norms: Sequence[PreparedNorm | None], spans: Spans) -> PreparedNorm | 
 def _hook(
     halves: Sequence[PreparedAttention | PreparedFeedForward], spans: Spans
 ) -> Callable[..., Tensor]:
-    """What acts on the outputs of the halves, on the rows of each."""
+    """A hook that applies each half's hooks to its own rows."""
 
     def act(module: object, inputs: object, out: Tensor) -> Tensor:
-        parts = []
+        outputs = []
         for half, span in zip(halves, spans[len(out)], strict=True):
-            part = out[span]
+            output = out[span]
             for hook in half._hooks:
-                changed = hook(half.module, (), part)
-                part = part if changed is None else changed
-            parts.append(part)
-        return torch.cat(parts)
+                changed = hook(half.module, (), output)
+                output = output if changed is None else changed
+            outputs.append(output)
+        return torch.cat(outputs)
 
     return act
 
 
 def _product(products: Sequence[Product], spans: Spans) -> Product:
-    """One product of all rows where they share a weight; what acts on it acts on its own rows."""
-    first = products[0]
-    if all(product is first for product in products):
-        return first
-    alike = first.packed is not None and all(
-        product.packed is not None and product.key == first.key for product in products
+    """One product for all rows if they share a weight; adapters act on their own rows."""
+    first_product = products[0]
+    if all(product is first_product for product in products):
+        return first_product
+    alike = first_product.packed is not None and all(
+        product.packed is not None and product.key == first_product.key for product in products
     )
 
     def apart(x: Tensor, residual: Tensor | None = None) -> Tensor:
         """Runs of networks that have the same product together."""
-        parts = []
+        outputs = []
         pairs = zip(products, spans[len(x)], strict=True)
         for _, run in groupby(pairs, key=lambda pair: id(pair[0])):
-            some = list(run)
-            span = slice(some[0][1].start, some[-1][1].stop)
-            parts.append(some[0][0](x[span], None if residual is None else residual[span]))
-        return torch.cat(parts)
+            same_product = list(run)
+            span = slice(same_product[0][1].start, same_product[-1][1].stop)
+            outputs.append(
+                same_product[0][0](x[span], None if residual is None else residual[span])
+            )
+        return torch.cat(outputs)
 
     def together(x: Tensor, residual: Tensor | None = None) -> Tensor:
         acting = [
@@ -369,27 +382,27 @@ def _product(products: Sequence[Product], spans: Spans) -> Product:
             read = x.clone()
             for product, span in acting:
                 read[span] = product.entered(x[span])
-        out = first.linear(read)
+        out = first_product.linear(read)
         for product, span in acting:
             product.left(read[span], out[span])
-        return finished(out, first.activation, residual)
+        return finished(out, first_product.activation, residual)
 
     return together if alike else apart  # type: ignore[return-value]  # called, and no more
 
 
 # ---------------------------------------------------------------------------------- rows and ids
-def _groups(lengths: NDArray[np.int64]) -> list[Group]:
+def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
     """Runs of equal lengths."""
     if not len(lengths):
         return []
     ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
     counts = np.diff(ends, prepend=0)
     pairs = zip(counts.tolist(), lengths[ends - 1].tolist(), strict=True)
-    return [Group(count, length) for count, length in pairs]
+    return [RowGroup(count, length) for count, length in pairs]
 
 
-def _places(lengths: NDArray[np.int64], chosen: NDArray[np.int64]) -> Tensor:
-    """Where the ids of the chosen rows stand among those of rows of these lengths."""
-    begins = (np.cumsum(lengths) - lengths)[chosen]
-    own = lengths[chosen]
-    return torch.from_numpy(np.repeat(begins, own) + spread(own))
+def _places(lengths: NDArray[np.int64], row_indices: NDArray[np.int64]) -> Tensor:
+    """The flat positions of the ids of the chosen rows."""
+    begins = (np.cumsum(lengths) - lengths)[row_indices]
+    row_lengths = lengths[row_indices]
+    return torch.from_numpy(np.repeat(begins, row_lengths) + spread(row_lengths))

@@ -1,5 +1,4 @@
-"""Work that can be left between its steps: a search that shares a device, or that nobody waits for
-any more."""
+"""Work that can be interrupted between its steps."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ Steps = Generator[None, None, T]
 
 
 def finished(steps: Steps[T]) -> T:
-    """What all steps, one after the other, find."""
+    """Run all steps and return the result."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: T = end.value
-            return found
+            outcome: T = end.value
+            return outcome

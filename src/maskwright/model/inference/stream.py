@@ -55,11 +55,11 @@ class Piece:
 
 
 class GrowingText:
-    """The text of growing ids, given out piece by piece.
+    """The text of growing ids, emitted piece by piece.
 
     Args:
         decode: the text of ids.
-        given: ids in front of the new ones, whose text is not given out.
+        prefix: ids in front of the new ones, whose text is not given out.
         stop: strings that end the text.
         is_byte: whether an id stands for a byte alone. What a run of such ids spells is known only
             when it has ended: one byte that fits nowhere spoils all of it.
@@ -68,28 +68,28 @@ class GrowingText:
     def __init__(
         self,
         decode: Decode,
-        given: Sequence[int] = (),
+        prefix: Sequence[int] = (),
         stop: Sequence[str] = (),
         is_byte: Callable[[int], bool] = lambda token: False,
     ) -> None:
         self._decode, self._is_byte = decode, is_byte
         self._stop = tuple(stop)
-        self._ids = list(given)
+        self._ids = list(prefix)
         self._first = len(self._ids)
         self._skipped = len(decode(self._ids)) if self._ids else 0
         self._shown = 0
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """What can be shown now that `token` follows."""
+        """The text that can be shown after `token`."""
         self._ids.append(token)
-        known = len(self._ids)
-        while known > self._first and self._is_byte(self._ids[known - 1]):
-            known -= 1
-        return self._show(self._text(known).rstrip(UNFINISHED), more=True)
+        count = len(self._ids)
+        while count > self._first and self._is_byte(self._ids[count - 1]):
+            count -= 1
+        return self._show(self._text(count).rstrip(UNFINISHED), more=True)
 
     def end(self) -> str:
-        """What was held back, where nothing follows."""
+        """The text that was held back, at the end."""
         return "" if self.stopped else self._show(self._text(len(self._ids)), more=False)
 
     def _text(self, count: int) -> str:
@@ -97,9 +97,11 @@ class GrowingText:
 
     def _show(self, text: str, more: bool) -> str:
         # What was shown is no part of such a string: it would have been held back.
-        places = [place for s in self._stop if (place := text.find(s, self._shown)) >= 0]
-        if places:
-            self.stopped, text = True, text[: min(places)]
+        stop_positions = [
+            stop_position for s in self._stop if (stop_position := text.find(s, self._shown)) >= 0
+        ]
+        if stop_positions:
+            self.stopped, text = True, text[: min(stop_positions)]
         elif more:
             text = text[: len(text) - max((_overlap(text, s) for s in self._stop), default=0)]
         shown, self._shown = self._shown, max(self._shown, len(text))
@@ -113,22 +115,21 @@ def stream(
     sampling: Sampling = GREEDY,
     *,
     decode: Decode | Sequence[Decode],
-    given: Sequence[Sequence[int]] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
     stop: Sequence[str] = (),
     is_byte: Callable[[int], bool] = lambda token: False,
     sources: Sequence[Sequence[int]] | None = None,
     end: int | None = None,
     context: int | None = None,
-    whole: bool = False,
+    bidirectional_prefix: bool = False,
     one_way: bool = False,
     cached: bool = True,
 ) -> Iterator[Piece]:
-    """What each step adds to each row, as soon as it is known; see `decode.steps` and
-    `GrowingText`.
+    """What each step adds to each row; see `decode.steps` and `GrowingText`.
 
     Args:
         decode: the text of ids; one for all rows, or one for each.
-        given: of each row the ids in front of the new ones when it is decoded; a word is spelled
+        prefixes: of each row the ids in front of the new ones when it is decoded; a word is spelled
             otherwise at the beginning of a text. None: none.
         stop: strings that end a row, none of them empty.
 
@@ -138,12 +139,12 @@ def stream(
     require_stop(stop)
     decodes = [decode] * len(prompts) if callable(decode) else list(decode)
     texts = [
-        GrowingText(decodes[row], given[row] if given else (), stop, is_byte)
+        GrowingText(decodes[row], prefixes[row] if prefixes else (), stop, is_byte)
         for row in range(len(prompts))
     ]
     counts = [count] * len(prompts) if isinstance(count, int) else count
     stopped: set[int] = set()
-    taken = steps(
+    generated = steps(
         model,
         prompts,
         count,
@@ -151,14 +152,14 @@ def stream(
         sources=sources,
         end=end,
         context=context,
-        whole=whole,
+        bidirectional_prefix=bidirectional_prefix,
         one_way=one_way,
         cached=cached,
         stopped=stopped,
     )
     written = [0] * len(prompts)
-    with closing(taken):  # a stream that is closed early gives the model back at once
-        for step in taken:
+    with closing(generated):  # a stream that is closed early gives the model back at once
+        for step in generated:
             for row, token in zip(step.rows, step.tokens, strict=True):
                 written[row] += 1
                 id_shown = None if token == end else token
@@ -168,13 +169,13 @@ def stream(
                 yield Piece(row, id_shown, new, finished)
 
 
-def shown(text: GrowingText, token: int | None, last: bool) -> tuple[str, Reason | None]:
+def shown(text: GrowingText, token: int | None, is_last: bool) -> tuple[str, Reason | None]:
     """What can be shown of a row now that `token` follows, None of its end; and why it ends here,
-    if it does. `last`: no more tokens may follow."""
+    if it does. `is_last`: no more tokens may follow."""
     new = "" if token is None else text.add(token)
     if text.stopped:
         return new, "stop"
-    if token is not None and not last:
+    if token is not None and not is_last:
         return new, None
     new += text.end()
     # What was held back may hold a string that ends the text, too.
@@ -182,7 +183,7 @@ def shown(text: GrowingText, token: int | None, last: bool) -> tuple[str, Reason
 
 
 def require_stop(stop: Sequence[str]) -> None:
-    """Refuse what is no list of strings that end a text.
+    """Refuse stop strings that are no list of non-empty strings.
 
     Raises:
         UsageError: one is empty.

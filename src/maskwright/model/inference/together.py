@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.model.inference.batches import read_by
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.prepared import Place, Prepared
-from maskwright.model.inference.scores import Scored, Scores, place_of, scores
+from maskwright.model.inference.scores import Scores, ScoringObjective, place_of, scores
 from maskwright.model.inference.shared_layers import can_share, layers_of
 from maskwright.text.store.rows import spread
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What one asker wants.
+class ScoreRequest:
+    """A request for scores.
 
     Attributes:
         objective: what gives the scores; its `product` is a prepared network.
@@ -39,40 +39,40 @@ class Asked:
         collation: how the network reads texts.
     """
 
-    objective: Scored
-    examples: Examples
+    objective: ScoringObjective
+    examples: EncodedExamples
     collation: Collation
 
 
-def scores_of_all(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
-    """`scores` of each, in order. What is read together does not change them, beyond rounding."""
-    found: dict[int, NDArray[np.float32]] = {}
+def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
+    """`scores` of each request, in order; reading them together changes nothing beyond rounding."""
+    scores_of: dict[int, NDArray[np.float32]] = {}
     for numbers in _sharing(requests):
-        some = [requests[number] for number in numbers]
-        if len(some) == 1:
-            (one,) = some
-            made = [scores(one.objective, one.examples, one.collation)]
+        group = [requests[number] for number in numbers]
+        if len(group) == 1:
+            (request,) = group
+            group_scores = [scores(request.objective, request.examples, request.collation)]
         else:
-            made = _read_together(some)
-        found |= dict(zip(numbers, made, strict=True))
-    return [found[number] for number in range(len(requests))]
+            group_scores = _read_together(group)
+        scores_of |= dict(zip(numbers, group_scores, strict=True))
+    return [scores_of[number] for number in range(len(requests))]
 
 
-def _sharing(requests: Sequence[Asked]) -> list[list[int]]:
-    """Numbers of requests that are read together; those that are not, alone."""
-    found: list[list[int]] = []
+def _sharing(requests: Sequence[ScoreRequest]) -> list[list[int]]:
+    """Groups of numbers of requests that are read together."""
+    groups: list[list[int]] = []
     for number, request in enumerate(requests):
-        for group in found:
-            first = requests[group[0]]
-            if _can_join(first) and _can_join(request) and _on_one(first, request):
+        for group in groups:
+            member = requests[group[0]]
+            if _can_join(member) and _can_join(request) and _on_one(member, request):
                 group.append(number)
                 break
         else:
-            found.append([number])
-    return found
+            groups.append([number])
+    return groups
 
 
-def _can_join(request: Asked) -> bool:
+def _can_join(request: ScoreRequest) -> bool:
     examples = request.examples
     network: Any = request.objective.product
     if not isinstance(network, Prepared):
@@ -82,52 +82,52 @@ def _can_join(request: Asked) -> bool:
     return examples.plain or _place(request) is not None
 
 
-def _on_one(request: Asked, other: Asked) -> bool:
+def _on_one(request: ScoreRequest, other: ScoreRequest) -> bool:
     segments = (request.examples.segments is None) == (other.examples.segments is None)
     return segments and can_share(_network(request), _network(other))
 
 
-def _network(request: Asked) -> Prepared:
+def _network(request: ScoreRequest) -> Prepared:
     network: Any = request.objective.product
     assert isinstance(network, Prepared)
     return network
 
 
-def _place(request: Asked) -> Place | None:
+def _place(request: ScoreRequest) -> Place | None:
     return place_of(request.objective, request.collation)
 
 
-def _read_together(requests: Sequence[Asked]) -> list[NDArray[np.float32]]:
+def _read_together(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
     texts = _Texts()
-    readings = [_Reading(each, texts.numbers(each.examples)) for each in requests]
+    readings = [_Reading(request, texts.numbers(request.examples)) for request in requests]
     networks = list(dict.fromkeys(map(_network, requests)))
-    members = [networks.index(_network(each)) for each in requests]
+    members = [networks.index(_network(request)) for request in requests]
     layers, lengths, device = layers_of(networks), texts.lengths, networks[0].device
-    wanted = np.zeros((len(networks), len(lengths)), dtype=np.bool_)
+    requested = np.zeros((len(networks), len(lengths)), dtype=np.bool_)
     for member, reading in zip(members, readings, strict=True):
-        wanted[member, reading.texts] = True
-    places = {_place(each) for each in requests}
-    place = places.pop() if len(places) == 1 else None
-    for numbers in read_by(lengths, layers.readings(wanted)):
+        requested[member, reading.texts] = True
+    positions = {_place(request) for request in requests}
+    position = positions.pop() if len(positions) == 1 else None
+    for numbers in read_by(lengths, layers.readings(requested)):
         tokens, segments = texts.in_line(numbers, device)
-        here = wanted[:, numbers]
-        states = layers.ragged(tokens, lengths[numbers], here, segments, place)
+        requested_here = requested[:, numbers]
+        states = layers.ragged(tokens, lengths[numbers], requested_here, segments, position)
         for member, reading in zip(members, readings, strict=True):
-            own = numbers[here[member]]
-            reading.take(own, lengths[own], states[member], place)
+            own_texts = numbers[requested_here[member]]
+            reading.take(own_texts, lengths[own_texts], states[member], position)
     return [reading.scores() for reading in readings]
 
 
 class _Reading:
-    """One asker, and its scores as its texts are read.
+    """A request, and its scores as its texts are read.
 
     Args:
         texts: (N,) which of the different texts each of its own is.
     """
 
-    def __init__(self, request: Asked, texts: NDArray[np.int64]) -> None:
+    def __init__(self, request: ScoreRequest, texts: NDArray[np.int64]) -> None:
         self.request, self.texts = request, texts
-        self._found = Scores(request.examples.num_scores)
+        self._scores = Scores(request.examples.num_scores)
         self._states: Tensor | None = None  # (N, D), where several texts make one answer
 
     @torch.inference_mode()
@@ -136,47 +136,49 @@ class _Reading:
         numbers: NDArray[np.int64],
         lengths: NDArray[np.int64],
         states: Tensor,
-        read: Place | None,
+        position_read: Place | None,
     ) -> None:
         """States of the texts with these numbers: all, or those of the place that was read."""
         objective, examples = self.request.objective, self.request.examples
         order = np.argsort(numbers)
-        near = np.searchsorted(numbers[order], self.texts).clip(max=max(0, len(numbers) - 1))
-        mine = np.flatnonzero(numbers[order][near] == self.texts) if len(numbers) else near[:0]
-        if not len(mine):
+        nearest = np.searchsorted(numbers[order], self.texts).clip(max=max(0, len(numbers) - 1))
+        own_indices = (
+            np.flatnonzero(numbers[order][nearest] == self.texts) if len(numbers) else nearest[:0]
+        )
+        if not len(own_indices):
             return
-        at = order[near[mine]]  # of each own text among those that were read
-        place = _place(self.request)
-        if read is None:
+        indices = order[nearest[own_indices]]  # of each own text among those that were read
+        position = _place(self.request)
+        if position_read is None:
             begins = np.cumsum(lengths) - lengths
-            if place is None:
-                own = lengths[at]
-                at = np.repeat(begins[at], own) + spread(own)
+            if position is None:
+                text_lengths = lengths[indices]
+                indices = np.repeat(begins[indices], text_lengths) + spread(text_lengths)
             else:
-                at = begins[at] + (lengths[at] - 1 if place == "last" else 0)
-        if len(at) != len(states) or bool((np.diff(at) != 1).any()):
-            states = states[torch.from_numpy(at).to(states.device)]
+                indices = begins[indices] + (lengths[indices] - 1 if position == "last" else 0)
+        if len(indices) != len(states) or bool((np.diff(indices) != 1).any()):
+            states = states[torch.from_numpy(indices).to(states.device)]
         if not examples.plain:
             if self._states is None:
                 self._states = states.new_empty(len(self.texts), states.shape[1])
-            self._states[torch.from_numpy(mine).to(states.device)] = states
+            self._states[torch.from_numpy(own_indices).to(states.device)] = states
             return
-        batch, which = examples.in_line(mine, self.request.collation)
+        batch, which = examples.in_line(own_indices, self.request.collation)
         batch = batch.to(states.device)
-        self._found.add(which, objective.scores_of(states if place else states[None], batch))
+        self._scores.add(which, objective.scores_of(states if position else states[None], batch))
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float32]:
-        """Those of all its examples, in order."""
+        """The scores of all examples, in order."""
         if self._states is not None:
             every = np.arange(len(self.request.examples))
             batch = self.request.examples.of_answers(every)[2].to(self._states.device)
-            self._found.add(every, self.request.objective.scores_of(self._states, batch))
-        return self._found.found
+            self._scores.add(every, self.request.objective.scores_of(self._states, batch))
+        return self._scores.rows
 
 
 class _Texts:
-    """Different texts, each once."""
+    """Distinct texts."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], int] = {}
@@ -187,22 +189,22 @@ class _Texts:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def numbers(self, examples: Examples) -> NDArray[np.int64]:
+    def numbers(self, examples: EncodedExamples) -> NDArray[np.int64]:
         """(N,) a number for each text of the examples, the same for equal ones."""
         if id(examples.texts) not in self._numbers:
             ends = np.cumsum(examples.texts.lengths)[:-1]
             tokens = np.split(examples.texts.tokens, ends)
             kinds = None if examples.segments is None else np.split(examples.segments, ends)
-            found = np.empty(len(tokens), np.int64)
-            for place, ids in enumerate(tokens):
-                own = b"" if kinds is None else kinds[place].tobytes()
-                number = self._known.setdefault((ids.tobytes(), own), len(self._known))
+            text_numbers = np.empty(len(tokens), np.int64)
+            for index, ids in enumerate(tokens):
+                segment_bytes = b"" if kinds is None else kinds[index].tobytes()
+                number = self._known.setdefault((ids.tobytes(), segment_bytes), len(self._known))
                 if number == len(self._tokens):
                     self._tokens.append(ids)
                     if kinds is not None:
-                        self._segments.append(kinds[place])
-                found[place] = number
-            self._numbers[id(examples.texts)] = found
+                        self._segments.append(kinds[index])
+                text_numbers[index] = number
+            self._numbers[id(examples.texts)] = text_numbers
         return self._numbers[id(examples.texts)]
 
     @property

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import Attention as AttentionConfig
+from maskwright.model.nn.config import Attention
 from maskwright.model.nn.kernels.dropout import dropout as drop
 from maskwright.model.nn.kernels.dropout import dropped_product, softmax
 from maskwright.model.nn.kernels.linear import Linear, scaled_product
@@ -31,7 +31,7 @@ from maskwright.model.nn.positions import rotate
 Kernel = Literal["explicit", "sdpa", "traced"]
 
 
-class Case(NamedTuple):
+class KernelCase(NamedTuple):
     """What the choice of a kernel looks at."""
 
     gradient: bool  # a backward pass will follow
@@ -42,10 +42,10 @@ class Case(NamedTuple):
 # Measured on CPUs, time of forward and backward; a case that is not listed takes "sdpa". The
 # library's kernel has a slow backward pass in bfloat16, and draws dropout one number per element
 # (docs/log.md).
-KERNELS: dict[tuple[str, Case], Kernel] = {
-    ("cpu", Case(gradient=True, dropout=False, narrow=True)): "explicit",
-    ("cpu", Case(gradient=True, dropout=True, narrow=True)): "explicit",
-    ("cpu", Case(gradient=True, dropout=True, narrow=False)): "explicit",
+KERNELS: dict[tuple[str, KernelCase], Kernel] = {
+    ("cpu", KernelCase(gradient=True, dropout=False, narrow=True)): "explicit",
+    ("cpu", KernelCase(gradient=True, dropout=True, narrow=True)): "explicit",
+    ("cpu", KernelCase(gradient=True, dropout=True, narrow=False)): "explicit",
 }
 
 
@@ -90,19 +90,19 @@ class AttentionContext:
             )
         return self._with_prefix_keys[count]
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionContext:
-        """What the queries at `places` of each row see, and no others."""
+    def of_queries(self, positions: Int[Tensor, "B Q"]) -> AttentionContext:
+        """What the queries at `positions` of each row see, and no others."""
         distance, rotary = self.distance, self.rotary
         if distance is not None:
-            distance = distance[0][:, places].transpose(0, 1).contiguous()  # B, H, Q, K
+            distance = distance[0][:, positions].transpose(0, 1).contiguous()  # B, H, Q, K
         if rotary is not None:
-            row = torch.arange(len(places), device=places.device)[:, None]
+            row = torch.arange(len(positions), device=positions.device)[:, None]
             cosine, sine = (
-                t.expand(len(places), -1, -1, -1)[row, 0, places][:, None] for t in rotary
+                t.expand(len(positions), -1, -1, -1)[row, 0, positions][:, None] for t in rotary
             )
             rotary = (cosine, sine)
         return AttentionContext(
-            self.mask_at_size.of_queries(places), distance, rotary, self.rotary, self.weights
+            self.mask_at_size.of_queries(positions), distance, rotary, self.rotary, self.weights
         )
 
 
@@ -147,7 +147,7 @@ def _kernel(query: Tensor, context: AttentionContext, dropout: float) -> Kernel:
     gradient = torch.is_grad_enabled() and query.requires_grad
     if gradient and context.distance is not None and query.device.type == "cpu":
         return "explicit"  # the library's fast kernels give a learned bias no gradient
-    case = Case(gradient, dropout > 0.0, query.dtype.itemsize < 4)
+    case = KernelCase(gradient, dropout > 0.0, query.dtype.itemsize < 4)
     return KERNELS.get((query.device.type, case), "sdpa")
 
 
@@ -197,17 +197,19 @@ def _sdpa(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    how = context.mask_at_size.for_sdpa(query.dtype)
+    mask_arguments = context.mask_at_size.for_sdpa(query.dtype)
     if context.distance is not None:
-        how = {"attn_mask": context.bias(query.dtype), "is_causal": False}
-    out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale, **how)
+        mask_arguments = {"attn_mask": context.bias(query.dtype), "is_causal": False}
+    out = F.scaled_dot_product_attention(
+        query, key, value, dropout_p=dropout, scale=scale, **mask_arguments
+    )
     return out.transpose(1, 2)
 
 
-class Attention(nn.Module):
+class AttentionModule(nn.Module):
     """Projections to heads, `attend`, projection back; self-attention, or over a memory."""
 
-    def __init__(self, config: AttentionConfig, width: int) -> None:
+    def __init__(self, config: Attention, width: int) -> None:
         super().__init__()
         self.config = config
         inner = config.heads * config.head_width

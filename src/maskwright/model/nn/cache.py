@@ -116,9 +116,8 @@ class KVCache:
         self.length += count
 
     def reorder(self, rows: Int[Tensor, " B"]) -> None:
-        """Row i continues row `rows[i]` (beam search); the number of rows may change. Only rows
-        that change are copied, and of them what is written."""
-        wanted = rows.tolist()
+        """Let row i continue row `rows[i]` (beam search). Only rows that change are copied."""
+        sources = rows.tolist()
         self._memory = {
             layer: (
                 keys.index_select(0, rows.to(keys.device)),
@@ -126,23 +125,22 @@ class KVCache:
             )
             for layer, (keys, values) in self._memory.items()
         }
-        if len(wanted) > self.rows:
+        if len(sources) > self.rows:
             self.layers = [self._grown(buffer, rows.to(buffer.device)) for buffer in self.layers]
             self._storage = self.layers
             return
-        moved = [(to, source) for to, source in enumerate(wanted) if to != source]
+        moved = [(to, source) for to, source in enumerate(sources) if to != source]
         if moved:
             device = self.layers[0].device
             to, source = torch.tensor(moved, device=device).T
             for buffer in self.layers:
                 filled = buffer[:, :, :, : self.length]
                 filled[:, to] = filled[:, source]
-        self.layers = [buffer[:, : len(wanted)] for buffer in self.layers]
+        self.layers = [buffer[:, : len(sources)] for buffer in self.layers]
 
     def move(self, by: int, *, front: int, capacity: int, rows: int) -> None:
-        """New buffers with room for so many positions and rows. What stands behind the first
-        `front` positions stands `by` places further on; where that is less than 0 it stands before,
-        and what would stand before the front's end is left out."""
+        """Copy to new buffers with this capacity; positions behind the first `front` move by `by`,
+        and those that would overlap the front are dropped."""
         begin = front + max(0, -by)
         moved = []
         for old in self.layers:
@@ -157,13 +155,15 @@ class KVCache:
         self.length, self.capacity = self.length + by, capacity
 
     def join(self, other: KVCache, *, front: int = 0) -> None:
-        """The rows of `other` stand behind those here; all end at one place, and begin with the
-        first `front` positions of their own buffers."""
-        by, count, before = max(0, other.length - self.length), self.rows + other.rows, self.rows
+        """Append the rows of `other`; all rows end together, and begin with their `front`
+        positions."""
+        shift, count, before = max(0, other.length - self.length), self.rows + other.rows, self.rows
         spare = self._storage[0].shape[1]
-        if by or count > spare:
+        if shift or count > spare:
             rows = spare if count <= spare else max(count, 2 * before)
-            self.move(by, front=front, capacity=max(self.capacity, self.length + by), rows=rows)
+            self.move(
+                shift, front=front, capacity=max(self.capacity, self.length + shift), rows=rows
+            )
         begin = front + self.length - other.length
         for buffer, theirs in zip(self._storage, other.layers, strict=True):
             buffer[:, before:count, :, :front] = theirs[:, :, :, :front]

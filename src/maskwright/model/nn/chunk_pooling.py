@@ -36,35 +36,35 @@ def in_rows(
         texts: the number of the text of each piece, 0 … R - 1, rising.
     """
     counts = torch.bincount(texts)
-    place = torch.arange(len(texts), device=texts.device) - (counts.cumsum(0) - counts)[texts]
+    slots = torch.arange(len(texts), device=texts.device) - (counts.cumsum(0) - counts)[texts]
     real = torch.arange(int(counts.max()), device=texts.device) < counts[:, None]
     rows = vectors.new_zeros(*real.shape, vectors.shape[1])
-    return rows.index_put((texts, place), vectors), real
+    return rows.index_put((texts, slots), vectors), real
 
 
 def pooled(
-    rows: Float[Tensor, "R N D"], real: Bool[Tensor, "R N"], how: ChunkPooling
+    rows: Float[Tensor, "R N D"], real: Bool[Tensor, "R N"], pooling: ChunkPooling
 ) -> Float[Tensor, "R D"]:
     """The mean, or the largest of each number, over the places of a row that are `real`."""
-    if how == "max":
+    if pooling == "max":
         return rows.masked_fill(~real[..., None], -torch.inf).amax(1)
     total = rows.masked_fill(~real[..., None], 0.0).float().sum(1)
     return (total / real.sum(1, keepdim=True)).to(rows.dtype)
 
 
 def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
-    """`count` layers for the pieces of a text, shaped as the last of the stack that reads them, in
-    the order "norm first", so that at the beginning they add little to the vectors."""
-    last = list(config.stacks.values())[-1].blocks[-1]
+    """`count` layers over the pieces of a text, shaped as the last layer of the stack, in pre-norm
+    order."""
+    last_block = list(config.stacks.values())[-1].blocks[-1]
     context = replace(
-        last.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True
+        last_block.attention, pattern="bidirectional", window=None, positions=Rotary(), scaled=True
     )
     block = Block(
         attention=context,
-        feed_forward=last.feed_forward,
-        norm=last.norm,
+        feed_forward=last_block.feed_forward,
+        norm=last_block.norm,
         placement="pre",
-        dropout=last.dropout,
+        dropout=last_block.dropout,
     )
     blocks, weights_of = layers(block, count)
     return Stack(embeddings=Embeddings(), blocks=blocks, weights_of=weights_of, final_norm=True)

@@ -190,8 +190,8 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """What a stack makes of the token vectors before its first block; `scaled` multiplies them by
-    the square root of their width first."""
+    """Embeddings of a stack; `scaled` multiplies token vectors by the square root of their
+    width."""
 
     positions: Learned | Sinusoidal | None = None
     segments: int = 0
@@ -235,9 +235,9 @@ class Stack:
     @property
     def longest(self) -> int | None:
         """The most tokens there are positions for; None where distances alone are told."""
-        every = (self.embeddings.positions, *(block.attention.positions for block in self.blocks))
-        places = (each for each in every if isinstance(each, Learned | Sinusoidal | Rotary))
-        return min((each.length for each in places), default=None)
+        kinds = (self.embeddings.positions, *(block.attention.positions for block in self.blocks))
+        limited = (kind for kind in kinds if isinstance(kind, Learned | Sinusoidal | Rotary))
+        return min((kind.length for kind in limited), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,13 +309,13 @@ class Head:
         _within(f"heads.{self.name}.labels", self.labels, 1 << 20)
         _rate(f"heads.{self.name}.input_dropout", self.input_dropout)
         _rate(f"heads.{self.name}.dropout", self.dropout)
-        wanted = {"span": 2, "choice": 1}.get(self.kind, self.labels)
-        if self.labels != wanted:
+        expected = {"span": 2, "choice": 1}.get(self.kind, self.labels)
+        if self.labels != expected:
             raise ConfigError(
                 "a span has two ends, and a choice one score",
                 where=f"heads.{self.name}.labels",
                 found=self.labels,
-                wanted=wanted,
+                wanted=expected,
             )
 
     @property
@@ -357,8 +357,8 @@ class TransformerConfig:
     @property
     def longest(self) -> int | None:
         """The most tokens every stack has positions for; None where there is no such limit."""
-        known = (stack.longest for stack in self.stacks.values())
-        return min((each for each in known if each is not None), default=None)
+        limits = (stack.longest for stack in self.stacks.values())
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def layers(block: Block, count: int) -> tuple[tuple[Block, ...], tuple[int, ...]]:

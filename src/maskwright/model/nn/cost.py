@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from maskwright.model.nn.config import Block
-from maskwright.model.nn.stack import Block as Layer
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import BlockModule, StackModule
 from maskwright.model.nn.transformer import Transformer
 
 
@@ -37,9 +36,8 @@ class Cost:
     vocabulary: int
 
     def training(self, stack: str, target_share: float) -> float:
-        """Operations per position of `stack` for forward and backward, which is twice a forward,
-        when the vocabulary is scored at `target_share` of the positions, and the last layer is
-        computed at all of them."""
+        """Operations per position of `stack` for forward and backward (twice a forward), with the
+        vocabulary scored at `target_share` of the positions."""
         return 3 * (self.body[stack] + self.attention[stack] + target_share * self.vocabulary)
 
 
@@ -64,16 +62,16 @@ def cost(model: Transformer, length: int, memory_length: int = 0) -> Cost:
     )
 
 
-def _body(stack: Stack) -> int:
+def _body(stack: StackModule) -> int:
     return sum(map(_matrices, _layers(stack))) + _matrices(stack.embeddings) - _memory(stack)
 
 
-def _memory(stack: Stack) -> int:
+def _memory(stack: StackModule) -> int:
     readers = (layer.cross_attention for layer in _layers(stack) if _crosses(layer))
     return sum(_matrices(reader.key) + _matrices(reader.value) for reader in readers)
 
 
-def _last(stack: Stack, length: int, memory_length: int) -> int:
+def _last(stack: StackModule, length: int, memory_length: int) -> int:
     """A last layer without the keys and values, which are of all positions."""
     *_, layer = _layers(stack)
     readers = [layer.attention, *([layer.cross_attention] if _crosses(layer) else [])]
@@ -81,14 +79,14 @@ def _last(stack: Stack, length: int, memory_length: int) -> int:
     return _matrices(layer) - theirs + _reads(stack.config.blocks[-1], length, memory_length)
 
 
-def _layers(stack: Stack) -> Iterator[Layer]:
+def _layers(stack: StackModule) -> Iterator[BlockModule]:
     for source in stack.config.weights_of:
         layer = stack.blocks[str(source)]
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, BlockModule)
         yield layer
 
 
-def _crosses(layer: Layer) -> bool:
+def _crosses(layer: BlockModule) -> bool:
     return layer.config.cross_attention is not None
 
 
@@ -97,7 +95,7 @@ def _matrices(module: nn.Module) -> int:
     return sum(2 * linear.weight.numel() for linear in linears)
 
 
-def _attention(stack: Stack, length: int, memory_length: int) -> int:
+def _attention(stack: StackModule, length: int, memory_length: int) -> int:
     return sum(_reads(block, length, memory_length) for block in stack.config.blocks)
 
 

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from maskwright.model.nn.config import Activation
-from maskwright.model.nn.config import FeedForward as FeedForwardConfig
+from maskwright.model.nn.config import Activation, FeedForward
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, linear
 
@@ -33,7 +32,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForwardModule(nn.Module):
     """Two linear layers with an activation between them; a third one as a gate if `gated`.
 
     Args:
@@ -41,7 +40,7 @@ class FeedForward(nn.Module):
         width: width of the model, that of input and output.
     """
 
-    def __init__(self, config: FeedForwardConfig, width: int) -> None:
+    def __init__(self, config: FeedForward, width: int) -> None:
         super().__init__()
         self.config = config
         self.up = Linear(width, config.width, bias=config.bias)

@@ -13,26 +13,23 @@ from torch import Tensor, nn
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.nn.chunk_pooling import in_rows, pooled
-from maskwright.model.nn.config import ChunkPooling, TransformerConfig
-from maskwright.model.nn.config import Head as HeadConfig
-from maskwright.model.nn.config import VocabularyHead as VocabularyHeadConfig
+from maskwright.model.nn.config import ChunkPooling, Head, TransformerConfig, VocabularyHead
 from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.mask import same_document
 from maskwright.model.nn.meta_init import draw
-from maskwright.model.nn.norm import Norm
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.norm import NormModule
+from maskwright.model.nn.stack import StackModule
 
 
-class VocabularyHead(nn.Module):
-    """The transform before the projection, the projection's own weight where it is not the token
-    table's, and its bias."""
+class VocabularyHeadModule(nn.Module):
+    """The transform before the projection, the projection's own weight if untied, and its bias."""
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None
 
-    def __init__(self, config: VocabularyHeadConfig, model: TransformerConfig) -> None:
+    def __init__(self, config: VocabularyHead, model: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         tokens = model.tokens
@@ -46,16 +43,16 @@ class VocabularyHead(nn.Module):
             )
         self.scale = model.width**-0.5 if config.scaled else 1.0
         self.transform: nn.Linear | None = None
-        self.norm: Norm | None = None
+        self.norm: NormModule | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
             self.transform = Linear(model.width, width, bias=has_bias)
         if config.norm is not None:
-            self.norm = Norm(config.norm, width)
-        own = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
-        if own is not None:
-            draw(own)
-        self.register_parameter("weight", own)
+            self.norm = NormModule(config.norm, width)
+        weight = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
+        if weight is not None:
+            draw(weight)
+        self.register_parameter("weight", weight)
         bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
         self.register_parameter("bias", bias)
 
@@ -71,34 +68,34 @@ class VocabularyHead(nn.Module):
         return hidden if self.scale == 1.0 else hidden * self.scale
 
 
-class Head(nn.Module):
+class HeadModule(nn.Module):
     """Dropout, a dense layer with its activation and norm where there is one, dropout, and one
     projection to `labels` scores. Of texts in pieces it makes one vector first."""
 
     bias: nn.Parameter | None
 
-    def __init__(self, config: HeadConfig, width: int) -> None:
+    def __init__(self, config: Head, width: int) -> None:
         super().__init__()
         self.config = config
         self.transform: nn.Linear | None = None
         if config.transform is not None:
             has_bias = config.norm is None or config.norm.bias
             self.transform = Linear(width, width, bias=has_bias)
-        self.norm = None if config.norm is None else Norm(config.norm, width)
+        self.norm = None if config.norm is None else NormModule(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
         draw(self.weight)
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
-        self.over = None if config.over is None else Stack(config.over, width, width)
+        self.over = None if config.over is None else StackModule(config.over, width, width)
 
     def together(
-        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], how: ChunkPooling
+        self, vectors: Float[Tensor, "P D"], texts: Int[Tensor, " P"], pooling: ChunkPooling
     ) -> Float[Tensor, "R D"]:
         """A vector of each text from those of its pieces."""
         rows, real = in_rows(vectors, texts)
         if self.over is not None:
             rows = self.over(rows, visible=same_document(real.to(torch.int32)))
-        return pooled(rows, real, how)
+        return pooled(rows, real, pooling)
 
     @torch.no_grad()
     def rescale(self, centre: float, spread: float) -> None:

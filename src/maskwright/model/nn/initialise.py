@@ -21,11 +21,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.nn.attention import Attention
+from maskwright.model.nn.attention import AttentionModule
 from maskwright.model.nn.config import TransformerConfig
-from maskwright.model.nn.heads import Head, VocabularyHead
+from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
 from maskwright.model.nn.meta_init import materialise
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
 
 Distribution = Literal["truncated", "normal", "fan_in", "uniform"]
@@ -84,7 +84,7 @@ def initialise(
         elif isinstance(module, nn.Linear):
             draw.matrix(module.weight, spread.get(name, 1), shrink.get(name, 1.0))
             draw.bias(module.bias, module.in_features)
-        elif isinstance(module, Head | VocabularyHead):
+        elif isinstance(module, HeadModule | VocabularyHeadModule):
             if module.weight is not None:
                 draw.matrix(module.weight, 1, 1.0)
             inputs = model.config.tokens.width if module.weight is None else module.weight.shape[1]
@@ -148,7 +148,7 @@ class _Draw:
         weight.copy_(drawn.mul_(deviation).view(weight.shape))
 
 
-def _stacks(model: Transformer) -> list[Stack]:
+def _stacks(model: Transformer) -> list[StackModule]:
     return [stack for stack in (model.encoder, model.decoder) if stack is not None]
 
 
@@ -168,5 +168,5 @@ def _query_widths(model: Transformer) -> dict[str, int]:
     return {
         f"{name}.query": module.config.head_width
         for name, module in model.named_modules()
-        if isinstance(module, Attention) and not module.config.scaled
+        if isinstance(module, AttentionModule) and not module.config.scaled
     }

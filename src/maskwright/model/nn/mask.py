@@ -96,14 +96,14 @@ class AttentionMask:
             self.rows,
         )
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> AttentionMask:
+    def of_queries(self, positions: Int[Tensor, "B Q"]) -> AttentionMask:
         """The same of some queries of each row: query `i` is the one at `places[row, i]`."""
         if self.form == "all":
             return self
         return AttentionMask(
-            lambda row, query, key: self.rule(row, places[row, query], key),
+            lambda row, query, key: self.rule(row, positions[row, query], key),
             f"({self.name} of some queries)",
-            len(places),
+            len(positions),
         )
 
     # -------------------------------------------------------------------------------- renderings
@@ -161,7 +161,7 @@ class AttentionMask:
         """One line per query, one character per key: `█` where it sees, `·` where it does not."""
         dense = self.dense(queries, keys)
         lines = dense[row if dense.shape[0] > 1 else 0].tolist()
-        return "\n".join("".join("█" if seen else "·" for seen in line) for line in lines)
+        return "\n".join("".join("█" if sees else "·" for sees in line) for line in lines)
 
 
 class SizedMask:
@@ -182,9 +182,11 @@ class SizedMask:
             self.mask.with_prefix_keys(count), self.queries, keys, self.start, self.device
         )
 
-    def of_queries(self, places: Int[Tensor, "B Q"]) -> SizedMask:
-        """Of the queries at `places`, which count from the beginning of the keys."""
-        return SizedMask(self.mask.of_queries(places), places.shape[1], self.keys, 0, self.device)
+    def of_queries(self, positions: Int[Tensor, "B Q"]) -> SizedMask:
+        """Of the queries at `positions`, which count from the beginning of the keys."""
+        return SizedMask(
+            self.mask.of_queries(positions), positions.shape[1], self.keys, 0, self.device
+        )
 
     @cached_property
     def dense(self) -> Bool[Tensor, "B Q K"]:
@@ -192,8 +194,8 @@ class SizedMask:
         row = torch.arange(rows, device=self.device)[:, None, None]
         query = torch.arange(self.start, self.start + self.queries, device=self.device)
         key = torch.arange(self.keys, device=self.device)
-        seen = self.mask.rule(row, query[None, :, None], key[None, None, :])
-        return seen.expand(rows, self.queries, self.keys)
+        visible = self.mask.rule(row, query[None, :, None], key[None, None, :])
+        return visible.expand(rows, self.queries, self.keys)
 
     @property
     def _shown(self) -> bool:
@@ -202,8 +204,8 @@ class SizedMask:
 
     @cached_property
     def open(self) -> bool:
-        """Every query sees every key. Looked at on the CPU; elsewhere only where it is provable,
-        because looking would make the device wait."""
+        """Whether every query sees every key; False if that cannot be shown without a device
+        sync."""
         if self.mask.form == "all":
             return True
         if self.mask.form == "causal":
@@ -254,12 +256,12 @@ bidirectional = AttentionMask(
 causal = AttentionMask(lambda row, query, key: key <= query, "causal", form="causal")
 
 
-def window(left: int, right: int) -> AttentionMask:
-    """At most `left` keys before the query and `right` after it."""
+def window(num_before: int, num_after: int) -> AttentionMask:
+    """At most `num_before` keys before the query and `num_after` after it."""
     return AttentionMask(
-        lambda row, query, key: (query - key <= left) & (key - query <= right),
-        f"window({left}, {right})",
-        itself=left >= 0 and right >= 0,
+        lambda row, query, key: (query - key <= num_before) & (key - query <= num_after),
+        f"window({num_before}, {num_after})",
+        itself=num_before >= 0 and num_after >= 0,
     )
 
 
@@ -281,8 +283,8 @@ def same_document(
     )
 
 
-def _same(document: Tensor, other: Tensor) -> Tensor:
-    return (document == other) & (other != 0)
+def _same(document: Tensor, other_document: Tensor) -> Tensor:
+    return (document == other_document) & (other_document != 0)
 
 
 def real(keep: Bool[Tensor, "B K"]) -> AttentionMask:
@@ -316,19 +318,19 @@ def pattern(
 def reach(masks: Sequence[AttentionMask], length: int) -> Bool[Tensor, "B T T"]:
     """What position i can feel of position j through the layers, one mask per layer: the product of
     their matrices, each with its diagonal, because the residual always carries a position on."""
-    here = torch.eye(length, dtype=torch.bool)[None]
-    felt = here
+    identity = torch.eye(length, dtype=torch.bool)[None]
+    felt = identity
     for mask in masks:
-        step = (mask.dense(length) | here).float()
+        step = (mask.dense(length) | identity).float()
         felt = (step @ felt.float().expand(max(step.shape[0], felt.shape[0]), -1, -1)) > 0
     return felt
 
 
-def _common_rows(one: AttentionMask, other: AttentionMask) -> int | None:
-    if one.rows is None or other.rows is None:
-        return one.rows if other.rows is None else other.rows
-    _same_rows(f"{one.name} with {other.name}", one.rows, other.rows)
-    return one.rows
+def _common_rows(mask: AttentionMask, other_mask: AttentionMask) -> int | None:
+    if mask.rows is None or other_mask.rows is None:
+        return mask.rows if other_mask.rows is None else other_mask.rows
+    _same_rows(f"{mask.name} with {other_mask.name}", mask.rows, other_mask.rows)
+    return mask.rows
 
 
 def _same_rows(where: str, ours: int, theirs: int) -> None:

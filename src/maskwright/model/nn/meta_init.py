@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Table(nn.Embedding):
+class EmbeddingTable(nn.Embedding):
     """`torch.nn.Embedding` in parameters and results."""
 
     def reset_parameters(self) -> None:
@@ -29,10 +29,10 @@ def materialise(model: nn.Module, device: torch.device | str, dtype: torch.dtype
     place; what modules share they go on sharing. `torch.nn.Module.to_empty` does so, too, and loads
     a computer algebra system for it."""
     assert not list(model.buffers()), "models here have parameters alone"
-    made: dict[Tensor, nn.Parameter] = {}
+    memory_of: dict[Tensor, nn.Parameter] = {}
     for module in model.modules():
         for name, old in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-            if old not in made:
+            if old not in memory_of:
                 memory = torch.empty(old.shape, dtype=dtype, device=device)
-                made[old] = nn.Parameter(memory, requires_grad=old.requires_grad)
-            setattr(module, name, made[old])
+                memory_of[old] = nn.Parameter(memory, requires_grad=old.requires_grad)
+            setattr(module, name, memory_of[old])

@@ -16,16 +16,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import Norm
 from maskwright.model.nn.kernels import is_plain
 
 
-class Norm(nn.Module):
+class NormModule(nn.Module):
     """`weight * normalised(x) (+ bias)` over the last axis."""
 
     bias: nn.Parameter | None
 
-    def __init__(self, config: NormConfig, width: int) -> None:
+    def __init__(self, config: Norm, width: int) -> None:
         super().__init__()
         self.config = config
         self.weight = nn.Parameter(torch.ones(width))

@@ -1,6 +1,6 @@
 """Where a position enters: sines and cosines, rotary angles, buckets of distance.
 
-Learned tables are parameters and live in `embeddings.py`. Nothing here is a buffer of a module:
+Learned tables are parameters and are in `stack.py`. Nothing here is a buffer of a module:
 tables are functions of the config, made on the device that asks, so that a model can be built on
 the meta device and filled later.
 """
@@ -25,9 +25,9 @@ def sinusoids(
     length: int, width: int, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "T E"]:
     """Sines at even and cosines at odd columns, wavelengths 2π to 10000·2π (arXiv:1706.03762)."""
-    place = torch.arange(length, dtype=torch.float32, device=device)[:, None]
+    positions = torch.arange(length, dtype=torch.float32, device=device)[:, None]
     even = torch.arange(0, width, 2, dtype=torch.float32, device=device)
-    angle = place * torch.exp(even * (-math.log(10_000.0) / width))  # T, ceil(E / 2)
+    angle = positions * torch.exp(even * (-math.log(10_000.0) / width))  # T, ceil(E / 2)
     table = torch.empty(length, width, device=device)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : width // 2]
@@ -72,8 +72,8 @@ def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     wide = x.float()
     out = wide * cosine
     near, far = (slice(None, x.shape[-1] // 2), slice(x.shape[-1] // 2, None))
-    for half, other in ((near, far), (far, near)):
-        out[..., half].addcmul_(wide[..., other], sine[..., half])
+    for half, partner in ((near, far), (far, near)):
+        out[..., half].addcmul_(wide[..., partner], sine[..., half])
     return out.to(x.dtype)
 
 
@@ -95,14 +95,14 @@ def relative_buckets(
     """
     query = torch.arange(start, start + queries, device=device)[:, None]
     distance = torch.arange(keys, device=device)[None, :] - query
-    buckets, first = config.buckets, 0 * distance
+    buckets, first_bucket = config.buckets, 0 * distance
     if both_ways:
         buckets //= 2
-        first = (distance > 0).long() * buckets
+        first_bucket = (distance > 0).long() * buckets
         distance = distance.abs()
     else:
         distance = (-distance).clamp(min=0)
     exact = buckets // 2
     grown = torch.log(distance.float() / exact) / math.log(config.max_distance / exact)
     far = (exact + (grown * (buckets - exact)).clamp(min=0).long()).clamp(max=buckets - 1)
-    return first + torch.where(distance < exact, distance, far)
+    return first_bucket + torch.where(distance < exact, distance, far)

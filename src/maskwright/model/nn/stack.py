@@ -14,21 +14,27 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from maskwright.base.errors import ConfigError
-from maskwright.model.nn.attention import Attention, AttentionContext
+from maskwright.base.errors import ConfigError, DataError
+from maskwright.model.nn.attention import AttentionContext, AttentionModule
 from maskwright.model.nn.cache import KVCache
-from maskwright.model.nn.config import Attention as AttentionConfig
-from maskwright.model.nn.config import Block as BlockConfig
-from maskwright.model.nn.config import Relative, Rotary
-from maskwright.model.nn.config import Stack as StackConfig
-from maskwright.model.nn.embeddings import Embeddings
-from maskwright.model.nn.feed_forward import FeedForward
+from maskwright.model.nn.config import (
+    Attention,
+    Block,
+    Embeddings,
+    Learned,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    Stack,
+)
+from maskwright.model.nn.feed_forward import FeedForwardModule
 from maskwright.model.nn.kernels.dropout import add_dropped, dropout
+from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask, bidirectional, pattern
 from maskwright.model.nn.mask import prefix as prefix_of
-from maskwright.model.nn.meta_init import Table
-from maskwright.model.nn.norm import Norm
-from maskwright.model.nn.positions import relative_buckets, rotary_table
+from maskwright.model.nn.meta_init import EmbeddingTable
+from maskwright.model.nn.norm import NormModule
+from maskwright.model.nn.positions import relative_buckets, rotary_table, sinusoids
 
 # From this share of the positions on, choosing costs more than it saves.
 WORTH = 0.75
@@ -50,8 +56,7 @@ class Selection:
 
     @classmethod
     def of(cls, at: Int[Tensor, " N"], rows: int, length: int) -> Selection | None:
-        """The positions `at` of a batch (`rows`, `length`), in any order; None: too many of them to
-        be worth it."""
+        """The positions `at` of a batch (`rows`, `length`); None if computing all is as fast."""
         if len(at) >= WORTH * rows * length:
             return None
         row = at // length
@@ -64,15 +69,15 @@ class Selection:
         slot = torch.arange(len(at), device=at.device) - (counts.cumsum(0) - counts)[sorted_row]
         back = torch.empty_like(at)
         back[order] = sorted_row * width + slot
-        places = at.new_zeros(rows * width)
-        places[back] = at % length
-        return cls(places.view(rows, width), back)
+        flat_positions = at.new_zeros(rows * width)
+        flat_positions[back] = at % length
+        return cls(flat_positions.view(rows, width), back)
 
     def take(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B Q D"]:
         """What stands at the places."""
         rows, length, width = x.shape
-        first = torch.arange(rows, device=x.device)[:, None] * length
-        flat = x.reshape(-1, width).index_select(0, (self.places + first).reshape(-1))
+        row_begins = torch.arange(rows, device=x.device)[:, None] * length
+        flat = x.reshape(-1, width).index_select(0, (self.places + row_begins).reshape(-1))
         return flat.view(rows, -1, width)
 
     def pick(self, x: Float[Tensor, "B Q D"]) -> Float[Tensor, "N D"]:
@@ -80,19 +85,94 @@ class Selection:
         return x.reshape(-1, x.shape[-1]).index_select(0, self.back)
 
 
-class Block(nn.Module):
-    """Self-attention, perhaps cross-attention, and the feed-forward half."""
+class EmbeddingsModule(nn.Module):
+    """Adds positions and segments to token vectors, then norm, dropout and projection.
 
-    def __init__(self, config: BlockConfig, width: int) -> None:
+    The token table belongs to the model (two stacks share it); everything here to one stack.
+
+    Args:
+        config: the kind of positions, the number of segments, the norm, the dropout rate.
+        token_width: width of the token vectors that come in.
+        width: width of the model; a projection is added where it differs.
+    """
+
+    def __init__(self, config: Embeddings, token_width: int, width: int) -> None:
         super().__init__()
         self.config = config
-        self.attention = Attention(config.attention, width)
-        self.attention_norm = Norm(config.norm, width) if config.attention_norm else None
+        positions = config.positions
+        self.position = None
+        if isinstance(positions, Learned):
+            self.position = EmbeddingTable(positions.length + positions.offset, token_width)
+        self.segment = EmbeddingTable(config.segments, token_width) if config.segments else None
+        self.norm = NormModule(config.norm, token_width) if config.norm is not None else None
+        self.project = Linear(token_width, width) if token_width != width else None
+
+    def forward(
+        self,
+        vectors: Float[Tensor, "B T E"],
+        positions: Int[Tensor, "#B T"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        start: int = 0,
+    ) -> Float[Tensor, "B T D"]:
+        """
+        Args:
+            vectors: rows of the token table.
+            positions: counted from 0 in each document; None: start, start + 1, …
+            segments: sentence A or B; None: all A.
+            start: where the first position stands when `positions` is None.
+        """
+        x = vectors * vectors.shape[-1] ** 0.5 if self.config.scaled else vectors
+        if self.config.positions is not None:
+            x = x + self._places(vectors, positions, start)
+        if self.segment is not None:
+            x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = dropout(x, self.config.dropout, self.training)
+        return x if self.project is None else self.project(x)
+
+    def _places(self, vectors: Tensor, positions: Tensor | None, start: int) -> Tensor:
+        config = self.config.positions
+        assert config is not None
+        count = vectors.shape[1]
+        if positions is None:
+            last_position = start + count - 1
+        else:
+            # Elsewhere than on the CPU, reading the largest position would make the device wait;
+            # while a program is exported there is none.
+            on_cpu = positions.device.type == "cpu" and not torch.compiler.is_exporting()
+            last_position = int(positions.max()) if on_cpu and positions.numel() else 0
+        if last_position >= config.length:
+            raise DataError(
+                "a position lies beyond the model's table of positions",
+                where=f"position {last_position}",
+                found=f"{last_position + 1} positions",
+                wanted=f"at most {config.length}",
+                do="cut the text, or train a model with a longer block",
+            )
+        if isinstance(config, Sinusoidal):
+            table = sinusoids(config.length, vectors.shape[2], vectors.dtype, vectors.device)
+            return table[start : start + count] if positions is None else table[positions]
+        assert self.position is not None and isinstance(config, Learned)
+        if positions is None:
+            begin = start + config.offset
+            return self.position.weight[begin : begin + count]
+        return self.position(positions + config.offset if config.offset else positions)
+
+
+class BlockModule(nn.Module):
+    """Self-attention, perhaps cross-attention, and the feed-forward half."""
+
+    def __init__(self, config: Block, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.attention = AttentionModule(config.attention, width)
+        self.attention_norm = NormModule(config.norm, width) if config.attention_norm else None
         if config.cross_attention is not None:
-            self.cross_attention = Attention(config.cross_attention, width)
-            self.cross_attention_norm = Norm(config.norm, width)
-        self.feed_forward = FeedForward(config.feed_forward, width)
-        self.feed_forward_norm = Norm(config.norm, width)
+            self.cross_attention = AttentionModule(config.cross_attention, width)
+            self.cross_attention_norm = NormModule(config.norm, width)
+        self.feed_forward = FeedForwardModule(config.feed_forward, width)
+        self.feed_forward_norm = NormModule(config.norm, width)
 
     def forward(
         self,
@@ -116,11 +196,11 @@ class Block(nn.Module):
                 lambda h: self.attention(h, context, cache=cache, layer=layer),
             )
         else:
-            take, some = selection.take, context.of_queries(selection.places)
+            take, selected_context = selection.take, context.of_queries(selection.places)
             x = self._branch(
                 x,
                 self.attention_norm,
-                lambda h: self.attention(take(h), some, memory=h, layer=layer),
+                lambda h: self.attention(take(h), selected_context, memory=h, layer=layer),
                 beside=take,
             )
             if memory_context is not None:
@@ -138,7 +218,7 @@ class Block(nn.Module):
     def _branch(
         self,
         x: Tensor,
-        norm: Norm | None,
+        norm: NormModule | None,
         f: Callable[[Tensor], Tensor],
         beside: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> Tensor:
@@ -165,15 +245,15 @@ class Trace:
     cross_weights: list[Tensor] = field(default_factory=list)
 
 
-class Stack(nn.Module):
+class StackModule(nn.Module):
     """Embeddings, blocks and final norm of one side of a model."""
 
-    def __init__(self, config: StackConfig, token_width: int, width: int) -> None:
+    def __init__(self, config: Stack, token_width: int, width: int) -> None:
         super().__init__()
         self.config = config
-        self.embeddings = Embeddings(config.embeddings, token_width, width)
+        self.embeddings = EmbeddingsModule(config.embeddings, token_width, width)
         self.blocks = nn.ModuleDict(
-            {str(i): Block(config.blocks[i], width) for i in sorted(set(config.weights_of))}
+            {str(i): BlockModule(config.blocks[i], width) for i in sorted(set(config.weights_of))}
         )
         self.relative: nn.Embedding | None = None
         relative = {
@@ -189,8 +269,8 @@ class Stack(nn.Module):
             )
         for table, heads in relative:
             assert isinstance(table, Relative)
-            self.relative = Table(table.buckets, heads)
-        self.final_norm = Norm(config.blocks[-1].norm, width) if config.final_norm else None
+            self.relative = EmbeddingTable(table.buckets, heads)
+        self.final_norm = NormModule(config.blocks[-1].norm, width) if config.final_norm else None
 
     def forward(
         self,
@@ -221,7 +301,7 @@ class Stack(nn.Module):
         selection = None
         if at is not None and trace is None and cache is None:
             selection = Selection.of(at, len(x), count)
-        last = len(self.config.weights_of) - 1
+        last_layer = len(self.config.weights_of) - 1
         for layer, source in enumerate(self.config.weights_of):
             attention = self.config.blocks[layer].attention
             kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
@@ -236,7 +316,7 @@ class Stack(nn.Module):
                 memory_context=memory_context,
                 cache=cache,
                 layer=layer,
-                selection=selection if layer == last else None,
+                selection=selection if layer == last_layer else None,
             )
         if cache is not None:
             cache.advance(count)
@@ -250,7 +330,7 @@ class Stack(nn.Module):
 
     def _sight(
         self,
-        attention: AttentionConfig,
+        attention: Attention,
         visible: AttentionMask | None,
         prefix: Tensor | None,
         positions: Tensor | None,
@@ -277,7 +357,7 @@ class Stack(nn.Module):
         return context
 
     def _distance(
-        self, attention: AttentionConfig, start: int, count: int, device: torch.device
+        self, attention: Attention, start: int, count: int, device: torch.device
     ) -> Float[Tensor, "1 H Q K"]:
         assert self.relative is not None and isinstance(attention.positions, Relative)
         both_ways = attention.pattern == "bidirectional"

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from maskwright.base.errors import ConfigError, DataError, near
 from maskwright.model.nn.cache import KVCache
 from maskwright.model.nn.config import ChunkPooling, TransformerConfig
-from maskwright.model.nn.heads import Head, VocabularyHead
+from maskwright.model.nn.heads import HeadModule, VocabularyHeadModule
 from maskwright.model.nn.kernels.linear import Linear
 from maskwright.model.nn.mask import AttentionMask
-from maskwright.model.nn.meta_init import Table
-from maskwright.model.nn.stack import Stack, Trace
+from maskwright.model.nn.meta_init import EmbeddingTable
+from maskwright.model.nn.stack import StackModule, Trace
 
 TokensOrVectors = Int[Tensor, "B T"] | Float[Tensor, "B T E"]
 
@@ -36,13 +36,13 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         tokens, width = config.tokens, config.width
-        self.tokens = Table(tokens.vocabulary, tokens.width)
-        self.encoder = Stack(config.encoder, tokens.width, width) if config.encoder else None
-        self.decoder = Stack(config.decoder, tokens.width, width) if config.decoder else None
+        self.tokens = EmbeddingTable(tokens.vocabulary, tokens.width)
+        self.encoder = StackModule(config.encoder, tokens.width, width) if config.encoder else None
+        self.decoder = StackModule(config.decoder, tokens.width, width) if config.decoder else None
         self.pooler = Linear(width, width) if config.pooler else None
-        self.vocabulary_head: VocabularyHead | None = None
+        self.vocabulary_head: VocabularyHeadModule | None = None
         if config.vocabulary_head is not None:
-            self.vocabulary_head = VocabularyHead(config.vocabulary_head, config)
+            self.vocabulary_head = VocabularyHeadModule(config.vocabulary_head, config)
         self.heads = nn.ModuleDict()
         for head in config.heads:
             if hasattr(self.heads, head.name):
@@ -52,7 +52,7 @@ class Transformer(nn.Module):
                     found=head.name,
                     wanted="another for each head",
                 )
-            self.heads[head.name] = Head(head, width)
+            self.heads[head.name] = HeadModule(head, width)
 
     # ------------------------------------------------------------------------------------- stacks
     def encode(
@@ -169,15 +169,15 @@ class Transformer(nn.Module):
     @property
     def head_weight(self) -> Float[Tensor, "V E"]:
         """The projection's weight: the token table's, or the head's own."""
-        own = self._vocabulary_head.weight
-        return self.tokens.weight if own is None else own
+        head_weight = self._vocabulary_head.weight
+        return self.tokens.weight if head_weight is None else head_weight
 
     @property
     def head_bias(self) -> Float[Tensor, " V"] | None:
         return self._vocabulary_head.bias
 
     @property
-    def _vocabulary_head(self) -> VocabularyHead:
+    def _vocabulary_head(self) -> VocabularyHeadModule:
         if self.vocabulary_head is None:
             raise ConfigError("this model has no vocabulary head", where="vocabulary_head")
         return self.vocabulary_head
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
         hidden: Float[Tensor, "*any D"],
         *,
         texts: Int[Tensor, " P"] | None = None,
-        how: ChunkPooling = "mean",
+        pooling: ChunkPooling = "mean",
     ) -> Float[Tensor, "*rows L"]:
         """Scores of the head `name`.
 
@@ -203,19 +203,19 @@ class Transformer(nn.Module):
                 positions and pools them itself where the model has a pooler.
             texts: which text each of `hidden` (P, D) is a piece of, 0 … R - 1, rising; there is
                 then a row of scores for each text. None: each is a text.
-            how: one vector is made of a text's pieces.
+            pooling: one vector is made of a text's pieces.
         """
         if name not in self.heads:
             raise ConfigError(
                 "no such head", where="heads", found=name, do=near(name, self.heads.keys())
             )
         head = self.heads[name]
-        assert isinstance(head, Head)
+        assert isinstance(head, HeadModule)
         if head.config.pools and self.pooler is not None:
             hidden = self.pool(hidden)
         if texts is None and head.over is not None:
             texts = torch.arange(len(hidden), device=hidden.device)
-        return head(hidden if texts is None else head.together(hidden, texts, how))
+        return head(hidden if texts is None else head.together(hidden, texts, pooling))
 
     # -------------------------------------------------------------------------------- looking in
     def hidden_states(

@@ -1,5 +1,4 @@
-"""Causal language modelling: every position predicts the next token (GPT, Radford et al. 2018,
-3.1).
+"""Causal language modelling: every position predicts the next token (Radford et al. 2018, 3.1).
 
 Rows carry one token more than the model reads: row[:-1] is the input and row[1:] the targets. The
 objective refuses a model whose masks let a position see its own target.
@@ -8,14 +7,8 @@ objective refuses a model whose masks let a position see its own target.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.causal import Causal
 
 SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",), codes=True)
 
@@ -23,9 +16,3 @@ SPEC = Spec(rows="stream", usual_for="decoder", token_parts=("causal",), codes=T
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Next-token prediction has no options."""
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Causal:
-    from maskwright.model.objectives.modules.causal import Causal
-
-    return Causal(model, options, vocabulary)

@@ -1,5 +1,4 @@
-"""Denoising: the model reads a corrupted text and writes the original (BART, arXiv:1910.13461,
-2.2).
+"""Denoising: read a corrupted text, write the original (BART, arXiv:1910.13461, 2.2).
 
     permutation   sentences in another order          B. A. C.  <-  A. B. C.
     infilling     spans become one mask each; a span  a _ d _ e  <-  a b c d e
@@ -17,15 +16,9 @@ part of the target, which the decoder starts after the end token.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec, Start
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.denoising import Denoising
 
 SPEC = Spec(
     rows="documents",
@@ -82,9 +75,3 @@ class Options:
                 found=self.mean_span,
                 wanted="more than 0, at most 100",
             )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Denoising:
-    from maskwright.model.objectives.modules.denoising import Denoising
-
-    return Denoising(model, options, vocabulary)

@@ -14,17 +14,11 @@ chosen layers of its teacher (0, 2, 4, 7, 9, 11 of twelve), whose weights are ne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from maskwright.base import config
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives import masked
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.distillation import Distillation
 
 SPEC = Spec(
     rows="documents",
@@ -63,11 +57,3 @@ class Options:
                 found=self.temperature,
                 wanted="0 < temperature <= 1000",
             )
-
-
-def build(
-    model: Transformer, options: Options, vocabulary: Vocabulary, teacher: Transformer
-) -> Distillation:
-    from maskwright.model.objectives.modules.distillation import Distillation
-
-    return Distillation(model, options, vocabulary, teacher)

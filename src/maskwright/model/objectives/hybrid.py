@@ -13,16 +13,10 @@ targets count alike.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.hybrid import Hybrid
 
 SPEC = Spec(
     rows="documents",
@@ -58,9 +52,3 @@ class Options:
                 found=self.z_loss,
                 wanted="0 to 1",
             )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Hybrid:
-    from maskwright.model.objectives.modules.hybrid import Hybrid
-
-    return Hybrid(model, options, vocabulary)

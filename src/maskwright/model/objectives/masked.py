@@ -8,15 +8,10 @@ change with every epoch; static ones are the same draw without the epoch in its 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright.base.errors import ConfigError
-from maskwright.model.objectives.base.spec import Measurement, Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.masked import Masked
+from maskwright.model.objectives.base.spec import MeasurementSpec, Spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +87,7 @@ class Options:
 SPEC = Spec(
     rows="documents",
     usual_for="encoder",
-    measurement=Measurement(
+    measurement=MeasurementSpec(
         options=lambda own: Options(independent=isinstance(own, Options) and own.independent),
         at_end=lambda own: at_end(own) if isinstance(own, Options) else own,
         words=lambda options: f"as every encoder is, with {options.rate:.0%} of the tokens masked",
@@ -106,9 +101,3 @@ def at_end(options: Options) -> Options:
     """The options when a run ends: a moving rate has reached its end, and masks are dynamic."""
     rate = options.rate if options.final_rate is None else options.final_rate
     return replace(options, rate=rate, final_rate=None, static=False)
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Masked:
-    from maskwright.model.objectives.modules.masked import Masked
-
-    return Masked(model, options, vocabulary)

@@ -15,15 +15,9 @@ whole in a decoder; in an encoder no further than its window, as in the model th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.prefix_lm import PrefixLM
 
 SPEC = Spec(rows="stream", bidirectional_prefix=True, writes=True, token_parts=("prefix-lm",))
 
@@ -44,9 +38,3 @@ class Options:
                 found=f"{self.shortest} to {self.longest}",
                 wanted="0 <= shortest <= longest <= 1",
             )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> PrefixLM:
-    from maskwright.model.objectives.modules.prefix_lm import PrefixLM
-
-    return PrefixLM(model, options, vocabulary)

@@ -17,17 +17,11 @@ that is not repeated: averaging the ids drawn for one position, and counting its
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from maskwright.base import config
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.replaced_token import ReplacedToken
 
 SPEC = Spec(
     rows="documents",
@@ -59,9 +53,3 @@ class Options:
                     found=getattr(self, name),
                     wanted="0 < share <= 1",
                 )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> ReplacedToken:
-    from maskwright.model.objectives.modules.replaced_token import ReplacedToken
-
-    return ReplacedToken(model, options, vocabulary)

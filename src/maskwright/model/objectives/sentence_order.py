@@ -14,7 +14,7 @@ from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
 
 SPEC = Spec(rows="swapped-pairs", static_option="masking.static", token_parts=("masked",))
-build = sentence_pair.build
+MODULES = "sentence_pair"
 
 
 @dataclass(frozen=True, kw_only=True)

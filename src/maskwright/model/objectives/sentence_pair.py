@@ -8,29 +8,16 @@ later work found the pair task weak (RoBERTa, Liu et al. 2019, 4.2), so the sum 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.sentence_pair import SentencePair
 
 SPEC = Spec(rows="pairs", static_option="masking.static", token_parts=("masked",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`masked` adds masked modelling by the settings of `masking`; without it the pair task is
-    alone."""
+    """`masked` adds masked modelling with the settings `masking`."""
 
     masked: bool = True
     masking: Masking = field(default_factory=Masking)
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SentencePair:
-    from maskwright.model.objectives.modules.sentence_pair import SentencePair
-
-    return SentencePair(model, options, vocabulary)

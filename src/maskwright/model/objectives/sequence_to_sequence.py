@@ -8,14 +8,8 @@ et al. 2020, arXiv:1910.10683, 2.4). In the rows a document is a pair: its token
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from maskwright.model.objectives.base.spec import Spec, Start
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequence
 
 SPEC = Spec(
     rows="parallel",
@@ -30,9 +24,3 @@ class Options:
     """`start` is the token the decoder begins with, as the model was pretrained."""
 
     start: Start = "pad"
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SequenceToSequence:
-    from maskwright.model.objectives.modules.sequence_to_sequence import SequenceToSequence
-
-    return SequenceToSequence("sequence-to-sequence", model, vocabulary, options.start)

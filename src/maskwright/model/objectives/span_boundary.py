@@ -12,17 +12,11 @@ bias of its own; it is trained, and not part of the product.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from maskwright.base import config
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec
 from maskwright.model.objectives.masked import Options as Masking
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.span_boundary import SpanBoundary
 
 SPEC = Spec(rows="documents", static_option="masking.static", token_parts=("masked",))
 
@@ -47,9 +41,3 @@ class Options:
                     found=getattr(self, name),
                     wanted="1 to 65536",
                 )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SpanBoundary:
-    from maskwright.model.objectives.modules.span_boundary import SpanBoundary
-
-    return SpanBoundary(model, options, vocabulary)

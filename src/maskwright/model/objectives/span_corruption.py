@@ -17,23 +17,17 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from maskwright.base.errors import ConfigError
 from maskwright.model.objectives.base.spec import Spec, Start
 
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.span_corruption import SpanCorruption
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`rate` of the tokens is hidden, in spans of `mean_span` tokens on average; `start` is the
-    token the decoder begins with."""
+    """`rate` of the tokens is hidden, in spans of `mean_span` on average; `start` begins the
+    decoder."""
 
     rate: float = 0.15
     mean_span: float = 3.0
@@ -86,9 +80,3 @@ SPEC = Spec(
     text_length=text_length,
     lengths=lengths_of,
 )
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> SpanCorruption:
-    from maskwright.model.objectives.modules.span_corruption import SpanCorruption
-
-    return SpanCorruption(model, options, vocabulary)

@@ -26,15 +26,10 @@ which alone has seen all of it, or over all its tokens, as its head's `pooling` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from maskwright.model.nn.config import ChunkPooling
 from maskwright.model.objectives.base.spec import Spec
-
-if TYPE_CHECKING:
-    from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.objective import Vocabulary
-    from maskwright.model.objectives.modules.supervised import Supervised
 
 SPEC = Spec(rows="labelled")
 Problem = Literal["single", "multi", "number"]
@@ -48,14 +43,8 @@ PROBLEM_TYPES: dict[Problem, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """`problem` says what the labels of a sequence head are: one class, several, or numbers;
-    `pieces` how the vectors of a text's pieces become one."""
+    """`problem` is the kind of labels of a sequence head; `pieces` pools the vectors of a text's
+    pieces."""
 
     problem: Problem = "single"
     pieces: ChunkPooling = "mean"
-
-
-def build(model: Transformer, options: Options, vocabulary: Vocabulary) -> Supervised:
-    from maskwright.model.objectives.modules.supervised import Supervised
-
-    return Supervised(model, options, vocabulary)

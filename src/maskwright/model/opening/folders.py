@@ -1,5 +1,4 @@
-"""Which folder of a model a path means: a run stands for its newest checkpoint, a fine-tuning for
-the model in it."""
+"""The model folder of a path: the newest checkpoint of a run, the model of a fine-tuning."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ def newest(run: Path) -> Path:
 
 
 def called(path: Path) -> str:
-    """What a person calls the model in `path`: a checkpoint by its run, a `model` by what is around
-    it."""
+    """The display name of the model in `path`: its run, or the folder around a `model`."""
     path = path.resolve()
     if path.parent.name == "checkpoints":
         return path.parent.parent.name
@@ -33,19 +31,18 @@ def called(path: Path) -> str:
 
 
 def has_checkpoint(out: Path) -> bool:
-    """Whether the run in `out` has come to a checkpoint, valid or not."""
+    """Whether the run in `out` has a checkpoint, valid or not."""
     return bool(commit.numbered(out / "checkpoints"))
 
 
 def learned_beside(folder: Path) -> bool:
-    """Whether what was learned for a task lies in an adapter, beside the model of `folder`."""
+    """Whether a task's weights are in an adapter beside the model of `folder`."""
     record = read_task(folder)
     return record is not None and record.attached
 
 
 def model_folder(folder: Path) -> Path:
-    """`folder`, or the newest valid checkpoint where it is a run, or the model in it where it was
-    fine-tuned.
+    """`folder`, the newest valid checkpoint of a run, or the model of a fine-tuning.
 
     Raises:
         CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid; or a
@@ -81,8 +78,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def _undamaged(run: Path) -> Path:
-    """The newest checkpoint of a run, with all its files in their sizes; the hashes of those that
-    are read are compared when they are read.
+    """The newest checkpoint of a run, its file sizes checked; hashes are checked on reading.
 
     Raises:
         CheckpointError: there is none, or the newest is damaged.
@@ -103,19 +99,19 @@ def _undamaged(run: Path) -> Path:
 def damaged(
     run: Path, reason: CheckpointError | StorageError, older: Path | None = None
 ) -> CheckpointError:
-    """That the newest checkpoint of a run cannot be read. An older one would give other answers,
-    and nobody would know: only `resume` goes on from it, and says so.
+    """The error that the newest checkpoint of a run is damaged. An older one would silently give
+    other answers; only `resume` goes on from it, and says so.
 
     Args:
         older: the newest one that is whole; None: it is looked for.
     """
-    last = commit.numbered(run / "checkpoints")[-1]
+    newest = commit.numbered(run / "checkpoints")[-1]
     if older is None:
         try:
             older = commit.newest(run / "checkpoints")[0]
         except CheckpointError as error:
             return error
-    if older == last:  # what is wrong with it is no damage
+    if older == newest:  # what is wrong with it is no damage
         return CheckpointError(
             reason.what,
             where=reason.where,
@@ -129,5 +125,5 @@ def damaged(
         found=reason.what,
         wanted=f"a whole one, as {older.name} is",
         do=f"name that one, {shell_word(older)}; go on from it with maskwright resume "
-        f"{shell_word(run)}; or remove {shell_word(last)}",
+        f"{shell_word(run)}; or remove {shell_word(newest)}",
     )

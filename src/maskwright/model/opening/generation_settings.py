@@ -44,7 +44,7 @@ ELSEWHERE = (
 
 
 def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are not the usual ones. Under `task_specific_params` stand the tasks.
+    """The settings that differ from the defaults; tasks are under `task_specific_params`.
 
     Args:
         config: keys of its config.json.
@@ -52,8 +52,8 @@ def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is damaged.
     """
-    known = {*USUAL, *FOLLOWED, "do_sample"}
-    settings = {key: config[key] for key in known & config.keys()}
+    keys = {*USUAL, *FOLLOWED, "do_sample"}
+    settings = {key: config[key] for key in keys & config.keys()}
     if (folder / FILE).is_file():
         settings = safe_read.read_json(folder, FILE)
     of_tasks = config.get(OF_TASKS)
@@ -66,25 +66,25 @@ def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 def _matters(key: str, value: Any) -> bool:
     if key.startswith("forced_"):
         return value is not None
-    if any(part in key for part in ELSEWHERE):
+    if any(fragment in key for fragment in ELSEWHERE):
         return key == "eos_token_id" and isinstance(value, list) and len(value) > 1
     return value is not False and value not in (None, "", [], {}, USUAL.get(key, 0))
 
 
 def _is_other(key: str, value: Any) -> bool:
-    """Whether a setting of a followed key is right and of a sort that beam search here has not."""
+    """Whether a setting is valid but of a kind that beam search here does not support."""
     return (key, value) == ("early_stopping", "never") or (
         key == "forced_eos_token_id" and isinstance(value, list)
     )
 
 
 def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """What a task type that writes is to follow, of a model with so many ids.
+    """The options of a task type that writes, for a model with so many ids.
 
     Raises:
         CheckpointError: a setting that is out of range, or no number.
     """
-    found: dict[str, Any] = {"longest": LONGEST}
+    followed: dict[str, Any] = {"longest": LONGEST}
     for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
         name, most = FOLLOWED[key]
         if _is_other(key, settings.get(key)):
@@ -100,33 +100,37 @@ def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
                 wanted=f"a number from {least:,} to {most:,}",
             )
         if key != "max_length":
-            found[name] = value
+            followed[name] = value
         elif "max_new_tokens" not in settings:
-            found[name] = max(1, value - 1)  # the first id of a decoder counts
+            followed[name] = max(1, value - 1)  # the first id of a decoder counts
     task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
     key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
     key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
     prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
-    return {**found, "key": key, "prompt": prompt}
+    return {**followed, "key": key, "prompt": prompt}
 
 
 def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
-    """What of the settings is done, and what is not."""
+    """Findings on the settings that are followed, and on those that are not."""
     done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
-    left = [
+    ignored = [
         f"{key} {value!r}"[:60]
         for key, value in settings.items()
         if key not in done or _is_other(key, value)
     ]
-    found = []
-    if left:
-        what = f"the folder says how its model writes, and this is not followed: {', '.join(left)}"
+    reported = []
+    if ignored:
+        message = (
+            f"the folder says how its model writes, and this is not followed: {', '.join(ignored)}"
+        )
         usual = "" if follows else "generate and its like write as their arguments say"
-        found.append(Finding(FINDING, what, remedy=usual))
+        reported.append(Finding(FINDING, message, remedy=usual))
     if follows and len(settings[OF_TASKS]) > 1:
-        what = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
-        found.append(Finding("generation-tasks", what, remedy="write the prefix into the texts"))
+        message = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
+        reported.append(
+            Finding("generation-tasks", message, remedy="write the prefix into the texts")
+        )
     if follows and not {"max_length", "max_new_tokens"} & settings.keys():
-        what = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
-        found.append(Finding("generation-length", what))
-    return found
+        message = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
+        reported.append(Finding("generation-length", message))
+    return reported

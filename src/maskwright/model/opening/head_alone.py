@@ -16,10 +16,10 @@ import torch
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.model.adapters.base import folder as folder_of_adapters
-from maskwright.model.adapters.base.folder import Base
+from maskwright.model.adapters.base.folder import BaseReference
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.layout import About
-from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.pretrained import PretrainedModel
 from maskwright.model.checkpoint.transfer import load_matching
 from maskwright.model.families.base import family as families
 from maskwright.model.nn import initialise
@@ -31,7 +31,7 @@ def is_alone(folder: Path) -> bool:
     return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
 
 
-def opened(folder: Path) -> Pretrained | None:
+def opened(folder: Path) -> PretrainedModel | None:
     """The model with the head in the adapter's `folder`; None where that is no head alone.
 
     Raises:
@@ -61,19 +61,19 @@ def base_folder(folder: Path) -> Path | None:
     return None if base is None else _found(base, folder)
 
 
-def _found(base: Base, folder: Path) -> Path:
-    """Where the base lies now."""
-    there = [place for place in base.places if os.path.isdir(place)]  # of any length
-    same = (place for place in there if fingerprint(place) == base.sha256)
-    if (found := next(same, None)) is not None:
-        return found
+def _found(base: BaseReference, folder: Path) -> Path:
+    """The current folder of the base."""
+    folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
+    matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
+    if (folder_of_base := next(matching, None)) is not None:
+        return folder_of_base
     laid, recorded_path, _ = base.places
     remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
-    if there:
+    if folders:
         raise IncompatibleError(
             "the model under this head is not the one it was trained on",
-            where=there[0],
-            found=f"sha256 {fingerprint(there[0])}",
+            where=folders[0],
+            found=f"sha256 {fingerprint(folders[0])}",
             wanted=f"sha256 {base.sha256}",
             do=remedy,
         )

@@ -24,37 +24,37 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 def fingerprint(
-    folder: Path, known: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
+    folder: Path, hashes: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
 ) -> str:
     """The hash of a model folder's config, weights and tokenizer, whatever else lies there.
 
     Args:
-        known: SHA-256 of files by name that were read just now; these are not read again.
+        hashes: SHA-256 of files by name that were read just now; these are not read again.
         beside: folders of adapters and heads that stand on it; with one, `folder` may be without
             weights.
     """
-    alone = bool(beside) and not any(folder.glob("*.safetensors"))
-    own = "" if alone else _of_files(folder, known or {})
+    without_weights = bool(beside) and not any(folder.glob("*.safetensors"))
+    digest_of_folder = "" if without_weights else _of_files(folder, hashes or {})
     if not beside:
-        return own
-    digest = hashlib.sha256(own.encode())
-    for each in beside:
-        for file in sorted((*each.glob("*.safetensors"), *each.glob("*.json"))):
+        return digest_of_folder
+    digest = hashlib.sha256(digest_of_folder.encode())
+    for other in beside:
+        for file in sorted((*other.glob("*.safetensors"), *other.glob("*.json"))):
             digest.update(file.name.encode())
             digest.update(bytes.fromhex(hash_file(file)))
     return digest.hexdigest()
 
 
-def _of_files(folder: Path, known: Mapping[str, str]) -> str:
+def _of_files(folder: Path, hashes: Mapping[str, str]) -> str:
     weights = [file.name for file in files.open_folder(folder).files]
     names = [pretrained.CONFIG, *weights, *tokenizer_folder.NAMES]
-    there = [path for path in (folder / name for name in names) if path.is_file()]
-    return config.fingerprint({p.name: known.get(p.name) or hash_file(p) for p in there})
+    present = [path for path in (folder / name for name in names) if path.is_file()]
+    return config.fingerprint({p.name: hashes.get(p.name) or hash_file(p) for p in present})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model that was opened.
+    """An open model.
 
     Attributes:
         network: in evaluation mode, an adapter attached where the folder has one.
@@ -113,14 +113,13 @@ class Model:
 
     @property
     def writes_for_texts(self) -> bool:
-        """Whether another library made it, of two stacks, to write a text for a text."""
+        """Whether it is a text-to-text model of two stacks from another library."""
         ours = self.about.conventions or self.conventions.measure or self.task
         return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
 
     @property
     def decoder_start(self) -> int | None:
-        """The id that the decoder of two stacks begins with; None where there is one stack, or its
-        decoder was not trained.
+        """The id that the decoder of two stacks begins with; None without a trained second stack.
 
         Raises:
             CheckpointError: config.json does not say it.
@@ -139,8 +138,9 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The hash of config, weights and tokenizer, and of what was learned beside them: an
-        adapter, or a head that was saved alone."""
+        """The hash of config, weights and tokenizer, and of an adapter or separate head."""
         beside = [self.home] if self.is_adapter else []
         beside.append(self.home / ADAPTER)
-        return fingerprint(self.path, self.hashes, [each for each in beside if each.is_dir()])
+        return fingerprint(
+            self.path, self.hashes, [candidate for candidate in beside if candidate.is_dir()]
+        )

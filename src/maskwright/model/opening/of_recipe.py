@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import ConfigError
-from maskwright.model.checkpoint.conventions import Conventions, Measure
+from maskwright.model.checkpoint.conventions import Conventions, LossConvention
 from maskwright.model.objectives.base.spec import Member, member_of
 from maskwright.model.opening.run_folder import RECIPE, is_run
 from maskwright.text.corpus.reading import Reading
@@ -28,7 +28,7 @@ def conventions_of(
     reading: Mapping[str, Any],
     stacks: int,
 ) -> Conventions:
-    """The conventions of a model that was pretrained so.
+    """The conventions of a model with this pretraining.
 
     Args:
         options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
@@ -42,7 +42,9 @@ def conventions_of(
     spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
-    known = {each.name for each in fields(Reading)} - {"notes"}  # which no model is asked with
+    kept_fields = {field.name for field in fields(Reading)} - {
+        "notes"
+    }  # which no model is asked with
     return Conventions(
         prediction_offset=spec.prediction_offset,
         bidirectional_prefix=spec.bidirectional_prefix,
@@ -50,17 +52,17 @@ def conventions_of(
         writes=spec.writes,
         framed_prompt=stacks == 1 and continues and kind in FRAMED_ROWS,
         framed_target=spec.framed_target and kind in FRAMED_ROWS,
-        measure=Measure(
+        measure=LossConvention(
             objective=objective.name,
             options=dict(options),
             rows=dict(rows),
-            reading={key: value for key, value in reading.items() if key in known},
+            reading={key: value for key, value in reading.items() if key in kept_fields},
         ),
     )
 
 
 def run_around(checkpoint: Path) -> Path | None:
-    """The folder of the run whose checkpoint this folder is; None: it is none of a run's."""
+    """The run folder whose checkpoint this folder is; None if it is none."""
     above = checkpoint.resolve().parent
     return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
 

@@ -26,7 +26,7 @@ from maskwright.model.adapters.peft.names import BASE, CONFIG, WEIGHTS
 from maskwright.model.checkpoint import files, matching, pretrained, safe_read
 from maskwright.model.checkpoint.conventions import Conventions
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, read_task, require_finished
-from maskwright.model.checkpoint.pretrained import Pretrained
+from maskwright.model.checkpoint.pretrained import PretrainedModel
 from maskwright.model.checkpoint.transfer import transfer
 from maskwright.model.device import machine
 from maskwright.model.families.base.family import Family
@@ -39,10 +39,10 @@ from maskwright.model.opening.run_folder import is_run
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The model with its adapter in it, and where its base lies."""
+class AdaptedModel:
+    """The model with its adapter, and the folder of its base."""
 
-    loaded: pretrained.Pretrained
+    loaded: pretrained.PretrainedModel
     base: Path
 
 
@@ -51,8 +51,8 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / pretrained.CONFIG).exists()
 
 
-def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
-    """The model that the adapter in `folder` makes of its base.
+def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedModel:
+    """The base model with the adapter in `folder` merged into it.
 
     Args:
         base: the folder of the base; None: the one that the adapter names.
@@ -66,25 +66,25 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
     folder = safe_read.model_folder(folder)
     config = safe_read.read_json(folder, CONFIG)
     peft_form.require_kind(config, folder / CONFIG)
-    place = _base(folder, config) if base is None else safe_read.model_folder(base)
-    loaded = pretrained.load(place)
+    base_folder = _base(folder, config) if base is None else safe_read.model_folder(base)
+    loaded = pretrained.load(base_folder)
     opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     names = {
         name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
     }
-    member = pretrained.described(place).family
-    heads = None if member is None else _headed(place, member, loaded.config, names, config)
+    member = pretrained.described(base_folder).family
+    heads = None if member is None else _headed(base_folder, member, loaded.config, names, config)
     model, about = loaded.model, loaded.about
     if heads is not None and member is not None:
-        made = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
+        transferred = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
         rules = carriers(member.weights(heads))
         brought = {
-            part
+            parameter_name
             for rule in rules
-            for part in rule.parts()
+            for parameter_name in rule.parts()
             if any(name in names for name in rule.names())
         }
-        if lacking := [name for name in made.new if name not in brought]:
+        if lacking := [name for name in transferred.new if name not in brought]:
             raise IncompatibleError(
                 "a part of the head lies neither in the base nor beside the adapter",
                 where=folder / WEIGHTS,
@@ -93,26 +93,26 @@ def open_adapter(folder: Path | str, base: Path | str | None = None) -> Opened:
                 do="save the adapter with modules_to_save naming that part too; what was drawn "
                 "for it in training is lost otherwise",
             )
-        model = made.model
+        model = transferred.model
         classes = next((h.labels for h in heads.heads if h.name == "classifier"), 0)
-        kept = about.labels if len(about.labels) == classes else ()
-        about = replace(about, labels=kept, problem_type=about.problem_type if kept else None)
+        labels = about.labels if len(about.labels) == classes else ()
+        about = replace(about, labels=labels, problem_type=about.problem_type if labels else None)
     adapter = peft_form.load(model, folder, family=about.family)
     adapter.merge()
     for name, parameter in model.named_parameters():
         matching.require_finite(parameter, f"{folder}, merged: {name}", "use another adapter")
-    whole = replace(loaded, model=model.eval(), config=model.config, about=about)
-    return Opened(whole, place)
+    adapted = replace(loaded, model=model.eval(), config=model.config, about=about)
+    return AdaptedModel(adapted, base_folder)
 
 
 def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | None = None) -> Path:
-    """Write the model that the adapter in `folder` makes of its base as a model folder of its own.
+    """Write the base model with the adapter in `folder` merged into it as a model folder.
 
     Raises:
         As `open_adapter` and `pretrained.save`.
     """
-    found = open_adapter(folder, base).loaded
-    pretrained.save(found.model, found.tokenizer, out, found.about)
+    adapted = open_adapter(folder, base).loaded
+    pretrained.save(adapted.model, adapted.tokenizer, out, adapted.about)
     return Path(out)
 
 
@@ -128,50 +128,58 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
             do=option,
         )
     # `Path.is_dir` raises what the system says of a path that is too long.
-    places = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
-    if len(places) == 1:
-        return places.pop()
+    candidates = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
+    if len(candidates) == 1:
+        return candidates.pop()
     raise UsageError(
         "two folders may be the base of the adapter"
-        if places
+        if candidates
         else "the base of the adapter is not there",
         where=folder / CONFIG,
-        found=" and ".join(sorted(map(str, places))) or f"{BASE}: {named!r}"[:200],
+        found=" and ".join(sorted(map(str, candidates))) or f"{BASE}: {named!r}"[:200],
         wanted="one folder, seen from here or from the adapter's own; nothing is downloaded",
         do=option,
     )
 
 
 def _headed(
-    place: Path,
+    base_folder: Path,
     member: Family,
     config: TransformerConfig,
     names: Mapping[str, tuple[int, ...]],
     peft_config: Mapping[str, Any],
 ) -> TransformerConfig | None:
-    """The base's config with the head that the adapter brings; None where it brings none."""
-    known = {rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()}
+    """The base's config with the adapter's head; None if it has none."""
+    base_names = {
+        rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()
+    }
     heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
     task = peft_config.get("task_type")
-    wanted = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
-    if not heads - known and (wanted is None or any(h.kind == wanted for h in config.heads)):
+    head_kind = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
+    if not heads - base_names and (
+        head_kind is None or any(h.kind == head_kind for h in config.heads)
+    ):
         return None
     for name, architecture in member.architectures.items():
         kinds = [kind for _, kind in architecture.heads]
-        if architecture.vocabulary or len(kinds) != 1 or (wanted is not None and kinds != [wanted]):
+        if (
+            architecture.vocabulary
+            or len(kinds) != 1
+            or (head_kind is not None and kinds != [head_kind])
+        ):
             continue
-        made = pretrained.described(place, name).config
-        ours = {n for rule in carriers(member.weights(made)) for n in rule.names()}
+        with_head = pretrained.described(base_folder, name).config
+        ours = {n for rule in carriers(member.weights(with_head)) for n in rule.names()}
         if not heads <= ours:
             continue
-        labels = _labels(member, made, names)
+        labels = _labels(member, with_head, names)
         if labels is None:
             continue
-        return replace(made, heads=(replace(made.heads[0], labels=labels),))
+        return replace(with_head, heads=(replace(with_head.heads[0], labels=labels),))
     raise IncompatibleError(
         "the adapter brings a head that no class of its base's family has",
-        where=place,
-        found=", ".join(sorted(heads - known)[:5]) or str(task),
+        where=base_folder,
+        found=", ".join(sorted(heads - base_names)[:5]) or str(task),
         wanted=", ".join(member.architectures),
     )
 
@@ -179,17 +187,17 @@ def _headed(
 def _labels(
     member: Family, config: TransformerConfig, names: Mapping[str, tuple[int, ...]]
 ) -> int | None:
-    """How many labels the adapter's head has: the rows of its last weight."""
-    last = f"heads.{config.heads[0].name}.weight"
+    """The number of labels of the adapter's head: the rows of its last weight."""
+    weight_name = f"heads.{config.heads[0].name}.weight"
     for rule in carriers(member.weights(config)):
-        if last in rule.parts():
-            found = next((names[n] for n in rule.names() if n in names), None)
-            return None if found is None or len(found) != 2 else found[0]
+        if weight_name in rule.parts():
+            shape = next((names[n] for n in rule.names() if n in names), None)
+            return None if shape is None or len(shape) != 2 else shape[0]
     return None
 
 
 def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
-    """The model in `folder`, on the best device, ready to be asked.
+    """Open the model in `folder` on the best device.
 
     Args:
         base: the folder of an adapter's base; None: the one that the adapter names.
@@ -212,8 +220,8 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
         )
     if adapter:
         opened = open_adapter(home, base)
-        what = f"the adapter is opened on its base, {opened.base}"
-        findings = [Finding("adapter-on-base", what)]
+        message = f"the adapter is opened on its base, {opened.base}"
+        findings = [Finding("adapter-on-base", message)]
         if opened.loaded.config.heads and not opened.loaded.about.labels:
             findings.append(
                 Finding(
@@ -223,10 +231,10 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                 )
             )
         return _model(opened.loaded, named, opened.base, home, findings=findings)
-    if (alone := head_alone.opened(home / ADAPTER)) is not None:
-        return _model(alone, named, home, home)
-    own = home / MODEL
-    path = own if own.is_dir() else folders.model_folder(home)
+    if (separate_head := head_alone.opened(home / ADAPTER)) is not None:
+        return _model(separate_head, named, home, home)
+    model_folder = home / MODEL
+    path = model_folder if model_folder.is_dir() else folders.model_folder(home)
     with _advice_of_run(home):
         loaded = pretrained.load(path)
     task, positions = read_task(home), 0
@@ -245,8 +253,7 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
 
 
 def open_weights(folder: Path | str) -> Model:
-    """The model folder that `folder` means, without an adapter that may belong to it: what training
-    begins with. It stays on the CPU.
+    """The model of `folder` without its adapter, on the CPU: what training begins with.
 
     Raises:
         IncompatibleError: what was learned lies in an adapter, and the model alone is another one.
@@ -260,7 +267,7 @@ def open_weights(folder: Path | str) -> Model:
 
 
 def home_of(folder: Path) -> Path:
-    """What `finetune` wrote, where `folder` is a part of it: the other parts lie beside it.
+    """The result folder of `finetune` that `folder` is a part of, or `folder`.
 
     Raises:
         CheckpointError: it is not finished.
@@ -269,7 +276,7 @@ def home_of(folder: Path) -> Path:
 
 
 def _model(
-    loaded: Pretrained,
+    loaded: PretrainedModel,
     folder: Path,
     path: Path,
     home: Path,
@@ -278,12 +285,12 @@ def _model(
     findings: Sequence[Finding] = (),
     device: bool = True,
 ) -> Model:
-    conventions, found = _conventions(loaded, path)
+    conventions, convention_findings = _conventions(loaded, path)
     network, task = loaded.model.eval(), read_task(home)
     writes = loaded.config.decoder is not None and loaded.config.vocabulary_head is not None
     if writes and (task or loaded.about.conventions or conventions.measure) is None:
         settings = generation_settings.read(path, loaded.extra)
-        found += generation_settings.findings(settings, follows=False)
+        convention_findings += generation_settings.findings(settings, follows=False)
     return Model(
         network=network.to(machine.best_device()) if device else network,
         words=loaded.tokenizer,
@@ -298,30 +305,30 @@ def _model(
         about=loaded.about,
         extra=loaded.extra,
         positions=positions,
-        findings=(*findings, *found),
+        findings=(*findings, *convention_findings),
         hashes=loaded.hashes,
     )
 
 
-def _conventions(loaded: Pretrained, path: Path) -> tuple[Conventions, list[Finding]]:
-    """How the model is asked, and what there is to say about that: what its folder states; else,
-    of a checkpoint of an earlier release, what the recipe of its run does; else what is usual."""
+def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:
+    """The model's conventions and findings: from its folder, else from the recipe of its run, else
+    the defaults."""
     stated = loaded.about.conventions
     if stated is not None and stated.measure is not None:
         return stated, []
     if (run := run_around(path)) is not None:
-        found = Finding(
+        finding = Finding(
             "asked-as-recipe-says",
             "the checkpoint is of an earlier release",
             f"it is asked as the recipe in {run} says",
         )
-        return conventions_of_run(run, len(loaded.config.stacks)), [found]
+        return conventions_of_run(run, len(loaded.config.stacks)), [finding]
     return stated or Conventions(), []
 
 
 @contextmanager
 def _advice_of_run(folder: Path) -> Iterator[None]:
-    """Of the newest checkpoint of a run that turns out to be damaged, which one could be named."""
+    """Context: for a damaged newest checkpoint, name one that can be opened instead."""
     try:
         yield
     except (CheckpointError, StorageError) as error:
@@ -331,7 +338,7 @@ def _advice_of_run(folder: Path) -> Iterator[None]:
 
 
 def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
-    """The model in `folder` on the processor, in float32, its adapter folded in.
+    """The model in `folder` on the CPU, in float32, its adapter folded in.
 
     Raises:
         IncompatibleError: it has an adapter that cannot be written as weights.
@@ -355,7 +362,7 @@ def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
             )
         network = loaded.model.float()
         adapter.merge()
-        what = f"the {kind} adapter is merged into the weights in float32"
-        findings.append(Finding("adapter-merged", what))
+        message = f"the {kind} adapter is merged into the weights in float32"
+        findings.append(Finding("adapter-merged", message))
     network = network.to("cpu").float().eval()
     return replace(model, network=network, positions=0, findings=tuple(findings))

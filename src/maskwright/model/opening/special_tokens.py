@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """What objectives may know of the tokenizer."""
+    """The sizes and ids of the tokenizer that objectives use."""
     from maskwright.model.objectives.base.objective import Vocabulary
 
     return Vocabulary(

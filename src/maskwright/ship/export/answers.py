@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS, Graph
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.ship.export.proof import Run
 
 AT_ONCE = 16  # texts
@@ -50,7 +50,9 @@ class Rows:
         return float(figures[self.task_type.measure]), found
 
 
-def scores(graph: Graph, run: Run, examples: Examples, collation: Collation) -> NDArray[np.float32]:
+def scores(
+    graph: Graph, run: Run, examples: EncodedExamples, collation: Collation
+) -> NDArray[np.float32]:
     """As `inference.scores.scores` of the same examples.
 
     Raises:
@@ -90,7 +92,7 @@ def _portions(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 
 def _padded(
-    graph: Graph, examples: Examples, texts: list[slice], pad: int
+    graph: Graph, examples: EncodedExamples, texts: list[slice], pad: int
 ) -> dict[str, NDArray[Any]]:
     width = max(text.stop - text.start for text in texts)
     made = {
@@ -115,7 +117,7 @@ def _of_text(outputs: dict[str, Numbers]) -> Numbers:
     return outputs["logits"]
 
 
-def _at_places(found: list[Numbers], examples: Examples) -> NDArray[np.float32]:
+def _at_places(found: list[Numbers], examples: EncodedExamples) -> NDArray[np.float32]:
     """Scores of the places alone; of spans as logarithms of shares within a text."""
     assert examples.places is not None
     ends = np.cumsum(examples.places.lengths)[:-1]

@@ -13,12 +13,12 @@ from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.texts import MaskedText, PromptTokens
 from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
 from maskwright.model.inference import together
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.inference.engine import hidden
-from maskwright.model.inference.fill_mask import Hole, Likeliest
+from maskwright.model.inference.fill_mask import Hole, HolePrediction
 from maskwright.model.inference.likelihood import TokenScore, prompt_scores
 from maskwright.model.inference.prepared import finite
-from maskwright.model.inference.scores import Scored, require_finite
+from maskwright.model.inference.scores import ScoringObjective, require_finite
 from maskwright.model.inference.steps import Steps
 from maskwright.model.inference.together import scores_of_all
 from maskwright.model.objectives.base.sequences import first_places
@@ -34,9 +34,9 @@ class Asked:
     task_type: TaskType
 
     @property
-    def request(self) -> together.Asked:
-        assert isinstance(self.objective, Scored)
-        return together.Asked(self.objective, self.encoded.examples, self.collation)
+    def request(self) -> together.ScoreRequest:
+        assert isinstance(self.objective, ScoringObjective)
+        return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
 
     def written(self) -> Steps[Outputs]:
         """Answers of a task that writes them."""
@@ -51,7 +51,7 @@ def read_scores(requests: Sequence[Asked]) -> list[Any]:
     return list(found)
 
 
-def read_states(opened: OpenModel, given: Sequence[Examples]) -> list[list[Any]]:
+def read_states(opened: OpenModel, given: Sequence[EncodedExamples]) -> list[list[Any]]:
     """The states of each row of each payload, (T, D) float32."""
     rows: list[Any] = []
     segments: list[Any] | None = None if given[0].segments is None else []
@@ -95,7 +95,7 @@ def read_prompts(
     ]
 
 
-def _best(holes: Sequence[Likeliest | Hole], top: int) -> list[Any]:
+def _best(holes: Sequence[HolePrediction | Hole], top: int) -> list[Any]:
     return [
         replace(hole, candidates=hole.candidates[:top])
         if isinstance(hole, Hole)

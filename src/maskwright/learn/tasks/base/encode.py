@@ -26,7 +26,7 @@ from maskwright.learn.tasks.windows.windows import (
     fit_windows,
     room_of,
 )
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
@@ -100,9 +100,9 @@ def encode(
     *,
     segments: bool = False,
     keep: Keep = "head",
-) -> tuple[Examples, Cuts, NDArray[np.int64]]:
-    """Texts, one or two to an example, as `Examples`, what was cut of them, and (N,) how many
-    tokens of each.
+) -> tuple[EncodedExamples, Cuts, NDArray[np.int64]]:
+    """Texts, one or two to an example, as `EncodedExamples`, what was cut of them, and (N,) their
+    numbers of tokens.
 
     Args:
         labels: one row for each of `texts`.
@@ -160,10 +160,10 @@ def examples_of(
     tokenizer: Tokenizer,
     segments: bool,
     pieces: NDArray[np.int64] | None = None,
-) -> Examples:
+) -> EncodedExamples:
     """Framed rows beside their labels; a row of nothing is padding, so that it is one at all. With
     `pieces`, so many rows after each other have one label together."""
     texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
     kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
     flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None
-    return Examples(framed(texts), labels, flat, pieces=pieces)
+    return EncodedExamples(framed(texts), labels, flat, pieces=pieces)

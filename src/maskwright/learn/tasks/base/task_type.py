@@ -28,7 +28,7 @@ from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import figure
 from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
-from maskwright.model.inference.encoded import Collation, Examples
+from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
 from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.column_contents import is_empty, text_in
@@ -114,7 +114,7 @@ class Extent:
         return cls(tokens, windows, lost)
 
     @classmethod
-    def whole(cls, examples: Examples, count: int) -> Extent:
+    def whole(cls, examples: EncodedExamples, count: int) -> Extent:
         """The extent of `count` rows that are read whole in one window."""
         mean_length = -(-int(examples.texts.lengths.sum()) // max(1, count))
         return cls(np.full(count, mean_length), np.ones(count, np.int64), np.zeros(count, np.int64))
@@ -133,7 +133,7 @@ class Encoded:
     """
 
     rows: Sequence[Any]
-    examples: Examples
+    examples: EncodedExamples
     findings: tuple[Finding, ...] = ()
     way_back: Any = None
     extent: Extent | None = None
@@ -260,9 +260,9 @@ class TaskType(ABC):
 
     def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
         """The outputs of the model for `encoded` rows."""
-        from maskwright.model.inference.scores import Scored, scores
+        from maskwright.model.inference.scores import ScoringObjective, scores
 
-        assert isinstance(objective, Scored)
+        assert isinstance(objective, ScoringObjective)
         return scores(objective, encoded.examples, collation)
 
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:

@@ -36,7 +36,7 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.windows.text_to_text import Template
 from maskwright.learn.tasks.windows.windows import Cuts, fit, room_of
-from maskwright.model.inference.encoded import Collation, Examples, framed
+from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables import examples as labelled
@@ -121,7 +121,7 @@ class TextGeneration(TaskType):
             plan = WritingPlan(None, sources, end, longest, room, frame)
         else:
             no_labels = np.zeros(len(rows), np.int64)
-            examples = Examples(framed(sources), no_labels, targets=framed(targets))
+            examples = EncodedExamples(framed(sources), no_labels, targets=framed(targets))
             plan = WritingPlan(sources, None, end, longest, room, frame)
         lengths = np.array([len(source) for source in sources], np.int64)
         extent = Extent.of(lengths, np.arange(len(rows)), cut=cut)
@@ -153,7 +153,7 @@ class TextGeneration(TaskType):
                 beams,
                 sources=None if plan.sources is None else [plan.sources[n] for n in numbers],
                 end=plan.end,
-                known=tokenizer.vocabulary_size,
+                vocabulary_size=tokenizer.vocabulary_size,
                 **{name: self.options[name] for name in SEARCHED if name in self.options},
             )
             texts[numbers] = [tokenizer.decode(ids).strip() for ids in generated_ids]
@@ -229,7 +229,7 @@ def _read(
     return sources, cuts, np.array(full_lengths, np.int64) - np.array(sizes, np.int64)
 
 
-def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
+def _continued(sources: list[list[int]], targets: list[list[int]]) -> EncodedExamples:
     """Source and target as one text, of which every token of the target is asked for."""
     texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
     positions = [
@@ -237,7 +237,7 @@ def _continued(sources: list[list[int]], targets: list[list[int]]) -> Examples:
         for source, target in zip(sources, targets, strict=True)
     ]
     target_ids: NDArray[np.int64] = framed(targets).tokens
-    return Examples(framed(texts), target_ids, places=framed(positions))
+    return EncodedExamples(framed(texts), target_ids, places=framed(positions))
 
 
 UNREAD = "unread"

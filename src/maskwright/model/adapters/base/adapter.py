@@ -1,6 +1,6 @@
 """The adapter that the settings of a method attach to a model, and its modules.
 
-    settings.attach(model, generator) -> Adapter       one of several by name; one is active
+    attach(settings, model, generator) -> Adapter      one of several by name; one is active
 
 An adapter has parameters of its own, in branches that each act at one module of the model from
 outside, and parameters of the model that it trains besides (biases, heads the caller names). It
@@ -27,7 +27,7 @@ from maskwright.model.nn.transformer import Transformer
 
 
 def share_of(trained: Iterable[Tensor], every: Iterable[Tensor]) -> str:
-    """How many numbers train, of how many, as a line of text."""
+    """The number and share of trained parameters, as a line of text."""
     train, total = (sum(tensor.numel() for tensor in tensors) for tensors in (trained, every))
     return f"{train:,} of {total:,} parameters train ({100 * train / total:.2f} %)"
 
@@ -45,16 +45,16 @@ def projections(
     Raises:
         ConfigError: a target that fits no projection of this model.
     """
-    known = {
+    layer_projections = {
         path: module
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear) and in_layer(path)
     }
     chosen: set[str] = set()
     for target in targets:
-        fitting = {path for path in known if ends_in(path, target)}
+        fitting = {path for path in layer_projections if ends_in(path, target)}
         if not fitting:
-            roles = {path.split(".", 3)[3] for path in known}
+            roles = {path.split(".", 3)[3] for path in layer_projections}
             roles |= {role.rsplit(".", 1)[1] for role in roles}
             raise ConfigError(
                 "the model has no such projection in its layers",
@@ -63,7 +63,7 @@ def projections(
                 do=near(target, roles),
             )
         chosen |= fitting
-    return {path: module for path, module in known.items() if path in chosen}
+    return {path: module for path, module in layer_projections.items() if path in chosen}
 
 
 def ends_in(path: str, target: str) -> bool:
@@ -77,8 +77,7 @@ def in_layer(path: str) -> bool:
 
 
 def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
-    """The names of the parameters of heads: those of a task by their names, `pooler`, and
-    `vocabulary_head` (without the token table, which is not its own).
+    """The names of the parameters of heads: tasks' heads by name, `pooler`, `vocabulary_head`.
 
     Raises:
         ConfigError: no such head, or one without parameters of its own.
@@ -88,24 +87,24 @@ def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
     prefixes |= {"pooler": "pooler.", "vocabulary_head": "vocabulary_head."}
     for head in heads:
         prefix = prefixes.get(head)
-        found = [n for n, _ in own_parameters(model) if prefix and n.startswith(prefix)]
-        if not found:
+        parameter_names = [n for n, _ in own_parameters(model) if prefix and n.startswith(prefix)]
+        if not parameter_names:
             raise ConfigError(
                 "the model has no such head to train",
                 where="heads",
                 found=repr(head),
                 do=near(head, prefixes),
             )
-        names += found
+        names += parameter_names
     return names
 
 
 def head_of(name: str) -> str:
-    """What head a parameter belongs to, as `attach` calls it; empty if to none."""
-    first, _, rest = name.partition(".")
-    if first == "heads":
+    """The head a parameter belongs to, by the names of `attach`; empty if to none."""
+    module, _, rest = name.partition(".")
+    if module == "heads":
         return rest.partition(".")[0]
-    return first if first in ("pooler", "vocabulary_head") else ""
+    return module if module in ("pooler", "vocabulary_head") else ""
 
 
 def own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
@@ -116,21 +115,21 @@ def own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
 
 
 class AdapterHandle(Protocol):
-    """A branch in its place; `remove` ends what it does there."""
+    """An attached branch; `remove` detaches it."""
 
     def remove(self) -> None: ...
 
 
 class AdapterModule(nn.Module, abc.ABC):
-    """The part of an adapter at one module of the model. What it registers there are methods of its
-    own, so that a copy of the model has a copy of the branch."""
+    """The part of an adapter at one module of the model. Hooks are bound methods, so that a copy of
+    the model has a copy of the branch."""
 
     @abc.abstractmethod
     def place(self, module: nn.Module) -> AdapterHandle:
-        """Begin to act at `module`."""
+        """Attach the branch to `module`."""
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
-        """The parameters of `module`, by name, that alone give what module and branch give now.
+        """The parameters of `module`, by name, with the branch folded in.
 
         Raises:
             IncompatibleError: there are none; a method that `merges` has branches that say them.
@@ -148,33 +147,45 @@ def attach(
     settings: Settings,
     model: Transformer,
     generator: torch.Generator,
-    name: str,
-    heads: Iterable[str],
+    *,
+    name: str = "default",
+    heads: Iterable[str] = (),
 ) -> Adapter:
-    """What `Settings.attach` says."""
-    rack = AdapterSet.of(model)
-    if not name.replace("-", "_").isidentifier() or hasattr(rack, name):
+    """Attach a new adapter to `model` and activate it; an active one is deactivated.
+
+    Args:
+        generator: of the initial values (on the CPU).
+        name: its name among the adapters of this model.
+        heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
+
+    Raises:
+        ConfigError: a place or a head that the model does not have.
+        IncompatibleError: the method finds nothing to train in this model.
+        UsageError: the name is taken, or is not an identifier.
+    """
+    adapter_set = AdapterSet.of(model)
+    if not name.replace("-", "_").isidentifier() or hasattr(adapter_set, name):
         raise UsageError(
             "an adapter needs a plain name of its own",
             where="name",
             found=repr(name),
             do="choose another name",
         )
-    wanted = [*settings.own(model), *head_parameters(model, heads)]
+    own_names = [*settings.own(model), *head_parameters(model, heads)]
     branches = settings.branches(model, generator)
-    if not branches and not wanted:
+    if not branches and not own_names:
         raise IncompatibleError(
             "the method finds nothing to train in this model", where="kind", found=settings.kind
         )
-    adapter = Adapter(settings, name, model, branches, wanted)
+    adapter = Adapter(settings, name, model, branches, own_names)
     adapter.train(model.training)
-    rack.take(adapter, model)
+    adapter_set.take(adapter, model)
     adapter.activate()
     return adapter
 
 
 class Adapter(nn.Module):
-    """One adapter of one model; made by `Settings.attach`."""
+    """One adapter of one model; made by `attach`."""
 
     _model: Transformer  # not as a part of this module, whose part it is
 
@@ -184,14 +195,14 @@ class Adapter(nn.Module):
         name: str,
         model: Transformer,
         branches: Mapping[str, AdapterModule],
-        own: Iterable[str],
+        own_names: Iterable[str],
     ) -> None:
         super().__init__()
         self.settings, self.name = settings, name
         # A dot cannot stand in the name of a module.
         self.branches = nn.ModuleDict({path.replace(".", "/"): b for path, b in branches.items()})
         object.__setattr__(self, "_model", model)
-        self.own_names = list(dict.fromkeys(own))
+        self.own_names = list(dict.fromkeys(own_names))
         self.active = self.merged = False
         self._placed: list[AdapterHandle] = []
         self._values: dict[str, Tensor] = {}  # its own values of the model's, while at rest
@@ -211,23 +222,25 @@ class Adapter(nn.Module):
             yield path.replace("/", "."), branch
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        """What trains, by the names of `state`: parameters of branches, and the model's own."""
+        """The trained parameters, by the names of `state`: those of branches, and the model's
+        own."""
         named = {name.replace("/", "."): p for name, p in self.branches.named_parameters()}
         return named | {name: self.model.get_parameter(name) for name in self.own_names}
 
     def share(self) -> str:
-        """How much of the model trains, as a line of text."""
+        """The number and share of trained parameters, as a line of text."""
         new = list(self.branches.parameters())
         every = [*new, *(p for _, p in own_parameters(self.model))]
         return share_of(self.trainable().values(), every)
 
     def state(self) -> dict[str, Tensor]:
-        """Every value of the adapter by name, the model's own that it trains among them."""
+        """All values of the adapter by name, those of the model's own trained parameters
+        included."""
         return {name: tensor.detach() for name, tensor in self._tensors().items()}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take over values by name.
+        """Load values by name.
 
         Raises:
             CheckpointError: other names or shapes, or numbers that are not finite.
@@ -237,43 +250,43 @@ class Adapter(nn.Module):
             raise UsageError(
                 "a merged adapter takes no values", where=self.name, do="unmerge it first"
             )
-        own = self._tensors()
-        wrong = sorted(own.keys() ^ state.keys())
-        wrong += [n for n in own if n in state and own[n].shape != state[n].shape]
+        tensors = self._tensors()
+        wrong = sorted(tensors.keys() ^ state.keys())
+        wrong += [n for n in tensors if n in state and tensors[n].shape != state[n].shape]
         if wrong:
             raise CheckpointError(
                 "the values do not fit the adapter",
                 where=self.name,
                 found=wrong[:10],
-                wanted=f"{len(own)} tensors",
+                wanted=f"{len(tensors)} tensors",
             )
         wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
         if wild:
             raise CheckpointError("a value of the adapter is not finite", where=wild[0])
-        for name, tensor in own.items():
+        for name, tensor in tensors.items():
             tensor.copy_(state[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """What `state` shows, as the tensors that hold it now."""
+        """The tensors that hold the values of `state` now."""
         tensors: dict[str, Tensor] = dict(self.trainable())
         return tensors if self.active or self.merged else tensors | self._values
 
     # ------------------------------------------------------------------------------- what it does
     @torch.no_grad()
     def activate(self) -> None:
-        """Act, in place of the adapter that acts now; only this one's parameters train.
+        """Activate this adapter instead of the active one; only its parameters train.
 
         Raises:
             UsageError: it is detached or merged.
         """
-        rack = self._rack()
+        adapter_set = self._adapter_set()
         if self.active:
             return
-        rack.rest()
-        own = {name: self.model.get_parameter(name) for name in self.own_names}
-        self._before = {name: p.detach().clone() for name, p in own.items()}
+        adapter_set.rest()
+        parameters = {name: self.model.get_parameter(name) for name in self.own_names}
+        self._before = {name: p.detach().clone() for name, p in parameters.items()}
         for name, value in self._values.items():
-            own[name].copy_(value)
+            parameters[name].copy_(value)
         self._values = {}
         self._placed = [b.place(self.model.get_submodule(path)) for path, b in self.places()]
         self.active = True
@@ -283,17 +296,17 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def rest(self) -> None:
-        """Act no longer, for a while: the model is the one it was."""
+        """Deactivate: the model is as it was before."""
         if self.active:
             for placed in self._placed:
                 placed.remove()
             self._placed = []
             self._put_back()
             self.active = False
-            self._rack().free(self.model)
+            self._adapter_set().free(self.model)
 
     def _put_back(self) -> None:
-        """The model's own parameters as they were; the values here are kept."""
+        """Restore the model's own parameters and keep the adapter's values."""
         for name, value in self._before.items():
             parameter = self.model.get_parameter(name)
             self._values[name] = parameter.detach().clone()
@@ -302,8 +315,8 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Fold the branches into the model's weights. What is left is an ordinary model, as fast
-        and with the same names as before, which can be saved.
+        """Fold the branches into the model's weights, which gives an ordinary model that can be
+        saved.
 
         Raises:
             IncompatibleError: what the method does cannot be written as weights.
@@ -318,29 +331,29 @@ class Adapter(nn.Module):
                 found=self.settings.kind,
                 do="keep the adapter attached",
             )
-        rack = self._rack()
-        if len(rack) > 1:
+        adapter_set = self._adapter_set()
+        if len(adapter_set) > 1:
             raise UsageError(
                 "other adapters are attached",
                 where="model.adapters",
-                found=", ".join(rack),
+                found=", ".join(adapter_set),
                 do="detach them first",
             )
         self.activate()
         for path, branch in self.places():
             module = self.model.get_submodule(path)
-            for part, weight in branch.folded(module).items():
-                name, parameter = f"{path}.{part}", module.get_parameter(part)
+            for parameter_name, weight in branch.folded(module).items():
+                name, parameter = f"{path}.{parameter_name}", module.get_parameter(parameter_name)
                 self._unmerged.setdefault(name, parameter.detach().clone())
                 parameter.copy_(weight)
         for placed in self._placed:
             placed.remove()
         self._placed, self.active, self.merged = [], False, True
-        rack.drop(self, self.model)
+        adapter_set.drop(self, self.model)
 
     @torch.no_grad()
     def unmerge(self) -> None:
-        """Undo `merge`: the weights are those that were kept, and the adapter acts beside them.
+        """Undo `merge`: restore the saved weights; the adapter is active again.
 
         Raises:
             UsageError: it is not merged, or adapters have been attached since.
@@ -350,7 +363,7 @@ class Adapter(nn.Module):
         self.activate()
 
     def detach(self) -> None:
-        """Leave the model: it is the one it was before `attach`, bit for bit. The values stay here.
+        """Remove the adapter; the model is restored bit for bit. The adapter keeps its values.
 
         Raises:
             UsageError: it is detached, or merged and others have been attached since.
@@ -358,9 +371,9 @@ class Adapter(nn.Module):
         if self.merged:
             self._undo_merge()
             return
-        rack = self._rack()
+        adapter_set = self._adapter_set()
         self.rest()
-        rack.drop(self, self.model)
+        adapter_set.drop(self, self.model)
 
     @torch.no_grad()
     def _undo_merge(self) -> None:
@@ -376,10 +389,10 @@ class Adapter(nn.Module):
         self._put_back()
         self.merged = False
 
-    def _rack(self) -> AdapterSet:
-        rack = self.model._modules.get("adapters")
-        if isinstance(rack, AdapterSet) and rack._modules.get(self.name) is self:
-            return rack
+    def _adapter_set(self) -> AdapterSet:
+        adapter_set = self.model._modules.get("adapters")
+        if isinstance(adapter_set, AdapterSet) and adapter_set._modules.get(self.name) is self:
+            return adapter_set
         raise UsageError(
             "the adapter is merged" if self.merged else "the adapter is detached",
             where=self.name,
@@ -388,7 +401,7 @@ class Adapter(nn.Module):
 
 
 class AdapterSet(nn.ModuleDict):
-    """`model.adapters`: the adapters of a model by name, there as long as one is attached."""
+    """`model.adapters`: the adapters of a model by name, present while one is attached."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -396,9 +409,9 @@ class AdapterSet(nn.ModuleDict):
 
     @classmethod
     def of(cls, model: Transformer) -> AdapterSet:
-        """The rack of `model`, or a new one that is not there yet."""
-        rack = model._modules.get("adapters")
-        return rack if isinstance(rack, AdapterSet) else cls(model)
+        """The adapter set of `model`, or a new one that is not attached yet."""
+        adapter_set = model._modules.get("adapters")
+        return adapter_set if isinstance(adapter_set, AdapterSet) else cls(model)
 
     def take(self, adapter: Adapter, model: Transformer) -> None:
         self[adapter.name] = adapter
@@ -418,7 +431,7 @@ class AdapterSet(nn.ModuleDict):
             adapter.rest()
 
     def free(self, model: Transformer) -> None:
-        """Without an active adapter, train what trained before the first one came."""
+        """Without an active adapter, make those parameters trainable that were so at first."""
         if any(adapter.active for adapter in self.values()):
             return
         self.requires_grad_(False)

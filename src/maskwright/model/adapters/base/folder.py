@@ -24,7 +24,7 @@ from maskwright.base import catalogue
 from maskwright.base.config import fingerprint, from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
-from maskwright.model.adapters.base.adapter import Adapter, head_of
+from maskwright.model.adapters.base.adapter import Adapter, attach, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.peft import folder as peft_form
 from maskwright.model.adapters.peft import names as peft_names
@@ -48,7 +48,7 @@ def save(
     base_sha256: str | None = None,
     readme: str | None = None,
 ) -> commit.Manifest:
-    """Write the adapter, in the form that others read where there is one.
+    """Write the adapter, in the form of `peft` where there is one.
 
     Args:
         base: the folder or name of the model it belongs to, for those who load it.
@@ -62,8 +62,8 @@ def save(
         OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
     """
     # Others read a model of a family alone; beside any other they would look for names in vain.
-    known = layout.of_config(adapter.model.config, family).family is not None
-    if known and adapter.settings.kind in peft_form.KINDS:
+    of_a_family = layout.of_config(adapter.model.config, family).family is not None
+    if of_a_family and adapter.settings.kind in peft_form.KINDS:
         return peft_form.save(adapter, folder, base=base, family=family, replace=replace)
     model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
@@ -101,7 +101,7 @@ def save(
 
 
 def base_named(folder: Path) -> Any:
-    """What the adapter in `folder`, of either form, says of where its base is."""
+    """The base that the adapter in `folder`, of either form, names."""
     name, key = (
         (CONFIG, "base") if (folder / CONFIG).is_file() else (peft_names.CONFIG, peft_names.BASE)
     )
@@ -109,8 +109,8 @@ def base_named(folder: Path) -> Any:
 
 
 @dataclass(frozen=True)
-class Base:
-    """What a head that was saved alone stands on.
+class BaseReference:
+    """The base model of a separately saved head.
 
     Attributes:
         places: where the base may lie, the likeliest first.
@@ -123,8 +123,8 @@ class Base:
     config: TransformerConfig
 
 
-def base_of(folder: Path) -> Base | None:
-    """The base of the adapter in `folder`; None where it was saved beside a whole model.
+def base_of(folder: Path) -> BaseReference | None:
+    """The base of the adapter in `folder`; None if it was saved with a whole model.
 
     Raises:
         CheckpointError: the file that says it is damaged.
@@ -145,8 +145,10 @@ def base_of(folder: Path) -> Base | None:
         )
     base, beside, sha256 = map(str, texts)
     # One that the user lays beside the head is meant; else where it lay when the head was made.
-    places = (folder.parent / BESIDE, Path(base), folder / beside)
-    return Base(places, sha256, from_plain(TransformerConfig, config.get("config"), "config"))
+    folders = (folder.parent / BESIDE, Path(base), folder / beside)
+    return BaseReference(
+        folders, sha256, from_plain(TransformerConfig, config.get("config"), "config")
+    )
 
 
 def load(
@@ -194,7 +196,7 @@ def load(
         )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
-    adapter = settings.attach(model, generator, name=name, heads=heads)
+    adapter = attach(settings, model, generator, name=name, heads=heads)
     try:
         adapter.load_state({key: opened.read(key) for key in opened.entries})
     except CheckpointError:

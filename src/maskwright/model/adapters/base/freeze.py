@@ -23,7 +23,7 @@ from maskwright.model.nn.transformer import Transformer
 
 # --------------------------------------------------------------------------------------- rules
 def last_layers(model: Transformer, count: int) -> list[str]:
-    """The last `count` layers and all above them; 0 is what stands above the layers.
+    """The last `count` layers and everything above; 0: only what is above the layers.
 
     Raises:
         ConfigError: the model has not so many layers.
@@ -65,16 +65,16 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
     ]
 
 
-def biases(model: Transformer, parts: Iterable[str] = ()) -> list[str]:
-    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or of those whose path ends
-    in one of `parts`."""
-    parts = tuple(parts)
+def biases(model: Transformer, modules: Iterable[str] = ()) -> list[str]:
+    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or those ending in
+    `modules`."""
+    modules = tuple(modules)
     return [
         name
         for name, _ in model.named_parameters()
         if name.startswith(("encoder.", "decoder."))
         and name.endswith(".bias")
-        and (not parts or any(ends_in(name.removesuffix(".bias"), part) for part in parts))
+        and (not modules or any(ends_in(name.removesuffix(".bias"), module) for module in modules))
     ]
 
 
@@ -100,14 +100,13 @@ def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[
 
 
 def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
-    """Train the parameters called `names`, and no others. Calling what is returned sets every
-    parameter back to what it was.
+    """Train the parameters `names` and no others; call the returned function to undo that.
 
     Raises:
         ConfigError: no parameter of that name.
     """
-    wanted, before = set(names), {n: p.requires_grad for n, p in model.named_parameters()}
-    if unknown := sorted(wanted - before.keys()):
+    trained, flags_before = set(names), {n: p.requires_grad for n, p in model.named_parameters()}
+    if unknown := sorted(trained - flags_before.keys()):
         raise ConfigError("the model has no such parameter", where="names", found=unknown[:10])
 
     def put(flags: dict[str, bool]) -> None:
@@ -115,19 +114,19 @@ def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
             if name in flags:
                 parameter.requires_grad_(flags[name])
 
-    put({name: name in wanted for name in before})
-    return lambda: put(before)
+    put({name: name in trained for name in flags_before})
+    return lambda: put(flags_before)
 
 
 def share(model: Transformer) -> str:
-    """How much of the model trains now, as a line of text."""
+    """The number and share of trained parameters, as a line of text."""
     every = list(model.parameters())
     return share_of((p for p in every if p.requires_grad), every)
 
 
 # --------------------------------------------------------------------------------------- depth
 def depths_of(model: Transformer) -> dict[str, int]:
-    """Every parameter's depth below the heads; a branch of an adapter has that of its place."""
+    """The depth below the heads of every parameter; a branch has the depth of its module."""
     above: dict[str, int] = {}  # stack -> how many layers lie above it
     count = 0
     for name, stack in reversed(model.config.stacks.items()):
@@ -135,20 +134,20 @@ def depths_of(model: Transformer) -> dict[str, int]:
         count += len(stack.blocks)
 
     def depth(name: str) -> int:
-        parts = name.replace("/", ".").split(".")
-        if parts[0] == "adapters" and "branches" in parts:
-            parts = parts[parts.index("branches") + 1 :]
-        stack = model.config.stacks.get(parts[0])
-        if parts[0] == "tokens":
+        path = name.replace("/", ".").split(".")
+        if path[0] == "adapters" and "branches" in path:
+            path = path[path.index("branches") + 1 :]
+        stack = model.config.stacks.get(path[0])
+        if path[0] == "tokens":
             return count + 1
         if stack is None:
             return 0
-        if parts[1] == "final_norm":
-            return above[parts[0]]
-        if parts[1] != "blocks":
+        if path[1] == "final_norm":
+            return above[path[0]]
+        if path[1] != "blocks":
             return count + 1  # embeddings, and the table of distances that all layers read
-        last = max(i for i, source in enumerate(stack.weights_of) if source == int(parts[2]))
-        return above[parts[0]] + len(stack.blocks) - last
+        last_layer = max(i for i, source in enumerate(stack.weights_of) if source == int(path[2]))
+        return above[path[0]] + len(stack.blocks) - last_layer
 
     return {name: depth(name) for name, _ in model.named_parameters()}
 

@@ -1,22 +1,21 @@
 """The settings of a method of adaptation: frozen, and checked before torch is loaded.
 
-A member's own settings import what acts in the model (`model/adapters/modules/`) where it is
-attached.
+What acts in the model is in `model/adapters/modules/` and is loaded when a method is attached
+(`adapter.attach`).
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from maskwright.base import catalogue
 from maskwright.base.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
-    from maskwright.model.adapters.base.adapter import Adapter, AdapterModule
     from maskwright.model.nn.transformer import Transformer
 
 
@@ -35,9 +34,11 @@ class Settings(abc.ABC):
 
     kind: str
 
-    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, AdapterModule]:
-        """A fresh branch for each place, by the module's dotted path."""
-        return {}
+    def branches(self, model: Transformer, generator: torch.Generator) -> dict[str, Any]:
+        """A new `AdapterModule` for each module that the method changes, by its dotted path; by
+        default those of the function `branches` in `modules/`."""
+        make = getattr(catalogue.load_modules("adapters", self.kind), "branches", None)
+        return {} if make is None else make(self, model, generator)
 
     def own(self, model: Transformer) -> list[str]:
         """The names of the model's own parameters that the method trains."""
@@ -49,40 +50,16 @@ class Settings(abc.ABC):
         must hold one text, because several would talk to each other through them."""
         return 0
 
-    def attach(
-        self,
-        model: Transformer,
-        generator: torch.Generator,
-        *,
-        name: str = "default",
-        heads: Iterable[str] = (),
-    ) -> Adapter:
-        """A fresh adapter of `model`, active; another that was active comes to rest.
-
-        Args:
-            generator: of the initial values (on the CPU).
-            name: what it is called among the adapters of this model.
-            heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
-
-        Raises:
-            ConfigError: a place or a head that the model has not.
-            IncompatibleError: the method finds nothing to train in this model.
-            UsageError: the name is taken, or no plain one.
-        """
-        from maskwright.model.adapters.base.adapter import attach
-
-        return attach(self, model, generator, name, heads)
-
-    def require(self, name: str, fits: bool, wanted: str) -> None:
+    def require(self, name: str, fits: bool, requirement: str) -> None:
         """Refuse the setting `name` unless it `fits`.
 
         Raises:
-            ConfigError: naming the setting, its value and what is `wanted`.
+            ConfigError: naming the setting, its value and what is `requirement`.
         """
         if not fits:
             raise ConfigError(
                 "a setting of the adapter is out of range",
                 where=f"{self.kind}.{name}",
                 found=getattr(self, name),
-                wanted=wanted,
+                wanted=requirement,
             )

@@ -1,4 +1,4 @@
-"""The module of a bottleneck, and where it acts."""
+"""The module of a bottleneck, and the modules it acts behind."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from torch.utils.hooks import RemovableHandle
 
 from maskwright.model.adapters.base.adapter import AdapterModule, in_layer
 from maskwright.model.adapters.bottleneck import Bottleneck
-from maskwright.model.nn.attention import Attention
-from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForward
+from maskwright.model.nn.attention import AttentionModule
+from maskwright.model.nn.feed_forward import ACTIVATIONS, FeedForwardModule
 from maskwright.model.nn.kernels.linear import linear
 from maskwright.model.nn.transformer import Transformer
 
 DEVIATION = 0.01  # of `down` at first, cut at two deviations (Houlsby et al., section 3)
-
-
-def halves_of_layers(model: Transformer, *, only_feed_forward: bool) -> list[str]:
-    """The dotted paths of the halves of layers, or of their feed-forward halves."""
-    kinds = (FeedForward,) if only_feed_forward else (Attention, FeedForward)
-    return [path for path, m in model.named_modules() if isinstance(m, kinds) and in_layer(path)]
 
 
 class BottleneckModule(AdapterModule):
@@ -44,3 +38,20 @@ class BottleneckModule(AdapterModule):
     def _add(self, module: nn.Module, inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
         inner = ACTIVATIONS[self.activation](linear(out, self.down, self.down_bias))  # B, T, width
         return out + linear(inner, self.up, self.up_bias)
+
+
+def branches(
+    settings: Bottleneck, model: Transformer, generator: torch.Generator
+) -> dict[str, BottleneckModule]:
+    """A bottleneck behind each half of a layer that the settings name, by its dotted path."""
+    kinds = (
+        (FeedForwardModule,)
+        if settings.after == "feed_forward"
+        else (AttentionModule, FeedForwardModule)
+    )
+    like, width = model.tokens.weight, model.config.width
+    return {
+        path: BottleneckModule(settings, width, like, generator)
+        for path, module in model.named_modules()
+        if isinstance(module, kinds) and in_layer(path)
+    }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.model.adapters.base.adapter import AdapterModule
+from maskwright.model.adapters.base.adapter import AdapterModule, projections
+from maskwright.model.adapters.ia3 import IA3
+from maskwright.model.nn.transformer import Transformer
 
 
 class Scale(AdapterModule):
@@ -36,3 +39,14 @@ class Scale(AdapterModule):
         folded = {"weight": weight * self.factors[:, None]}
         bias = getattr(module, "bias", None)
         return folded if bias is None else folded | {"bias": bias * self.factors}
+
+
+def branches(settings: IA3, model: Transformer, generator: torch.Generator) -> dict[str, Scale]:
+    """Factors for each projection that the settings name, by its dotted path."""
+    scales: dict[str, Scale] = {}
+    for path, module in projections(model, settings.outputs, "ia3.outputs").items():
+        scales[path] = Scale(module.weight, "outputs")
+    for path, module in projections(model, settings.inputs, "ia3.inputs").items():
+        settings.require("inputs", path not in scales, "projections not among the outputs")
+        scales[path] = Scale(module.weight, "inputs")
+    return scales

@@ -9,10 +9,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from maskwright.model.adapters.base.adapter import AdapterModule
+from maskwright.model.adapters.base.adapter import AdapterModule, projections
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import linear
+from maskwright.model.nn.transformer import Transformer
 
 
 class LowRank(AdapterModule):
@@ -22,9 +23,9 @@ class LowRank(AdapterModule):
         super().__init__()
         outputs, inputs = weight.shape
         self.scale, self.rate = settings.scale, settings.dropout
-        first = torch.empty(settings.rank, inputs, device="cpu")
-        nn.init.kaiming_uniform_(first, a=math.sqrt(5), generator=generator)
-        self.A = nn.Parameter(first.to(weight))
+        narrowing = torch.empty(settings.rank, inputs, device="cpu")
+        nn.init.kaiming_uniform_(narrowing, a=math.sqrt(5), generator=generator)
+        self.A = nn.Parameter(narrowing.to(weight))
         self.B = nn.Parameter(weight.new_zeros(outputs, settings.rank))
 
     def place(self, module: nn.Module) -> RemovableHandle:
@@ -42,3 +43,9 @@ class LowRank(AdapterModule):
         wide = torch.promote_types(weight.dtype, torch.float32)
         product = self.scale * (self.B.to(wide) @ self.A.to(wide))
         return {"weight": (weight.to(wide) + product).to(weight.dtype)}
+
+
+def branches(settings: LoRA, model: Transformer, generator: torch.Generator) -> dict[str, LowRank]:
+    """A product beside each projection that the settings name, by its dotted path."""
+    targets = projections(model, settings.targets, "lora.targets")
+    return {path: LowRank(settings, module.weight, generator) for path, module in targets.items()}

@@ -8,28 +8,28 @@ from torch import Tensor, nn
 
 from maskwright.model.adapters.base.adapter import AdapterModule, in_layer
 from maskwright.model.adapters.prefix import Prefix
-from maskwright.model.nn.attention import Attention, AttentionContext
+from maskwright.model.nn.attention import AttentionContext, AttentionModule
 from maskwright.model.nn.transformer import Transformer
 
 DEVIATION = 0.02  # of fresh keys and values
 
 
-def prefixes(
+def branches(
     settings: Prefix, model: Transformer, generator: torch.Generator
-) -> dict[str, AdapterModule]:
+) -> dict[str, PrefixKV]:
     """A fresh prefix for each attention of the layers, by its dotted path."""
     like = model.tokens.weight
     maker = None
     if settings.hidden is not None:
         maker = PrefixMLP(settings.length, model.config.width, settings.hidden, like, generator)
-    branches: dict[str, AdapterModule] = {}
+    prefixes: dict[str, PrefixKV] = {}
     for path, module in model.named_modules():
-        if isinstance(module, Attention) and in_layer(path):
+        if isinstance(module, AttentionModule) and in_layer(path):
             name, _, source, *_ = path.split(".")
             users = model.config.stacks[name].weights_of
             layers = tuple(layer for layer, of in enumerate(users) if of == int(source))
-            branches[path] = PrefixKV(settings.length, layers, module, maker, like, generator)
-    return branches
+            prefixes[path] = PrefixKV(settings.length, layers, module, maker, like, generator)
+    return prefixes
 
 
 def _drawn(
@@ -54,14 +54,13 @@ class PrefixMLP(nn.Module):
 
 
 class PrefixKV(AdapterModule):
-    """The prefix of one module of attention: keys and values for each of the `layers` that use
-    it."""
+    """The prefix of one attention module: keys and values for each of the `layers` that use it."""
 
     def __init__(
         self,
         length: int,
         layers: tuple[int, ...],
-        attention: Attention,
+        attention: AttentionModule,
         maker: PrefixMLP | None,
         like: Tensor,
         generator: torch.Generator,
@@ -78,17 +77,17 @@ class PrefixKV(AdapterModule):
             deviation = DEVIATION * hidden**-0.5
             self.last = _drawn((len(layers), 2, inner, hidden), deviation, like, generator)
 
-    def place(self, module: nn.Module) -> Seam:
-        assert isinstance(module, Attention)
-        return Seam(module, self)
+    def place(self, module: nn.Module) -> PrefixHandle:
+        assert isinstance(module, AttentionModule)
+        return PrefixHandle(module, self)
 
     def values(self) -> Float[Tensor, "layers 2 P inner"]:
         """Keys and values of each layer."""
         return self.prefix if self.maker is None else self.maker() @ self.last.mT
 
-    def of_layer(self, place: int) -> Float[Tensor, "2 P inner"]:
-        """Keys and values of the layer at that place, without those of the others."""
-        return self.prefix[place] if self.maker is None else self.maker() @ self.last[place].mT
+    def of_layer(self, index: int) -> Float[Tensor, "2 P inner"]:
+        """Keys and values of the layer at `index`, computed without those of the others."""
+        return self.prefix[index] if self.maker is None else self.maker() @ self.last[index].mT
 
     def before(
         self, key: Tensor, value: Tensor, context: AttentionContext, layer: int
@@ -104,10 +103,10 @@ class PrefixKV(AdapterModule):
         )
 
 
-class Seam:
-    """A prefix in its place."""
+class PrefixHandle:
+    """An attached prefix."""
 
-    def __init__(self, module: Attention, front: PrefixKV) -> None:
+    def __init__(self, module: AttentionModule, front: PrefixKV) -> None:
         self.module = module
         module.before = front.before
 

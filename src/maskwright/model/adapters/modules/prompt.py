@@ -11,18 +11,21 @@ from torch.utils.hooks import RemovableHandle
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.adapters.base.adapter import AdapterModule
-from maskwright.model.adapters.prompt import Prompt
+from maskwright.model.adapters.prompt import PromptTuning
 from maskwright.model.nn.mask import AttentionMask
-from maskwright.model.nn.stack import Stack
+from maskwright.model.nn.stack import StackModule
 from maskwright.model.nn.transformer import Transformer
 
 
-def fresh_prompt(settings: Prompt, model: Transformer, generator: torch.Generator) -> SoftPrompt:
-    """A prompt of the vectors of tokens that are drawn from the most common ones."""
+def branches(
+    settings: PromptTuning, model: Transformer, generator: torch.Generator
+) -> dict[str, SoftPrompt]:
+    """A prompt before the first stack, of the vectors of tokens drawn from the most common ones."""
     table = model.tokens.weight.detach()
-    last = min(settings.common, len(table))
-    chosen = torch.randint(last, (settings.length,), generator=generator)
-    return SoftPrompt(table[chosen.to(table.device)].clone())
+    count = min(settings.common, len(table))
+    token_ids = torch.randint(count, (settings.length,), generator=generator)
+    stack = "encoder" if model.encoder is not None else "decoder"
+    return {stack: SoftPrompt(table[token_ids.to(table.device)].clone())}
 
 
 class SoftPrompt(AdapterModule):
@@ -32,9 +35,9 @@ class SoftPrompt(AdapterModule):
         super().__init__()
         self.vectors = nn.Parameter(vectors)
 
-    def place(self, module: nn.Module) -> Both:
-        assert isinstance(module, Stack)
-        return Both(
+    def place(self, module: nn.Module) -> HookPair:
+        assert isinstance(module, StackModule)
+        return HookPair(
             module.register_forward_pre_hook(self._in_front, with_kwargs=True),
             module.register_forward_hook(self._left_out, with_kwargs=True),
         )
@@ -54,8 +57,10 @@ class SoftPrompt(AdapterModule):
         positions, segments, prefix = (facts.get(n) for n in ("positions", "segments", "prefix"))
         visible = facts.get("visible")
         if positions is not None:
-            first = torch.arange(count, device=positions.device).expand(len(positions), -1)
-            facts = {**facts, "positions": torch.cat([first, positions + count], 1)}
+            prompt_positions = torch.arange(count, device=positions.device).expand(
+                len(positions), -1
+            )
+            facts = {**facts, "positions": torch.cat([prompt_positions, positions + count], 1)}
         if segments is not None:
             facts = {**facts, "segments": F.pad(segments, (count, 0))}
         if prefix is not None:
@@ -78,8 +83,8 @@ class SoftPrompt(AdapterModule):
         return out[:, len(self.vectors) :]
 
 
-class Both:
-    """Two hooks that go together."""
+class HookPair:
+    """Two hooks that are removed together."""
 
     def __init__(self, *hooks: RemovableHandle) -> None:
         self.hooks = hooks
@@ -90,12 +95,14 @@ class Both:
 
 
 def _shifted(visible: AttentionMask, count: int) -> AttentionMask:
-    """The facts of a text that stands behind a prompt: all see the prompt, and the prompt sees
-    itself and what is no padding."""
+    """The mask of a text behind a prompt: every query sees the prompt, the prompt all but
+    padding."""
 
     def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        here, there = ((place - count).clamp(min=0) for place in (query, key))
-        seen = visible.rule(row, torch.where(query < count, there, here), there)
-        return (key < count) | seen
+        query_in_text, key_in_text = ((position - count).clamp(min=0) for position in (query, key))
+        text_visible = visible.rule(
+            row, torch.where(query < count, key_in_text, query_in_text), key_in_text
+        )
+        return (key < count) | text_visible
 
     return AttentionMask(rule, f"prompt({count}) & {visible.name}", visible.rows)

@@ -22,15 +22,24 @@ from torch import Tensor
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
 from maskwright.base.storage import commit
-from maskwright.model.adapters.base.adapter import Adapter, head_of
+from maskwright.model.adapters.base.adapter import Adapter, attach, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
-from maskwright.model.adapters.peft import ia3 as peft_ia3
+from maskwright.model.adapters.modules.ia3 import Scale
 from maskwright.model.adapters.peft import lora as peft_lora
-from maskwright.model.adapters.peft.names import CONFIG, WEIGHTS, names_in
+from maskwright.model.adapters.peft.names import (
+    CONFIG,
+    WEIGHTS,
+    endings,
+    modules_of,
+    names_in,
+    published,
+    require_some,
+    require_targeted,
+)
 from maskwright.model.checkpoint import files, layout, safe_read
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.nn.transformer import Transformer
 
 ROOT = "base_model.model."
@@ -88,8 +97,8 @@ def save(
         tensors |= peft_lora.tensors_of(form, arrays)
         config |= peft_lora.config_of(form, adapter.settings, tensors)
     elif isinstance(adapter.settings, IA3):
-        tensors |= peft_ia3.tensors_of(form, adapter, arrays)
-        config |= peft_ia3.config_of(form, tensors)
+        tensors |= _ia3_tensors(form, adapter, arrays)
+        config |= _ia3_config(form, tensors)
     else:
         raise IncompatibleError(
             "this method has no form that others read",
@@ -113,18 +122,22 @@ def save(
     )
 
 
-def _heads(form: Layout, arrays: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+def _heads(
+    form: CheckpointLayout, arrays: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], list[str]]:
     """The tensors of heads under their published names, and the modules that hold nothing else."""
     saved: dict[str, Tensor] = {}
     for rule in form.carriers():
-        if all(part in arrays for part in rule.parts()) and head_of(rule.parts()[0]):
+        if all(name_of_ours in arrays for name_of_ours in rule.parts()) and head_of(
+            rule.parts()[0]
+        ):
             saved |= rule.save(arrays, torch.cat)
-    others = [name for rule in form.carriers() for name in rule.names() if name not in saved]
+    unsaved = [name for rule in form.carriers() for name in rule.names() if name not in saved]
     modules: set[str] = set()
     for name in saved:
         module = name.rpartition(".")[0]
         while (above := module.rpartition(".")[0]) and not any(
-            other.startswith(f"{above}.") for other in others
+            saved_elsewhere.startswith(f"{above}.") for saved_elsewhere in unsaved
         ):
             module = above
         modules.add(module)
@@ -191,29 +204,29 @@ def load(
     for rule in form.carriers():
         if rule.reads(foreign) in foreign:
             values |= rule.load(foreign[rule.reads(foreign)])
-    trained = {head_of(part) for part in values} - {""}
+    trained = {head_of(parameter_name) for parameter_name in values} - {""}
     values |= _left_as_they_were(model, form, config, foreign, trained)
     kind = config.get("peft_type")
-    found: tuple[Settings, dict[str, Tensor], set[str]]
+    adapter_read: tuple[Settings, dict[str, Tensor], set[str]]
     if kind == "LORA":
-        found = peft_lora.read(form, config, foreign)
+        adapter_read = peft_lora.read(form, config, foreign)
     elif kind == "IA3":
-        found = peft_ia3.read(form, config, foreign)
+        adapter_read = _read_ia3(form, config, foreign)
     else:
         raise _other_kind(kind, folder / CONFIG)
-    settings, own, seen = found
-    if left := sorted(foreign.keys() - seen - heads):
+    settings, branch_values, names_read = adapter_read
+    if unread := sorted(foreign.keys() - names_read - heads):
         raise CheckpointError(
             "the folder has tensors that this model has no place for",
             where=folder / WEIGHTS,
-            found=left[:10],
+            found=unread[:10],
             do="load it beside the model it was made for",
         )
     # Every value is replaced by one that is read.
     generator = torch.Generator().manual_seed(0)
-    adapter = settings.attach(model, generator, name=name, heads=trained)
+    adapter = attach(settings, model, generator, name=name, heads=trained)
     try:
-        adapter.load_state(values | own)
+        adapter.load_state(values | branch_values)
     except CheckpointError:
         adapter.detach()
         raise
@@ -243,19 +256,106 @@ def _other_kind(kind: object, where: object) -> IncompatibleError:
 
 def _left_as_they_were(
     model: Transformer,
-    form: Layout,
+    form: CheckpointLayout,
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
     heads: Collection[str],
 ) -> dict[str, Tensor]:
-    """The base's own values of what lies in `heads` and was not trained with the rest: of a head of
-    several layers `peft` by itself trains and saves the last alone."""
+    """The base's values of head parameters that were not trained: of a head of several layers
+    `peft` saves only the last."""
     listed = set(names_in(config, "modules_to_save"))
     return {
-        part: model.get_parameter(part).detach().clone()
+        parameter_name: model.get_parameter(parameter_name).detach().clone()
         for rule in form.carriers()
         if rule.reads(foreign) not in foreign
         and not any(listed.intersection(name.split(".")) for name in rule.names())
-        for part in rule.parts()
-        if head_of(part) in heads
+        for parameter_name in rule.parts()
+        if head_of(parameter_name) in heads
     }
+
+
+# ---------------------------------------------------------------------------------------- (IA)³
+# Where a published module holds several of ours (a fused projection), the factors of those that
+# are not scaled are ones.
+def _ia3_tensors(
+    form: CheckpointLayout, adapter: Adapter, arrays: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The factors of an adapter, whose state is in `arrays`, by published names.
+
+    Raises:
+        IncompatibleError: one part of a fused projection is scaled at its input.
+    """
+    sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
+    tensors: dict[str, Tensor] = {}
+    for theirs, modules in modules_of(form).items():
+        present = [our for our in modules if our in sides]
+        if not present:
+            continue
+        sample = arrays[f"{present[0]}.factors"]
+        if sides[present[0]] == "inputs":
+            if len(modules) > 1:
+                raise IncompatibleError("a fused projection has one input", where=theirs)
+            tensors[f"{theirs}.ia3_l"] = sample[None]
+        else:
+            ones = torch.ones_like(sample)
+            factors = [arrays.get(f"{our}.factors", ones) for our in modules]
+            tensors[f"{theirs}.ia3_l"] = torch.cat(factors)[:, None]
+    return tensors
+
+
+def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The keys of adapter_config.json that are (IA)³'s; `tensors` as from `_ia3_tensors`."""
+    scaled = {n.removesuffix(".ia3_l"): t for n, t in tensors.items() if n.endswith(".ia3_l")}
+    modules = modules_of(form)
+    inputs = [name for name, tensor in scaled.items() if tensor.shape[0] == 1]
+    return {
+        "fan_in_fan_out": any(p.transposed for p in published(form).values() if p.theirs in scaled),
+        "feedforward_modules": endings(inputs, modules),
+        "init_ia3_weights": True,
+        "target_modules": endings(list(scaled), modules),
+    }
+
+
+def _read_ia3(
+    form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
+) -> tuple[IA3, dict[str, Tensor], set[str]]:
+    """Settings, values by the names of `Adapter.state`, and the names that were read.
+
+    Raises:
+        CheckpointError: factors that fit no module, or are no vector.
+    """
+    values: dict[str, Tensor] = {}
+    names_read: set[str] = set()
+    outputs: list[str] = []
+    inputs: list[str] = []
+    for theirs, modules in modules_of(form).items():
+        name = f"{theirs}.ia3_l"
+        if name not in foreign:
+            continue
+        names_read.add(name)
+        factors = foreign[name]
+        of_inputs = factors.dim() == 2 and len(factors) == 1
+        of_outputs = factors.dim() == 2 and factors.shape[1] == 1
+        if not of_inputs and not (of_outputs and len(factors) % len(modules) == 0):
+            raise CheckpointError(
+                "the factors of a module are no vector",
+                where=f"{WEIGHTS}: {name}",
+                found=tuple(factors.shape),
+                wanted="(out, 1) or (1, in)",
+            )
+        if of_inputs:
+            inputs += modules
+            values |= {f"{our}.factors": factors[0] for our in modules}
+            continue
+        pieces = dict(zip(modules, factors[:, 0].chunk(len(modules)), strict=True))
+        scaled = {our: piece for our, piece in pieces.items() if bool((piece != 1).any())}
+        for our, piece in (scaled or pieces).items():
+            outputs.append(our)
+            values[f"{our}.factors"] = piece
+    require_some([*outputs, *inputs])
+    require_targeted(config, [name.removesuffix(".ia3_l") for name in names_read])
+    module_names = published(form)
+    settings = IA3(
+        outputs=tuple(endings(outputs, module_names)), inputs=tuple(endings(inputs, module_names))
+    )
+    return settings, values, names_read

@@ -26,7 +26,7 @@ from maskwright.model.adapters.peft.names import (
     require_targeted,
 )
 from maskwright.model.checkpoint import name_pattern
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 
 # These take something away from the base when they are attached.
 OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
@@ -82,26 +82,30 @@ KNOWN = {
 MOST_PATTERNS = 4096
 
 
-def tensors_of(form: Layout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def tensors_of(form: CheckpointLayout, arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The pairs of an adapter, whose state is in `arrays`, by published names."""
     tensors: dict[str, Tensor] = {}
-    for theirs, parts in modules_of(form).items():
+    for theirs, modules in modules_of(form).items():
         pairs = {
             i: (arrays[f"{our}.A"], arrays[f"{our}.B"])
-            for i, our in enumerate(parts)
+            for i, our in enumerate(modules)
             if f"{our}.A" in arrays
         }
         if not pairs:
             continue
         a, b = next(iter(pairs.values()))
         blank = (torch.zeros_like(a), torch.zeros_like(b))
-        every = [pairs.get(i, blank) for i in range(len(parts))]
-        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in every])
-        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in every)).to(b.dtype)
+        all_pairs = [pairs.get(i, blank) for i in range(len(modules))]
+        tensors[f"{theirs}.lora_A.weight"] = torch.cat([a for a, _ in all_pairs])
+        tensors[f"{theirs}.lora_B.weight"] = torch.block_diag(*(b for _, b in all_pairs)).to(
+            b.dtype
+        )
     return tensors
 
 
-def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def config_of(
+    form: CheckpointLayout, settings: LoRA, tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
     """The keys of adapter_config.json that are LoRA's; `tensors` as from `tensors_of`."""
     targets = [name.removesuffix(".lora_A.weight") for name in tensors if ".lora_A." in name]
     modules = modules_of(form)
@@ -131,7 +135,7 @@ def config_of(form: Layout, settings: LoRA, tensors: Mapping[str, Tensor]) -> di
 
 
 def read(
-    form: Layout,
+    form: CheckpointLayout,
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
 ) -> tuple[LoRA, dict[str, Tensor], set[str]]:
@@ -156,16 +160,16 @@ def read(
             do="save it as an ordinary LoRA first (peft can convert it)",
         )
     values: dict[str, Tensor] = {}
-    seen: set[str] = set()
+    names_read: set[str] = set()
     chosen: list[str] = []
     scales: set[tuple[int, float]] = set()
-    for theirs, parts in modules_of(form).items():
+    for theirs, modules in modules_of(form).items():
         names = [f"{theirs}.lora_{side}.weight" for side in "AB"]
         if not all(name in foreign for name in names):
             continue
-        seen |= set(names)
+        names_read |= set(names)
         a, b = (foreign[name] for name in names)
-        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(parts)
+        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(modules)
         if not fitting:
             raise CheckpointError(
                 "the two matrices of a pair do not fit each other",
@@ -175,13 +179,13 @@ def read(
             )
         _require_rank(config, theirs, len(a))
         alpha = _of_module(config, "alpha_pattern", "lora_alpha", theirs)
-        for i, pair in _parted(a, b, len(parts)).items():
-            chosen.append(parts[i])
-            values |= {f"{parts[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
+        for i, pair in _parted(a, b, len(modules)).items():
+            chosen.append(modules[i])
+            values |= {f"{modules[i]}.{side}": t for side, t in zip("AB", pair, strict=True)}
             scales.add((len(pair[0]), alpha * len(pair[0]) / _divisor(config, len(a))))
     require_some(chosen)
     require_targeted(
-        config, [name.removesuffix(".lora_A.weight") for name in seen if "_A." in name]
+        config, [name.removesuffix(".lora_A.weight") for name in names_read if "_A." in name]
     )
     if len(scales) != 1:
         raise IncompatibleError(
@@ -201,30 +205,32 @@ def read(
             do="take an intact copy of the folder",
         )
     targets = tuple(endings(chosen, published(form)))
-    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, seen
+    return LoRA(rank=rank, alpha=alpha, dropout=rate, targets=targets), values, names_read
 
 
 def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]]:
     """The pairs of a fused module: the blocks of a block diagonal, without those that are blank; or
     else A for all, each with its rows of B."""
     rows, rank = b.shape[0] // count, a.shape[0] // count
-    parts = [b[i * rows : (i + 1) * rows] for i in range(count)]
+    row_blocks = [b[i * rows : (i + 1) * rows] for i in range(count)]
     if count > 1 and a.shape[0] % count == 0:
-        blocks = [part[:, i * rank : (i + 1) * rank].contiguous() for i, part in enumerate(parts)]
+        blocks = [
+            row_block[:, i * rank : (i + 1) * rank].contiguous()
+            for i, row_block in enumerate(row_blocks)
+        ]
         if torch.equal(torch.block_diag(*blocks).to(b.dtype), b):
             pairs = {i: (a[i * rank : (i + 1) * rank], blocks[i]) for i in range(count)}
             return {i: (a, b) for i, (a, b) in pairs.items() if bool(a.any()) or bool(b.any())}
-    return {i: (a, part) for i, part in enumerate(parts)}
+    return {i: (a, row_block) for i, row_block in enumerate(row_blocks)}
 
 
 def _divisor(config: Mapping[str, Any], rank: int) -> float:
-    """What alpha is divided by: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
+    """The divisor of alpha: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
     return math.sqrt(rank) if config.get("use_rslora") else rank
 
 
 def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str) -> float:
-    """A number of one module: the first pattern's that is all of its name or its end, else the
-    usual one."""
+    """The number for one module: that of the first matching pattern, else the general one."""
     table = config.get(patterns) or {}
     if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
         raise CheckpointError(
@@ -247,22 +253,22 @@ def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str
 
 
 def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
-    """Refuse a rank in the config that is not that of the matrices; without one, theirs counts."""
+    """Refuse a configured rank that is not that of the matrices; without one, theirs is used."""
     if config.get("r") is None and not config.get("rank_pattern"):
         return
-    found = _of_module(config, "rank_pattern", "r", module)
-    if found != rank:
+    configured = _of_module(config, "rank_pattern", "r", module)
+    if configured != rank:
         raise CheckpointError(
             "the rank is not that of the matrices",
             where=f"{CONFIG}: r",
-            found=f"{found:g}",
+            found=f"{configured:g}",
             wanted=f"{rank}, as {module} has it",
             do="take an intact copy of the folder",
         )
 
 
 def _require_usual(config: Mapping[str, Any]) -> None:
-    """Refuse what changes the meaning, or might: a setting that nobody here knows."""
+    """Refuse settings that are not supported or unknown: they may change the meaning."""
     for key in sorted(config.keys() - KNOWN | ({"bias"} & config.keys())):
         if config[key] not in (None, False, "", [], {}, "none" if key == "bias" else None):
             built = "built" if key in (*VARIANTS, "bias") else "known"
@@ -275,10 +281,10 @@ def _require_usual(config: Mapping[str, Any]) -> None:
 
 
 def _number(value: Any, key: str) -> float:
-    where, what = f"{CONFIG}: {key}"[:200], "not a number"
+    where, problem = f"{CONFIG}: {key}"[:200], "not a number"
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
-            what = "a number out of range"
-    raise CheckpointError(what, where=where, found=repr(value)[:80])
+            problem = "a number out of range"
+    raise CheckpointError(problem, where=where, found=repr(value)[:80])

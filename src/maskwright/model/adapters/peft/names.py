@@ -9,7 +9,7 @@ from typing import Any
 from maskwright.base.errors import CheckpointError
 from maskwright.model.adapters.base.adapter import ends_in
 from maskwright.model.checkpoint import name_pattern
-from maskwright.model.checkpoint.layout import Layout
+from maskwright.model.checkpoint.layout import CheckpointLayout
 
 # The files of such a folder.
 CONFIG = "adapter_config.json"
@@ -18,7 +18,7 @@ BASE = "base_model_name_or_path"  # the key of the base's place
 
 
 @dataclass(frozen=True)
-class Place:
+class PublishedModule:
     """The published module `theirs` that holds a projection of ours, perhaps beside others, and
     whether it has the weight transposed."""
 
@@ -26,40 +26,41 @@ class Place:
     transposed: bool
 
 
-def published(form: Layout) -> dict[str, Place]:
-    """Where each of our modules with a weight is published."""
-    found: dict[str, Place] = {}
+def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
+    """Our module with a weight -> the published module that holds it."""
+    published_modules: dict[str, PublishedModule] = {}
     for rule in form.carriers():
-        for part in rule.parts():
-            if part.endswith(".weight"):
+        for parameter_name in rule.parts():
+            if parameter_name.endswith(".weight"):
                 theirs = rule.names()[0].removesuffix(".weight")
-                found[part.removesuffix(".weight")] = Place(theirs, rule.transpose)
-    return found
+                published_modules[parameter_name.removesuffix(".weight")] = PublishedModule(
+                    theirs, rule.transpose
+                )
+    return published_modules
 
 
-def modules_of(form: Layout) -> dict[str, list[str]]:
-    """Every published module with a weight, and the modules of ours that it holds, in order."""
+def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
+    """Published module with a weight -> our modules that it holds, in order."""
     modules: dict[str, list[str]] = {}
-    for ours, place in published(form).items():
-        modules.setdefault(place.theirs, []).append(ours)
+    for ours, published_place in published(form).items():
+        modules.setdefault(published_place.theirs, []).append(ours)
     return modules
 
 
-def endings(chosen: Collection[str], known: Iterable[str]) -> list[str]:
-    """The shortest endings of dotted names that choose these among the `known` ones, and no
-    others."""
-    chosen, known = set(chosen), list(known)
-    found: list[str] = []
+def endings(chosen: Collection[str], names: Iterable[str]) -> list[str]:
+    """The shortest endings of dotted `names` that select exactly the `chosen` ones."""
+    chosen, names = set(chosen), list(names)
+    shortest: list[str] = []
     for name in sorted(chosen):
-        if any(ends_in(name, ending) for ending in found):
+        if any(ends_in(name, ending) for ending in shortest):
             continue
-        parts = name.split(".")
-        for start in reversed(range(len(parts))):
-            ending = ".".join(parts[start:])
-            if all(other in chosen for other in known if ends_in(other, ending)):
-                found.append(ending)
+        path = name.split(".")
+        for start in reversed(range(len(path))):
+            ending = ".".join(path[start:])
+            if all(candidate in chosen for candidate in names if ends_in(candidate, ending)):
+                shortest.append(ending)
                 break
-    return sorted(found)
+    return sorted(shortest)
 
 
 def names_in(config: Mapping[str, Any], key: str) -> list[str]:
@@ -85,7 +86,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
     """
     targets = _chosen(config, "target_modules", modules)
     layers = config.get("layers_to_transform")
-    wanted = set(map(str, layers if isinstance(layers, list) else [layers]))
+    layer_numbers = set(map(str, layers if isinstance(layers, list) else [layers]))
     unused = {
         "target_modules": set() if targets is None else set(modules) - targets,
         "exclude_modules": _chosen(config, "exclude_modules", modules) or set(),
@@ -94,7 +95,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
             for module in modules
             if layers not in (None, [])
             and not config.get("layers_pattern")
-            and next(filter(str.isdigit, module.split(".")[2:]), "") not in wanted
+            and next(filter(str.isdigit, module.split(".")[2:]), "") not in layer_numbers
         },
     }
     for key, mismatched in unused.items():
@@ -109,7 +110,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
 
 
 def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> set[str] | None:
-    """The modules that a list of names, or a pattern, chooses; None where that is not known."""
+    """The modules that a list of names or a pattern selects; None if unknown."""
     value = config.get(key)
     if not value or value == "all-linear":
         return None
@@ -118,8 +119,8 @@ def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> se
         ends = ((m, m.split(".")) for m in modules)
         return {m for m, p in ends if any(".".join(p[n:]) in names for n in range(len(p)))}
     try:
-        whole = f"^({value.removeprefix('^').removesuffix('$')})"
-        return {module for module in modules if name_pattern.fits(whole, module)}
+        full_pattern = f"^({value.removeprefix('^').removesuffix('$')})"
+        return {module for module in modules if name_pattern.fits(full_pattern, module)}
     except name_pattern.PatternError:
         return None
 

@@ -104,9 +104,14 @@ class Family:
             ConfigError: the first of them, with the near names.
         """
         fields = Fields(hf)
-        made = self._config(fields)
-        known = fields.looked_up | {*self.read(made), *self._constants, *self.token_ids, *TOKEN_IDS}
-        for key in sorted(set(settings) - known):
+        config = self._config(fields)
+        accepted = fields.looked_up | {
+            *self.read(config),
+            *self._constants,
+            *self.token_ids,
+            *TOKEN_IDS,
+        }
+        for key in sorted(set(settings) - accepted):
             raise ConfigError(
                 f"{self.name} has no such setting",
                 where=f"{where}.{key}",
@@ -137,16 +142,16 @@ class Family:
     def departures(self, config: TransformerConfig) -> list[str]:
         """Where `config` leaves the family, one line each; empty when it belongs."""
         try:
-            here = self.config(self.read(config))
+            nearest = self.config(self.read(config))
         except _NoCoordinateError as error:
             return [f"{error}: family has one, config has none"]
         except ConfigError as error:
             return [f"{error.where}: {error.what} (found {error.found}, wanted {error.wanted})"]
-        if here == config:
+        if nearest == config:
             return []
         return [
             f"{path}: family has {theirs!r}, config has {ours!r}"
-            for path, theirs, ours in differences(here, config)
+            for path, theirs, ours in differences(nearest, config)
         ]
 
     def belongs(self, config: TransformerConfig) -> bool:
@@ -226,8 +231,8 @@ def heads(
     fields: Fields,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[Head, ...]:
-    """The heads of an architecture, sized by the labels of a Hugging Face config; `options` has the
-    further fields of each."""
+    """The heads of an architecture, sized by the labels of a Hugging Face config; `options` by
+    head."""
     if not architecture.heads:
         return ()  # whatever the labels of a config that nobody classifies by
     labels = architecture.labels or fields.labels(architecture.default_labels)
@@ -243,26 +248,24 @@ def tied(config: TransformerConfig) -> bool:
 
 
 def head_field(field: str, *heads: str) -> Coordinate:
-    """The coordinate that is a field of the first head of one of these names or kinds; not said
-    without one."""
+    """The coordinate for a field of the first head of these names or kinds; None without one."""
 
     def read(config: TransformerConfig) -> Any:
-        found = (head for head in config.heads if head.name in heads or head.kind in heads)
-        return next((getattr(head, field) for head in found), None)
+        fitting = (head for head in config.heads if head.name in heads or head.kind in heads)
+        return next((getattr(head, field) for head in fitting), None)
 
     return read
 
 
 def head_rules(config: TransformerConfig, names: Mapping[str, tuple[str, ...]]) -> list[Rule]:
-    """The rules for all heads; `names` has their projection and, before it, their dense layer and
-    its norm."""
+    """The rules for all heads; `names` gives their projection, then their dense layer and norm."""
     rules: list[Rule] = []
     for head in config.heads:
         projection, *before = _entry(names, head.name, head.kind, (head.name,))
         has_bias, ours = head.norm is None or head.norm.bias, f"heads.{head.name}"
         rules += linear(projection, ours, bias=head.bias)
-        for theirs, part in zip(before, ("transform", "norm"), strict=False):
-            rules += linear(theirs, f"{ours}.{part}", bias=has_bias)
+        for theirs, layer in zip(before, ("transform", "norm"), strict=False):
+            rules += linear(theirs, f"{ours}.{layer}", bias=has_bias)
     return rules
 
 

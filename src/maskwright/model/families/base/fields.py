@@ -104,27 +104,26 @@ class Fields:
         return key in self._hf and self._hf[key] is None
 
     def fixed(self, values: Mapping[str, Any], *, null: bool = True) -> None:
-        """Refuse a config in which one of these keys is there with another value; null is one where
-        `null` is false."""
-        for key, wanted in values.items():
+        """Refuse another value than these; null counts as absent unless `null` is false."""
+        for key, expected in values.items():
             self.looked_up.add(key)
-            if self._hf.get(key, wanted) != wanted and not (null and self._hf[key] is None):
+            if self._hf.get(key, expected) != expected and not (null and self._hf[key] is None):
                 raise ConfigError(
                     "the model type is built here without this variation",
                     where=self._where(key),
                     found=repr(self._hf[key]),
-                    wanted=repr(wanted),
+                    wanted=repr(expected),
                 )
 
     def architecture(self, table: Mapping[str, T]) -> T:
         """What `table` has for the first architecture named; without one, its first entry."""
         names = self._hf.get("architectures") or [next(iter(table))]
-        first = names[0] if isinstance(names, list) else names
-        if isinstance(names, list) and isinstance(first, str):
-            today = self._formerly.get(first, first)
+        architecture = names[0] if isinstance(names, list) else names
+        if isinstance(names, list) and isinstance(architecture, str):
+            today = self._formerly.get(architecture, architecture)
             if today in table:
                 return table[today]
-        raise self._wrong("architectures", first, near(str(first)[:64], table))
+        raise self._wrong("architectures", architecture, near(str(architecture)[:64], table))
 
     def labels(self, default: int = 2) -> int:
         """How many labels the config declares: `id2label`, else `num_labels`, else `default`."""
@@ -144,10 +143,8 @@ class Fields:
             raise ConfigError("a key is missing", where=self._where(key))
         return default if value is None else value
 
-    def _wrong(self, key: str, found: Any, wanted: str) -> ConfigError:
-        return ConfigError(
-            "invalid value", where=self._where(key), found=repr(found), wanted=wanted
-        )
+    def _wrong(self, key: str, value: Any, valid: str) -> ConfigError:
+        return ConfigError("invalid value", where=self._where(key), found=repr(value), wanted=valid)
 
     def _where(self, key: str) -> str:
         return f"config.json: {self._path}{key}"

@@ -100,8 +100,8 @@ def encoder(fields: Fields, defaults: Mapping[str, Any], *, offset: int = 0) -> 
 
 def attention(width: int, num_heads: int, dropout: float, *, where: str) -> Attention:
     """Attention of heads that share `width`, which the key `where` of config.json says."""
-    each = head_width(width, num_heads, where)
-    return Attention(heads=num_heads, head_width=each, pattern="bidirectional", dropout=dropout)
+    per_head = head_width(width, num_heads, where)
+    return Attention(heads=num_heads, head_width=per_head, pattern="bidirectional", dropout=dropout)
 
 
 def stack(
@@ -169,22 +169,22 @@ TABLES = ("tokens", "encoder.embeddings.position", "encoder.embeddings.segment")
 
 
 def body(config: TransformerConfig, prefix: str, names: Mapping[str, str]) -> list[Rule]:
-    """The rules for everything below the heads. The bare body has no prefix, everything on top of
-    one has.
+    """The rules for everything below the heads; names have the prefix unless the model is the bare
+    body.
 
     Args:
         names: ours -> theirs; `{}` is the number of a layer that has weights of its own.
     """
     assert config.encoder is not None
     prefix = "" if bare(config) else prefix
-    there = {
+    present = {
         "encoder.embeddings.segment": config.encoder.embeddings.segments > 0,
         "encoder.embeddings.project": config.tokens.width != config.width,
         "pooler": config.pooler,
     }
     rules: list[Rule] = []
     for ours, theirs in names.items():
-        if there.get(ours, True):
+        if present.get(ours, True):
             numbers = sorted(set(config.encoder.weights_of)) if "{}" in ours else [0]
             for number in numbers:
                 name, bias = prefix + theirs.format(number), ours not in TABLES
@@ -209,14 +209,14 @@ def vocabulary_rules(
     if head is None:
         return []
     rules = [*linear(transform, f"{ours}.transform"), *norm(norm_name, f"{ours}.norm")]
-    own = f"{projection}.bias"
+    own_bias = f"{projection}.bias"
     if bias is None:
-        rules.append(Rename(own, f"{ours}.bias"))
+        rules.append(Rename(own_bias, f"{ours}.bias"))
     elif head.tied:
-        rules += [Rename(bias, f"{ours}.bias"), Tie(own, f"{ours}.bias")]
+        rules += [Rename(bias, f"{ours}.bias"), Tie(own_bias, f"{ours}.bias")]
     else:
         # Untied, the newer generation adds its own and the older one `bias`: both are written.
-        rules.append(Rename(own, f"{ours}.bias", copies=(bias,)))
+        rules.append(Rename(own_bias, f"{ours}.bias", copies=(bias,)))
     weight = f"{projection}.weight"
     rules.append(Tie(weight, "tokens.weight") if head.tied else Rename(weight, f"{ours}.weight"))
     return rules

@@ -78,8 +78,8 @@ class Fuse:
         return self.theirs
 
     def shape(self, shapes: Mapping[str, Shape]) -> Shape:
-        first, *rest = shapes[self.ours[0]]
-        shape = (first * len(self.ours), *rest)
+        rows, *rest = shapes[self.ours[0]]
+        shape = (rows * len(self.ours), *rest)
         return shape[::-1] if self.transpose else shape
 
     def load(self, array: Array) -> dict[str, Array]:
@@ -197,20 +197,20 @@ def canonical(
     Raises:
         CheckpointError: two tensors of the file mean the same.
     """
-    found: dict[str, str] = {}
+    file_names: dict[str, str] = {}
     for name in names:
         if name.endswith(tuple(ignored)):
             continue
         fitting = _fitting(name, expected, prefix)
-        if fitting in found:
+        if fitting in file_names:
             raise CheckpointError(
                 "two tensors stand for the same weight",
                 where=fitting,
-                found=f"{found[fitting]!r} and {name!r}",
+                found=f"{file_names[fitting]!r} and {name!r}",
                 do="remove one of them",
             )
-        found[fitting] = name
-    return found
+        file_names[fitting] = name
+    return file_names
 
 
 def fits(name: str, expected: Collection[str], prefix: str) -> bool:

@@ -1,5 +1,4 @@
-"""ONNX Runtime on the processor, in float32: it loses little between operations, so that one short
-text is answered soon."""
+"""ONNX Runtime on the CPU in float32, which has little overhead for a single short text."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ class OnnxRuntime:
 
     def __init__(self, file: Path, threads: int) -> None:
         self._session = Session(file, threads=threads)
-        self.bytes = sum(each.stat().st_size for each in file.parent.glob(f"{file.name}*"))
+        self.bytes = sum(path.stat().st_size for path in file.parent.glob(f"{file.name}*"))
 
     def warm(self, shapes: Sequence[Shape]) -> None:
         for shape in shapes:
             self.run(*rows_of(shape))
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
-        found = self._session.run(feeds(ids, mask, segments, self._session.inputs))
-        return found[self._session.outputs[0]]
+        outputs = self._session.run(feeds(ids, mask, segments, self._session.inputs))
+        return outputs[self._session.outputs[0]]
 
 
 def load(file: Path, threads: int, precision: str) -> OnnxRuntime:

@@ -24,17 +24,17 @@ class OpenVino:
     def __init__(self, file: Path, threads: int, precision: str) -> None:
         self.precision = precision
         self._model = compiled(file, threads, precision)
-        self._inputs = [each.get_any_name() for each in self._model.inputs]
+        self._inputs = [port.get_any_name() for port in self._model.inputs]
         self._request = self._model.create_infer_request()
-        self.bytes = sum(each.stat().st_size for each in file.parent.glob(f"{file.stem}.*"))
+        self.bytes = sum(port.stat().st_size for port in file.parent.glob(f"{file.stem}.*"))
 
     def warm(self, shapes: Sequence[Shape]) -> None:
         for shape in shapes:
             self.run(*rows_of(shape))
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
-        found = self._request.infer(feeds(ids, mask, segments, self._inputs))
-        return np.array(found[self._model.output(0)], np.float32)
+        outputs = self._request.infer(feeds(ids, mask, segments, self._inputs))
+        return np.array(outputs[self._model.output(0)], np.float32)
 
 
 def compiled(file: Path | str, threads: int, precision: str | None = None) -> Any:

@@ -66,9 +66,11 @@ def keep_levels(rate: float) -> int:
 @functools.cache
 def _thresholds(rate: float) -> Int8[Tensor, 256]:
     """The least byte that keeps an element, for two rounds of the columns."""
-    whole, rest = divmod(LEVELS - keep_levels(rate), COLUMNS)
-    higher = torch.arange(2 * COLUMNS) * rest % COLUMNS < rest  # `rest` of each round, spread out
-    return (higher + (whole - 128)).to(torch.int8)
+    quotient, remainder = divmod(LEVELS - keep_levels(rate), COLUMNS)
+    higher = (
+        torch.arange(2 * COLUMNS) * remainder % COLUMNS < remainder
+    )  # `rest` of each round, spread out
+    return (higher + (quotient - 128)).to(torch.int8)
 
 
 def keep_mask(shape: torch.Size, rate: float) -> Bool[Tensor, "*shape"]:
@@ -77,8 +79,8 @@ def keep_mask(shape: torch.Size, rate: float) -> Bool[Tensor, "*shape"]:
     seed = int(torch.empty((), dtype=torch.int64).random_())
     draws = np.random.SFC64(seed).random_raw(-(-count // COLUMNS) * (COLUMNS // 8))
     columns = torch.from_numpy(draws.view(np.int8)).view(-1, COLUMNS)
-    first = seed % COLUMNS
-    return (columns >= _thresholds(rate)[first : first + COLUMNS]).view(-1)[:count].view(shape)
+    offset = seed % COLUMNS
+    return (columns >= _thresholds(rate)[offset : offset + COLUMNS]).view(-1)[:count].view(shape)
 
 
 class _Clear(torch.autograd.Function):

@@ -66,8 +66,8 @@ class _ScaledProduct(torch.autograd.Function):
 
 
 def spare_rows(x: Tensor) -> int:
-    """How many rows of zeros to put under `x` (N, any) before it is multiplied, so that its size is
-    one of few: up to 32 rows, or one row in sixteen; 0 where nothing is compiled."""
+    """The number of zero rows to add to `x` (N, any) so that few sizes occur: at most 32 or 1 in
+    16; 0 where nothing is compiled."""
     count = len(x)
     if count == 0 or x.device.type != "cpu" or x.itemsize > 2 or is_plain():
         return 0
@@ -113,8 +113,8 @@ def _has_call() -> bool:
     """Whether this build of PyTorch has the call, with the results of `F.linear`."""
     x, weight, bias = (torch.ones(n, dtype=torch.bfloat16) for n in ((2, 3), (4, 3), (4,)))
     try:
-        wanted = F.linear(x, weight, bias)
-        return all(torch.equal(_call(x, weight, bias, r), wanted) for r in (False, True))
+        expected = F.linear(x, weight, bias)
+        return all(torch.equal(_call(x, weight, bias, r), expected) for r in (False, True))
     except (AttributeError, RuntimeError):
         return False
 

@@ -36,7 +36,7 @@ FUSED: dict[Activation, tuple[str, str]] = {
 }
 
 
-class Packed:
+class PackedWeight:
     """`activation(x @ weight.T + bias)`, or `x @ weight.T + bias + residual`.
 
     Args:
@@ -78,14 +78,14 @@ class Packed:
             residual = None if residual is None else F.pad(residual, (0, 0, 0, more))
         return _fused(x, self.weight, self.bias, self.activation, residual)[:rows]
 
-    def over(self, bias: Float[Tensor, " O"] | None, activation: Activation | None) -> Packed:
+    def over(self, bias: Float[Tensor, " O"] | None, activation: Activation | None) -> PackedWeight:
         """The product of the same weight, which is not laid out again."""
         if bias is self.bias and activation == self.activation:
             return self
-        made = copy.copy(self)
-        made.bias = None if bias is None else bias.detach().to(self.weight.dtype)
-        made.activation = activation
-        return made
+        product = copy.copy(self)
+        product.bias = None if bias is None else bias.detach().to(self.weight.dtype)
+        product.activation = activation
+        return product
 
     def dense(self) -> Float[Tensor, "O I"]:
         """The weight as it was given, bit for bit, in the type of the product."""
@@ -93,8 +93,8 @@ class Packed:
 
 
 def sized(rows: int) -> int:
-    """The least of few numbers that is not below `rows`: all up to 16, then 8 in each doubling, and
-    16 beyond 512, where rows cost more than one more compiled product."""
+    """`rows` rounded up to one of few sizes: all up to 16, then 8 per doubling, multiples of 16
+    beyond 512."""
     bits = (rows - 1).bit_length()
     step = 1 << max(0, bits - 4 - (bits > 9))
     return -(-rows // step) * step

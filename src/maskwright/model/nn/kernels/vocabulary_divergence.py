@@ -39,8 +39,8 @@ def vocabulary_divergence(
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    given = (hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias)
-    inputs = tuple(None if x is None else x.to(dtype) for x in given)
+    arguments = (hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias)
+    inputs = tuple(None if x is None else x.to(dtype) for x in arguments)
     if is_plain():
         divergences = _whole(inputs)
         return divergences.sum(), divergences.detach()
@@ -48,26 +48,26 @@ def vocabulary_divergence(
     return total, each
 
 
-def _whole(given: tuple[Tensor | None, ...]) -> Tensor:
+def _whole(inputs: tuple[Tensor | None, ...]) -> Tensor:
     """Divergences (N,) from all scores (N, V) at once."""
-    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = given
+    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = inputs
     assert hidden is not None and weight is not None
     assert teacher_hidden is not None and teacher_weight is not None
     wide = torch.promote_types(weight.dtype, torch.float32)
-    own = F.linear(hidden, weight, bias).to(wide).log_softmax(1)
+    log_probabilities = F.linear(hidden, weight, bias).to(wide).log_softmax(1)
     with torch.no_grad():
         theirs = F.linear(teacher_hidden, teacher_weight, teacher_bias).to(wide).log_softmax(1)
-    return (theirs.exp() * (theirs - own)).sum(1)
+    return (theirs.exp() * (theirs - log_probabilities)).sum(1)
 
 
 class _Divergence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Tensor | None) -> tuple[Tensor, Tensor]:
-        with torch.autocast(given[1].device.type, enabled=False):  # type: ignore[union-attr]
-            each, ctx.gradients = _chunks(given, ctx.needs_input_grad)
-        ctx.save_for_backward(*given)
-        ctx.mark_non_differentiable(each)
-        return each.sum(), each
+    def forward(ctx: Any, *inputs: Tensor | None) -> tuple[Tensor, Tensor]:
+        with torch.autocast(inputs[1].device.type, enabled=False):  # type: ignore[union-attr]
+            divergences, ctx.gradients = _chunks(inputs, ctx.needs_input_grad)
+        ctx.save_for_backward(*inputs)
+        ctx.mark_non_differentiable(divergences)
+        return divergences.sum(), divergences
 
     @staticmethod
     @once_differentiable
@@ -79,28 +79,28 @@ class _Divergence(torch.autograd.Function):
 
 
 def _chunks(
-    given: tuple[Tensor | None, ...], wanted: tuple[bool, ...]
+    inputs: tuple[Tensor | None, ...], needs_gradient: tuple[bool, ...]
 ) -> tuple[Tensor, tuple[Tensor | None, ...]]:
     """Divergences (N,), and the gradients of their sum for the own network's three inputs."""
-    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = given
+    hidden, weight, bias, teacher_hidden, teacher_weight, teacher_bias = inputs
     assert hidden is not None and weight is not None
     assert teacher_hidden is not None and teacher_weight is not None
     count, size = hidden.shape[0], weight.shape[0]
     wide = torch.promote_types(weight.dtype, torch.float32)
     step = max(64, BUFFER_BYTES // (4 * size))
-    each = torch.empty(count, dtype=wide, device=hidden.device)
-    by_hidden = torch.empty_like(hidden) if wanted[0] else None
-    by_weight = torch.zeros_like(weight, dtype=wide) if wanted[1] else None
-    by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if wanted[2] else None
-    for first in range(0, count, step):
-        chunk = slice(first, first + step)
-        own = _logs(hidden[chunk], weight, bias, wide)  # V, n
+    divergences = torch.empty(count, dtype=wide, device=hidden.device)
+    by_hidden = torch.empty_like(hidden) if needs_gradient[0] else None
+    by_weight = torch.zeros_like(weight, dtype=wide) if needs_gradient[1] else None
+    by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if needs_gradient[2] else None
+    for begin in range(0, count, step):
+        chunk = slice(begin, begin + step)
+        log_probabilities = _logs(hidden[chunk], weight, bias, wide)  # V, n
         theirs = _logs(teacher_hidden[chunk], teacher_weight, teacher_bias, wide)
         shares = theirs.exp()
-        each[chunk] = theirs.sub_(own).mul_(shares).sum(0)
-        if not any(wanted[:3]):
+        divergences[chunk] = theirs.sub_(log_probabilities).mul_(shares).sum(0)
+        if not any(needs_gradient[:3]):
             continue
-        difference = own.exp_().sub_(shares)
+        difference = log_probabilities.exp_().sub_(shares)
         if by_bias is not None:
             by_bias += difference.sum(1)
         difference = difference.to(weight.dtype)
@@ -109,7 +109,7 @@ def _chunks(
         if by_weight is not None:
             by_weight += torch.mm(difference, hidden[chunk])
     gradients = (by_hidden, by_weight, by_bias)
-    return each, tuple(None if g is None else g.to(weight.dtype) for g in gradients)
+    return divergences, tuple(None if g is None else g.to(weight.dtype) for g in gradients)
 
 
 def _logs(rows: Tensor, weight: Tensor, bias: Tensor | None, wide: torch.dtype) -> Tensor:

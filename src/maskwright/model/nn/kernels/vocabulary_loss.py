@@ -66,22 +66,22 @@ def exponentials_of(
         return shifted(scores, target, wide)
     exponentials = scores.exp_()
     total = _sums(exponentials, wide)
-    own = exponentials.gather(0, target[None])[0].to(wide)
-    smallest = min(float(own.min()), float(total.min()))
+    of_target = exponentials.gather(0, target[None])[0].to(wide)
+    smallest = min(float(of_target.min()), float(total.min()))
     safe = _SAFE[0] < smallest and float(total.max()) < _SAFE[1]  # false for NaN, too
     # A narrow `own` that dominates its sum is rounded there alike: the loss is never negative.
-    return exponentials, total, 0.0, (total / own).log() if safe else None
+    return exponentials, total, 0.0, (total / of_target).log() if safe else None
 
 
 def shifted(
     scores: Float[Tensor, "V n"], target: Int[Tensor, " n"], wide: torch.dtype
 ) -> tuple[Float[Tensor, "V n"], Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " n"]]:
     """The same with each column's largest score taken off first."""
-    own = scores.gather(0, target[None])[0].to(wide)
+    of_target = scores.gather(0, target[None])[0].to(wide)
     narrow = scores.amax(0)
     exponentials, largest = scores.sub_(narrow).exp_(), narrow.to(wide)
     total = _sums(exponentials, wide)
-    return exponentials, total, largest, total.log() + (largest - own)
+    return exponentials, total, largest, total.log() + (largest - of_target)
 
 
 def _sums(exponentials: Tensor, wide: torch.dtype) -> Tensor:
@@ -115,13 +115,13 @@ def drawn_by(
     edges = sums.cumsum(0)  # groups, n
     level = uniforms * edges[-1]
     group = (edges <= level).sum(0).clamp(max=len(edges) - 1)[None]
-    own = sums.gather(0, group)
-    share = (level - (edges.gather(0, group) - own))[0] / own[0]
+    group_sum = sums.gather(0, group)
+    share = (level - (edges.gather(0, group) - group_sum))[0] / group_sum[0]
     rows = group * _GROUP + torch.arange(_GROUP, device=sums.device)[:, None]
     inside = exponentials.gather(0, rows.clamp(max=size - 1)).to(wide)
     inside = inside.masked_fill(rows >= size, 0.0).cumsum(0)
-    place = (inside <= share * inside[-1]).sum(0).clamp(max=_GROUP - 1)
-    return (group[0] * _GROUP + place).clamp(max=size - 1)
+    offset = (inside <= share * inside[-1]).sum(0).clamp(max=_GROUP - 1)
+    return (group[0] * _GROUP + offset).clamp(max=size - 1)
 
 
 # Bytes of scores that exist at a time.
@@ -279,7 +279,7 @@ def _chunks(
     uniforms: Tensor | None,
     z_loss: float,
     real: int,
-    wanted: tuple[bool, ...],
+    needs_gradient: tuple[bool, ...],
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
     """The total of the first `real` targets, their losses (N,), drawn ids (N,), none without
     `uniforms`, and the total's gradients for those inputs that want one."""
@@ -289,7 +289,7 @@ def _chunks(
     step = -(-count // max(1, -(-count // step))) or 1  # chunks as even as they can be
     table, read, added, across = weight, hidden, bias, None
     if _on_matrix_units(weight):
-        if wanted[0] and count > _MANY * weight.shape[1]:
+        if needs_gradient[0] and count > _MANY * weight.shape[1]:
             across = _across(weight)
         if bias is not None:
             # One column more in the product is cheaper than the bias spread over all scores.
@@ -299,27 +299,27 @@ def _chunks(
     losses = torch.empty(count, dtype=wide, device=hidden.device)
     penalties = losses.new_zeros(())
     drawn = targets.new_empty(0 if uniforms is None else count)
-    by_hidden = torch.empty_like(hidden) if wanted[0] else None
+    by_hidden = torch.empty_like(hidden) if needs_gradient[0] else None
     # Sums over chunks are kept wide; a single chunk needs no sum.
-    kept = weight.dtype if count <= step else wide
-    by_weight = torch.empty_like(weight, dtype=kept) if wanted[1] else None
+    sum_dtype = weight.dtype if count <= step else wide
+    by_weight = torch.empty_like(weight, dtype=sum_dtype) if needs_gradient[1] else None
     if by_weight is not None and (count == 0 or count > step):
         by_weight.zero_()
-    by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if wanted[2] else None
-    for first in range(0, count, step):
-        chunk = slice(first, first + step)
+    by_bias = torch.zeros(size, dtype=wide, device=hidden.device) if needs_gradient[2] else None
+    for begin in range(0, count, step):
+        chunk = slice(begin, begin + step)
         rows, target = hidden[chunk], targets[chunk]
         scores = buffer[: size * len(rows)].view(size, len(rows))
         _scores(scores, read[chunk], table, added)
-        exponentials, total, shift, found = exponentials_of(scores, target, wide)
-        if found is None:
+        exponentials, total, shift, chunk_losses = exponentials_of(scores, target, wide)
+        if chunk_losses is None:
             _scores(scores, read[chunk], table, added)
-            exponentials, total, shift, found = shifted(scores, target, wide)
-        losses[chunk] = found
+            exponentials, total, shift, chunk_losses = shifted(scores, target, wide)
+        losses[chunk] = chunk_losses
         if uniforms is not None:
             drawn[chunk] = drawn_by(exponentials, uniforms[chunk], wide)
         inverse = total.reciprocal()
-        mine = max(0, min(len(rows), real - first))
+        mine = max(0, min(len(rows), real - begin))
         inverse[mine:] = 0.0
         if z_loss:
             level = total.log() + shift
@@ -337,7 +337,7 @@ def _chunks(
                 torch.mm(exponentials, scaled, out=by_weight)
             else:
                 by_weight += torch.mm(exponentials, scaled)
-            by_weight.index_add_(0, target[:mine], -rows[:mine].to(kept))
+            by_weight.index_add_(0, target[:mine], -rows[:mine].to(sum_dtype))
         if by_bias is not None:
             by_bias += torch.mv(exponentials, inverse.to(weight.dtype))
             # How often each is wanted; `bincount` would make a GPU wait.

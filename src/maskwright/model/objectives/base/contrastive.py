@@ -72,18 +72,18 @@ class Contrast(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.labels is not None
-        found = self.scores(batch)
+        vectors = self.scores(batch)
         if self.aim == "similarity":
-            first, second = found.chunk(2, dim=1)  # R, D each
-            near = (first * second).sum(1)
+            anchor_vectors, other_vectors = vectors.chunk(2, dim=1)  # R, D each
+            near = (anchor_vectors * other_vectors).sum(1)
             return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
         anchors, *codes = batch.labels.T  # which text each is: a, b, and the negatives
-        first, *others = found.chunk(1 + len(codes), dim=1)
-        right = torch.arange(len(first), device=first.device)
+        anchor_vectors, *candidates = vectors.chunk(1 + len(codes), dim=1)
+        right = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
         # What is the b of an equal a is as right as the row's own.
-        same = (anchors[:, None] == anchors).float()
-        equal = same @ (codes[0][:, None] == torch.cat(codes)).float() > 0
-        near = SCALE * first @ torch.cat(others).T
+        same_anchor = (anchors[:, None] == anchors).float()
+        equal = same_anchor @ (codes[0][:, None] == torch.cat(codes)).float() > 0
+        near = SCALE * anchor_vectors @ torch.cat(candidates).T
         near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
         total = functional.cross_entropy(near, right, reduction="sum")
         return Loss({self.aim: Part(total)})
@@ -101,8 +101,8 @@ class Contrast(Objective):
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
         """`scores`, from the states (B, T, D) that the batch has in the model."""
         assert batch.labels is not None
-        found = pool(hidden, batch, self.poolings, self.skip)
-        vectors: Tensor = self.top(found)
+        pooled_states = pool(hidden, batch, self.poolings, self.skip)
+        vectors: Tensor = self.top(pooled_states)
         return vectors.view(len(batch.labels), -1)
 
     def target_states(self, batch: Batch) -> Tensor:
@@ -122,11 +122,11 @@ def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -
     documents = batch.decoder_documents if written else batch.documents
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
-    place = torch.arange(len(numbers), device=hidden.device)
+    positions = torch.arange(len(numbers), device=hidden.device)
     ends = numbers.new_zeros(2, total + 1)
-    ends[0] = ends[0].scatter_reduce(0, numbers, place, "amin", include_self=False)
-    ends[1] = ends[1].scatter_reduce(0, numbers, place, "amax", include_self=False)
-    order = place - ends[0][numbers]  # of each token within its text, from 0
+    ends[0] = ends[0].scatter_reduce(0, numbers, positions, "amin", include_self=False)
+    ends[1] = ends[1].scatter_reduce(0, numbers, positions, "amax", include_self=False)
+    order = positions - ends[0][numbers]  # of each token within its text, from 0
     pooled = torch.where(order >= skip, numbers, 0)
 
     def summed(weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -146,5 +146,5 @@ def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -
         sums, counts = summed(order + 1 if pooling == "weightedmean" else None)
         return sums / (counts.sqrt() if pooling == "mean_sqrt_len_tokens" else counts)
 
-    found = torch.cat([pooled_by(pooling).float() for pooling in poolings], dim=1)
-    return found.index_select(0, numbers[batch.pooled])
+    vectors = torch.cat([pooled_by(pooling).float() for pooling in poolings], dim=1)
+    return vectors.index_select(0, numbers[batch.pooled])

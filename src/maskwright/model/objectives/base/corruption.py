@@ -35,32 +35,30 @@ def choose_tokens(maskable: Array, rate: float, keys: Array) -> Array:
 
 
 def choose_each(maskable: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: every maskable position by itself with probability `rate`; one position where
-    that would leave a row with maskable positions without any."""
+    """(B, T) bool: each maskable position with probability `rate`, at least one per row."""
     draws = randomness.uniforms(keys, maskable.shape[1])
     draws[~maskable] = 2.0
     chosen = draws < rate
-    none = maskable.any(axis=1) & ~chosen.any(axis=1)
-    chosen[none, draws[none].argmin(axis=1)] = True
+    without_any = maskable.any(axis=1) & ~chosen.any(axis=1)
+    chosen[without_any, draws[without_any].argmin(axis=1)] = True
     return chosen
 
 
 def draw_tokens(maskable: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: the budget drawn with replacement, so that a position drawn twice counts once
-    and fewer are chosen, as in ELECTRA's own code."""
-    wanted, available = budget(maskable, rate), maskable.sum(axis=1)
-    size = int(wanted.max(initial=0))
+    """(B, T) bool: positions drawn with replacement, as in ELECTRA's code, so that fewer are
+    chosen."""
+    counts, available = budget(maskable, rate), maskable.sum(axis=1)
+    size = int(counts.max(initial=0))
     draws = randomness.integers(keys, size, np.maximum(1, available)[:, None])
-    row, number = np.nonzero(np.arange(size) < wanted[:, None])
-    place = np.argsort(~maskable, axis=1, kind="stable")[row, draws[row, number]]
+    row, number = np.nonzero(np.arange(size) < counts[:, None])
+    positions = np.argsort(~maskable, axis=1, kind="stable")[row, draws[row, number]]
     chosen = np.zeros_like(maskable)
-    chosen[row, place] = True
+    chosen[row, positions] = True
     return chosen
 
 
 def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) -> Array:
-    """(B, T) bool: whole words in random order until another one would lead further away from the
-    budget; at least one word."""
+    """(B, T) bool: whole words in random order, as near to the budget as possible, at least one."""
     words = word_numbers(maskable, starts_word)
     draws = randomness.uniforms(keys, maskable.shape[1])
     by_word = np.take_along_axis(draws, words, axis=1)
@@ -69,13 +67,13 @@ def choose_words(maskable: Array, starts_word: Array, rate: float, keys: Array) 
     ordered = np.take_along_axis(words, order, axis=1)
     length = maskable.shape[1]
     positions = np.arange(1, length + 1)
-    last = np.ones_like(maskable)
-    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
+    ends_word = np.ones_like(maskable)
+    ends_word[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
     usable = np.take_along_axis(maskable, order, axis=1)
     # At each word's end: how far is the count from the budget? The nearest end is the cut.
-    wanted = budget(maskable, rate)
-    miss = np.where(last & usable, np.abs(positions - wanted[:, None]), length * 2)
-    cut = np.where(wanted > 0, miss.argmin(axis=1) + 1, 0)
+    counts = budget(maskable, rate)
+    miss = np.where(ends_word & usable, np.abs(positions - counts[:, None]), length * 2)
+    cut = np.where(counts > 0, miss.argmin(axis=1) + 1, 0)
     chosen = np.zeros_like(maskable)
     np.put_along_axis(chosen, order, positions <= cut[:, None], axis=1)
     return chosen & maskable
@@ -94,11 +92,11 @@ def choose_spans(
     """
     rows, length = maskable.shape
     words, segment = word_numbers(maskable, starts_word), np.cumsum(~maskable, axis=1)
-    wanted = budget(maskable, rate)
+    counts = budget(maskable, rate)
     chosen = np.zeros_like(maskable)
     span = np.zeros((rows, length), dtype=np.int64)
     lines, attempt = np.arange(rows), 0
-    while (left := wanted - chosen.sum(axis=1)).any():
+    while (remaining := counts - chosen.sum(axis=1)).any():
         # Draws are numbered by the attempt: what else is in the batch changes nothing.
         size = _drawn_lengths(randomness.uniforms_at(keys, np.full(rows, 2 * attempt)), lengths)
         draw = randomness.uniforms_at(keys, np.full(rows, 2 * attempt + 1))
@@ -107,11 +105,11 @@ def choose_spans(
         which = np.cumsum(free, axis=1)
         number = (draw * which[:, -1]).astype(np.int64) + 1
         anchor = ((which == number[:, None]) & free).argmax(axis=1)
-        first = words[lines, anchor][:, None]
-        run = (words >= first) & (words < first + size[:, None])
+        first_word = words[lines, anchor][:, None]
+        run = (words >= first_word) & (words < first_word + size[:, None])
         # A run may not leap over a separator into another document.
         new = run & free & (segment == segment[lines, anchor][:, None])
-        new &= np.cumsum(new, axis=1) <= left[:, None]
+        new &= np.cumsum(new, axis=1) <= remaining[:, None]
         chosen |= new
         attempt += 1
         span[new] = attempt
@@ -151,20 +149,19 @@ def replace(
         ordinary: ids that may be drawn; special tokens are never put into text.
     """
     length = tokens.shape[1]
-    row, place = np.nonzero(chosen)
-    keys, originals = keys[row], tokens[row, place]
-    decision = randomness.uniforms_at(keys, unit[row, place] % length)
-    draws = randomness.uniforms_at(keys, length + place)
-    other = ordinary[(draws * len(ordinary)).astype(np.int64)]
-    found = np.where(decision < mask_rate + random_rate, other, originals)
+    row, positions = np.nonzero(chosen)
+    keys, originals = keys[row], tokens[row, positions]
+    decision = randomness.uniforms_at(keys, unit[row, positions] % length)
+    draws = randomness.uniforms_at(keys, length + positions)
+    random_tokens = ordinary[(draws * len(ordinary)).astype(np.int64)]
+    random_or_original = np.where(decision < mask_rate + random_rate, random_tokens, originals)
     replaced = tokens.copy()
-    replaced[row, place] = np.where(decision < mask_rate, mask_id, found)
+    replaced[row, positions] = np.where(decision < mask_rate, mask_id, random_or_original)
     return replaced
 
 
 def word_numbers(maskable: Array, starts_word: Array) -> Array:
-    """(B, T) int64 in [0, T): the number of each position's word; separators are words of their
-    own, and so is whatever follows one."""
+    """(B, T) int64 in [0, T): the word of each position; a separator is a word and ends one."""
     after_gap = np.zeros_like(maskable)
     after_gap[:, 1:] = ~maskable[:, :-1]
     begins = starts_word | ~maskable | after_gap
@@ -174,8 +171,10 @@ def word_numbers(maskable: Array, starts_word: Array) -> Array:
 
 def _smallest(draws: Array, count: Array) -> Array:
     """(B, T) bool: the `count[b]` smallest draws of each row."""
-    last = np.take_along_axis(np.sort(draws, axis=1), np.maximum(count - 1, 0)[:, None], axis=1)
-    return (draws <= last) & (count > 0)[:, None]
+    largest_chosen = np.take_along_axis(
+        np.sort(draws, axis=1), np.maximum(count - 1, 0)[:, None], axis=1
+    )
+    return (draws <= largest_chosen) & (count > 0)[:, None]
 
 
 def _drawn_lengths(draws: Array, chances: Array) -> Array:

@@ -69,13 +69,13 @@ class NetworkWork:
 
 
 class Objective(nn.Module, abc.ABC):
-    """The contract of the room. `product` is the network that gets saved.
+    """The contract of an objective. `product` is the network that gets saved.
 
-    A member module `objectives/<name>.py` offers `Options` (a frozen dataclass), `SPEC`
-    (`base/spec.py`) and `build(model, options, vocabulary)`, if possible without loading torch
-    (`modules/` does), so that options are checked at once. `build` is also given the networks that
-    `SPEC.networks` names: each is an option that holds a model folder, with an option
-    `NAME_sha256: str | None` besides.
+    A member module `objectives/<name>.py` has `Options` (a frozen dataclass) and `SPEC`
+    (`base/spec.py`) and does not load torch; `modules/<name>.py` has
+    `build(model, options, vocabulary)`. A member that is one file has all three. `build` also
+    takes the networks that `SPEC.networks` names: each is an option that holds a model folder, with
+    an option `NAME_sha256: str | None` besides.
 
     Further modules of its own are trained and kept with the state of training, not with the
     product.
@@ -132,8 +132,8 @@ class Objective(nn.Module, abc.ABC):
         return None
 
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
-        """Groups of targets whose held-out losses are reported separately: (N,) bool by name; empty
-        if there is only one group."""
+        """Groups of targets with separately reported losses: (N,) bool by name; empty if there is
+        one group."""
         return {}
 
     def target_scores(self, states: Tensor) -> Tensor:
@@ -205,8 +205,8 @@ def encode(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
 
 
 def encode_targets(model: Network, batch: Batch) -> Tensor:
-    """Hidden states (N, D) of the model's only stack at the batch's targets; its last layer is
-    computed nowhere else."""
+    """Hidden states (N, D) of the only stack at the batch's targets; other positions skip the last
+    layer."""
     if batch.index is None:
         return at_targets(encode(model, batch), batch)
     return encode(model, batch, batch.index)
@@ -219,8 +219,7 @@ def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
 
 
 def token_loss(network: Network, states: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
-    """The summed loss of hidden states (N, D) whose tokens are `targets` (N,), by the network's
-    vocabulary head."""
+    """The summed loss of the vocabulary head for hidden states (N, D) with `targets` (N,)."""
     read = network.head_hidden(states)
     weight, bias = network.head_weight, network.head_bias
     return vocabulary_loss(read, weight, bias, targets, z_loss)[0]
@@ -240,12 +239,14 @@ def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
     leaks = [t for t in range(length - 1) if bool(reached[t, t + 1])]
     if not leaks:
         return
-    first = leaks[0]
+    position = leaks[0]
     layer = next(
-        i for i, p in enumerate(patterns) if bool(masks.reach([p], length)[0, first, first + 1])
+        i
+        for i, p in enumerate(patterns)
+        if bool(masks.reach([p], length)[0, position, position + 1])
     )
     raise IncompatibleError(
-        f"`{name}` would let position {first} see its own target (token {first + 1})",
+        f"`{name}` would let position {position} see its own target (token {position + 1})",
         where=f"{where}.blocks.{layer}.attention",
         found=f"pattern {stack.blocks[layer].attention.pattern}",
         wanted="a pattern that hides the next token from its predictor",

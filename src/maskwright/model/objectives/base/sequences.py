@@ -52,8 +52,7 @@ class Sequences:
         return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
 
     def shifted(self, start: int) -> Sequences:
-        """The input of a decoder that predicts these texts: each shifted by one position, after
-        `start`."""
+        """The decoder input for these texts: each shifted by one position behind `start`."""
         tokens = np.roll(self.tokens, 1)
         tokens[first_places(self.lengths)[self.lengths > 0]] = start
         return replace(self, tokens=tokens)
@@ -101,13 +100,13 @@ class Texts:
 
 def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
     """The documents of `rows` with their special tokens, in order, without padding."""
-    row, place = np.nonzero(rows.documents)
-    number = rows.documents[row, place]
+    row, positions = np.nonzero(rows.documents)
+    number = rows.documents[row, positions]
     begins = np.ones(len(row), dtype=bool)
     begins[1:] = (row[1:] != row[:-1]) | (number[1:] != number[:-1])
     firsts = np.flatnonzero(begins)
     lengths = np.diff(firsts, append=len(row))
-    return Sequences(rows.tokens[row, place], lengths), Origin(row[firsts], number[firsts])
+    return Sequences(rows.tokens[row, positions], lengths), Origin(row[firsts], number[firsts])
 
 
 def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
@@ -122,9 +121,9 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
     owner = owners(framed.lengths)
     total = np.bincount(owner[ordinary], minlength=len(framed.lengths))
     # How much of its own text stands at or before each item.
-    seen = np.cumsum(ordinary) - first_places(total)[owner]
-    region = np.where(ordinary, 1, np.where(seen == 0, 0, 2))
-    if ((region == 2) & (seen != total[owner])).any():
+    text_items = np.cumsum(ordinary) - first_places(total)[owner]
+    region = np.where(ordinary, 1, np.where(text_items == 0, 0, 2))
+    if ((region == 2) & (text_items != total[owner])).any():
         raise IncompatibleError(
             "a row has a special token inside a text",
             where="rows.kind",
@@ -154,13 +153,15 @@ def pack(
 
     before = first_places(texts.lengths)
     start = before - before[np.searchsorted(origin.rows, origin.rows)] if len(before) else before
-    place = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(texts.lengths)
+    flat_positions = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(
+        texts.lengths
+    )
     tokens = np.full(shape, pad, dtype=np.int64)
     positions = np.zeros(shape, dtype=np.int64)
     documents = np.zeros(shape, dtype=np.int32)
-    tokens.reshape(-1)[place] = texts.tokens
-    positions.reshape(-1)[place] = spread(texts.lengths)
-    documents.reshape(-1)[place] = np.repeat(origin.numbers, texts.lengths)
+    tokens.reshape(-1)[flat_positions] = texts.tokens
+    positions.reshape(-1)[flat_positions] = spread(texts.lengths)
+    documents.reshape(-1)[flat_positions] = np.repeat(origin.numbers, texts.lengths)
     single = bool((documents == 1).all())
     return {
         "tokens": torch.from_numpy(tokens),
@@ -182,26 +183,26 @@ def first_places(lengths: Array) -> Array:
 
 def ranks(draws: Array, lengths: Array) -> Array:
     """(N,) the rank of each item's random number among those of its text, from the smallest."""
-    found = np.empty(len(draws), dtype=np.int64)
-    found[np.lexsort((draws, owners(lengths)))] = spread(lengths)
-    return found
+    ranks_of_items = np.empty(len(draws), dtype=np.int64)
+    ranks_of_items[np.lexsort((draws, owners(lengths)))] = spread(lengths)
+    return ranks_of_items
 
 
-def compositions(draws: Array, totals: Array, parts: Array) -> Array:
-    """(sum of `parts`,) sizes: each total is cut into so many parts of at least 1, every
+def compositions(draws: Array, totals: Array, num_parts: Array) -> Array:
+    """(sum of `num_parts`,) sizes: each total is cut into so many parts of at least 1, every
     composition being equally likely. A total of 0 has parts of 0.
 
     Args:
         draws: a number for each of `totals[s]` items of each text.
     """
     steps = spread(totals)
-    begins = ranks(np.where(steps == 0, -1.0, draws), totals) < np.repeat(parts, totals)
+    begins = ranks(np.where(steps == 0, -1.0, draws), totals) < np.repeat(num_parts, totals)
     number = np.cumsum(begins) - 1  # parts of totals of 0 are not counted here
-    empty = np.cumsum(np.where(totals == 0, parts, 0))
-    return np.bincount(number + np.repeat(empty, totals), minlength=int(parts.sum()))
+    empty = np.cumsum(np.where(totals == 0, num_parts, 0))
+    return np.bincount(number + np.repeat(empty, totals), minlength=int(num_parts.sum()))
 
 
 def budget(lengths: Array, rate: float) -> Array:
     """(S,) how many items of each text to choose: max(1, round(rate * length)), at most all."""
-    wanted = np.maximum(1, np.rint(rate * lengths)).astype(np.int64)
-    return np.minimum(wanted, lengths) if rate > 0 else np.zeros_like(lengths)
+    counts = np.maximum(1, np.rint(rate * lengths)).astype(np.int64)
+    return np.minimum(counts, lengths) if rate > 0 else np.zeros_like(lengths)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from maskwright.base import catalogue, config
 
 if TYPE_CHECKING:
-    from maskwright.model.objectives.base.objective import Objective
+    from maskwright.model.nn.transformer import Transformer
+    from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
 # Rows that are made of text (`learn/pretrain/rows.py`); of two sentences; and what labelled data
 # gives.
@@ -30,7 +31,7 @@ Start = Literal["pad", "begin", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement:
+class MeasurementSpec:
     """How an objective measures every model of a form, whatever the model was trained by.
 
     Attributes:
@@ -46,7 +47,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """One objective, as far as other rooms have to know it.
+    """What other packages know of an objective.
 
     Attributes:
         rows: how tokens become the rows that it learns from, unless a recipe says otherwise.
@@ -77,7 +78,7 @@ class Spec:
     sentences: bool = False
     networks: tuple[str, ...] = ()
     usual_for: Form | None = None
-    measurement: Measurement | None = None
+    measurement: MeasurementSpec | None = None
     static_option: str = ""
     token_parts: tuple[str, ...] = ()
     codes: bool = False
@@ -93,13 +94,11 @@ class Member:
     Attributes:
         name: by which recipes choose it.
         options: the type of its options.
-        build: (network, options, vocabulary, further networks by name) -> the objective.
     """
 
     name: str
     spec: Spec
     options: type
-    build: Callable[..., Objective]
 
     def read(self, options: Mapping[str, Any]) -> Any:
         """The options of a recipe, checked.
@@ -109,6 +108,14 @@ class Member:
         """
         return config.from_plain(self.options, dict(options), "objective.options")
 
+    def build(
+        self, model: Transformer, options: Any, vocabulary: Vocabulary, **networks: Transformer
+    ) -> Objective:
+        """The objective over `model`, and over the further networks that its spec names."""
+        module = catalogue.load_modules("objectives", self.name)
+        objective: Objective = module.build(model, options, vocabulary, **networks)
+        return objective
+
 
 def member_of(name: str) -> Member:
     """The objective of that name.
@@ -117,7 +124,7 @@ def member_of(name: str) -> Member:
         UsageError: there is none; the message has the near names.
     """
     module = catalogue.load("objectives", name)
-    return Member(name, module.SPEC, module.Options, module.build)
+    return Member(name, module.SPEC, module.Options)
 
 
 @functools.cache

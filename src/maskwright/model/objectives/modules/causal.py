@@ -62,16 +62,19 @@ class Causal(Objective):
         return encode_targets(self.product, batch)
 
 
-def next_tokens(rows: Rows, wanted: np.ndarray) -> Batch:
-    """The batch that reads all tokens of `rows` except the last; `wanted` (B, T - 1) marks the
+def next_tokens(rows: Rows, is_target: np.ndarray) -> Batch:
+    """The batch that reads all tokens of `rows` except the last; `is_target` (B, T - 1) marks the
     targets among those from the second on."""
     inputs = rows.cut(0, -1)
     targets = rows.tokens[:, 1:]
-    everything = bool(wanted.all())
-    index = None if everything else torch.from_numpy(np.flatnonzero(wanted))
+    everything = bool(is_target.all())
+    index = None if everything else torch.from_numpy(np.flatnonzero(is_target))
     return Batch(
         tokens=torch.from_numpy(np.ascontiguousarray(inputs.tokens)),
         index=index,
-        targets=torch.from_numpy(targets.reshape(-1) if everything else targets[wanted]),
+        targets=torch.from_numpy(targets.reshape(-1) if everything else targets[is_target]),
         **facts(inputs),
     )
+
+
+build = Causal

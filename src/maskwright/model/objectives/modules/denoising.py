@@ -63,25 +63,24 @@ class Denoising(EncoderDecoder):
         if o.masking + o.deletion > 0:
             text, masks = self._thinned(texts, text, masks, originals)
         if o.random > 0:
-            chance, other = (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH))
-            sampled = self.ordinary[(other * len(self.ordinary)).astype(np.int64)]
+            chance, draws = (texts.draws(text.lengths, "noise", use) for use in (OTHER, WHICH))
+            sampled = self.ordinary[(draws * len(self.ordinary)).astype(np.int64)]
             changed = np.where(masks & (chance < o.random), sampled, text.tokens)
             text = Sequences(changed, text.lengths)
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
-        """The texts with spans replaced by one mask each, and where these masks are. Span lengths
-        follow a Poisson distribution, the last one cut to the exact number of tokens; places are
-        random."""
+        """The texts with one mask for each span, and where the masks are. Spans have Poisson
+        lengths and random places; the last is cut to meet the number of tokens."""
         covered = budget(text.lengths, self.options.infilling)
         sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
         # At most as many spans as covered tokens; whatever is left falls to the last of them.
-        last = spread(covered) == np.repeat(covered, covered) - 1
+        is_last = spread(covered) == np.repeat(covered, covered) - 1
         total = np.cumsum(sampled) - sampled
         before = total - np.repeat(total[first_places(covered)[covered > 0]], covered[covered > 0])
-        left = np.repeat(covered, covered) - before
-        used = left > 0
-        sizes = np.where(last, left, np.minimum(sampled, left))[used]
+        remaining = np.repeat(covered, covered) - before
+        used = remaining > 0
+        sizes = np.where(is_last, remaining, np.minimum(sampled, remaining))[used]
         spans = np.bincount(owners(covered)[used], minlength=len(covered))
         # In another order, or the one that was cut would always be the last of its text.
         order = np.lexsort((texts.draws(spans, "noise", SPAN_ORDER), owners(spans)))
@@ -98,8 +97,7 @@ class Denoising(EncoderDecoder):
     def _thinned(
         self, texts: Texts, text: Sequences, masks: np.ndarray, originals: np.ndarray
     ) -> tuple[Sequences, np.ndarray]:
-        """The texts with tokens masked or deleted that are not masks yet, and where the
-        masks are."""
+        """The texts with further tokens masked or deleted, and where the masks are."""
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
         unmasked = np.bincount(owner[~masks], minlength=len(originals))
@@ -141,12 +139,12 @@ def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
 
 def _rotated(texts: Texts, text: Sequences, share: float) -> Sequences:
     """Texts of which `share` begin with a random token; what stood before it comes last."""
-    one = np.ones_like(text.lengths)
-    turned = texts.draws(one, "noise", TURN) < share
-    offset = (texts.draws(one, "noise", OFFSET) * text.lengths * turned).astype(np.int64)
+    ones = np.ones_like(text.lengths)
+    turned = texts.draws(ones, "noise", TURN) < share
+    offset = (texts.draws(ones, "noise", OFFSET) * text.lengths * turned).astype(np.int64)
     owner = owners(text.lengths)
-    place = (spread(text.lengths) + offset[owner]) % text.lengths[owner]
-    return Sequences(text.tokens[first_places(text.lengths)[owner] + place], text.lengths)
+    positions = (spread(text.lengths) + offset[owner]) % text.lengths[owner]
+    return Sequences(text.tokens[first_places(text.lengths)[owner] + positions], text.lengths)
 
 
 def _poisson(draws: np.ndarray, mean: float) -> np.ndarray:
@@ -154,3 +152,6 @@ def _poisson(draws: np.ndarray, mean: float) -> np.ndarray:
     most = int(mean + 12 * math.sqrt(mean) + 12)
     logs = [count * math.log(mean) - mean - math.lgamma(count + 1) for count in range(most)]
     return np.searchsorted(np.cumsum(np.exp(logs)), draws, side="right").astype(np.int64)
+
+
+build = Denoising

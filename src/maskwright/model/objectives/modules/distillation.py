@@ -92,8 +92,8 @@ class Distillation(Objective):
         bias = student.head_bias
         text, _ = vocabulary_loss(at_the_targets, student.head_weight, bias, batch.targets)
         with torch.no_grad():
-            wanted = encode_targets(teacher, compared)
-            wanted_states, wanted_bias = teacher.head_hidden(wanted), teacher.head_bias
+            teacher_states = encode_targets(teacher, compared)
+            wanted_states, wanted_bias = teacher.head_hidden(teacher_states), teacher.head_bias
         softened, _ = vocabulary_divergence(
             states / o.temperature,
             student.head_weight,
@@ -109,17 +109,20 @@ class Distillation(Objective):
             "divergence": Part(softened, o.alpha_ce * o.temperature**2),
         }
         if o.alpha_cos:
-            near = functional.cosine_similarity(hidden.float(), wanted.float(), dim=-1)
+            near = functional.cosine_similarity(hidden.float(), teacher_states.float(), dim=-1)
             parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
         return Loss(parts)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        (own,) = super().work(batch)
+        (student_work,) = super().work(batch)
         real = self._compared(batch)
         if real is None:
-            return [replace(own, scored=2 * own.scored), replace(own, network=self.teacher)]
+            return [
+                replace(student_work, scored=2 * student_work.scored),
+                replace(student_work, network=self.teacher),
+            ]
         return [
-            NetworkWork(self.product, None, own.scored + len(real)),
+            NetworkWork(self.product, None, student_work.scored + len(real)),
             NetworkWork(self.teacher, real, len(real)),
         ]
 
@@ -141,8 +144,8 @@ def alternate_layers(count: int, number: int) -> tuple[int, ...]:
 
 @torch.no_grad()
 def start_from(student: Transformer, teacher: Transformer) -> None:
-    """Copy the teacher's weights into the student: tables, heads, and every other layer. Parts that
-    only one of the two has (segments, a pooler) are skipped.
+    """Copy the teacher's tables, heads and every other layer into the student, where both have
+    them.
 
     Raises:
         IncompatibleError: two weights of one name have different shapes, or mean something else.
@@ -155,44 +158,48 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
     if isinstance(table, Learned) and isinstance(given_table, Learned):
         _require_like("embeddings.positions.offset", table.offset, given_table.offset)
     source = {
-        f"{name}.blocks.{own}.": f"{name}.blocks.{theirs.weights_of[layer]}."
-        for own, layer in zip(ours.weights_of, chosen, strict=True)
+        f"{name}.blocks.{student_layer}.": f"{name}.blocks.{theirs.weights_of[layer]}."
+        for student_layer, layer in zip(ours.weights_of, chosen, strict=True)
     }
-    given = dict(teacher.named_parameters())
+    teacher_parameters = dict(teacher.named_parameters())
     for parameter_name, parameter in student.named_parameters():
-        wanted = parameter_name
-        for mine, other in source.items():
-            if parameter_name.startswith(mine):
-                wanted = other + parameter_name.removeprefix(mine)
-        if wanted not in given:
+        teacher_name = parameter_name
+        for student_prefix, teacher_prefix in source.items():
+            if parameter_name.startswith(student_prefix):
+                teacher_name = teacher_prefix + parameter_name.removeprefix(student_prefix)
+        if teacher_name not in teacher_parameters:
             continue
-        if given[wanted].shape != parameter.shape:
+        if teacher_parameters[teacher_name].shape != parameter.shape:
             raise IncompatibleError(
                 "the student cannot start from its teacher",
                 where=f"model: {parameter_name}",
                 found=tuple(parameter.shape),
-                wanted=tuple(given[wanted].shape),
+                wanted=tuple(teacher_parameters[teacher_name].shape),
                 do="give both the same widths, or set objective.options.initialise = false",
             )
-        parameter.copy_(given[wanted])
+        parameter.copy_(teacher_parameters[teacher_name])
 
 
-def _require_like_block(mine: Block, other: Block) -> None:
-    """Refuse blocks that differ in ways that shapes do not show: heads, activation, placement of
-    norms."""
-    for part, ours, theirs in (
-        ("attention.heads", mine.attention.heads, other.attention.heads),
-        ("feed_forward.activation", mine.feed_forward.activation, other.feed_forward.activation),
-        ("placement", mine.placement, other.placement),
+def _require_like_block(student: Block, teacher: Block) -> None:
+    """Refuse blocks that differ in heads, activation or placement of norms, which shapes do not
+    show."""
+    for field, ours, theirs in (
+        ("attention.heads", student.attention.heads, teacher.attention.heads),
+        (
+            "feed_forward.activation",
+            student.feed_forward.activation,
+            teacher.feed_forward.activation,
+        ),
+        ("placement", student.placement, teacher.placement),
     ):
-        _require_like(part, ours, theirs)
+        _require_like(field, ours, theirs)
 
 
-def _require_like(part: str, ours: object, theirs: object) -> None:
+def _require_like(field: str, ours: object, theirs: object) -> None:
     if ours != theirs:
         raise IncompatibleError(
             "the student cannot start from its teacher",
-            where=f"model: {part}",
+            where=f"model: {field}",
             found=ours,
             wanted=theirs,
             do="make both alike, or set objective.options.initialise = false",
@@ -229,3 +236,6 @@ def _require_fit(student: TransformerConfig, teacher: TransformerConfig, options
             wanted=teacher.width,
             do="give the student its teacher's width, or set objective.options.alpha_cos = 0",
         )
+
+
+build = Distillation

@@ -26,8 +26,7 @@ from maskwright.text.store.rows import Rows
 
 
 class Hybrid(Objective):
-    """One stack that reads in two directions: a batch's `prefix` is 0 in causal rows and T in
-    masked rows."""
+    """One stack, masked and causal: a batch's `prefix` is 0 in causal rows and T in masked rows."""
 
     prediction_offset = SPEC.prediction_offset
 
@@ -57,13 +56,13 @@ class Hybrid(Objective):
         masked = np.zeros(rows.tokens.size, dtype=bool)
         masked[batch.index] = True
         causal = uniforms(key("draw", seed, epochs, rows.ids), 1) < self.options.causal_share
-        wanted = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
+        target_positions = np.flatnonzero(np.where(causal, follows, masked.reshape(follows.shape)))
         tokens = np.where(causal, rows.tokens, batch.tokens.numpy())
         return replace(
             batch,
             tokens=torch.from_numpy(tokens),
-            index=torch.from_numpy(wanted - 1),
-            targets=torch.from_numpy(rows.tokens.reshape(-1)[wanted]),
+            index=torch.from_numpy(target_positions - 1),
+            targets=torch.from_numpy(rows.tokens.reshape(-1)[target_positions]),
             prefix=torch.from_numpy(np.where(causal[:, 0], 0, tokens.shape[1])),
         )
 
@@ -77,9 +76,9 @@ class Hybrid(Objective):
         causal, rare = _is_causal(batch), self.options.causal_share
         weight, bias = self.product.head_weight, self.product.head_bias
         parts = {}
-        for name, mine, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
+        for name, in_part, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
             total, _ = vocabulary_loss(
-                states[mine], weight, bias, batch.targets[mine], self.options.z_loss
+                states[in_part], weight, bias, batch.targets[in_part], self.options.z_loss
             )
             parts[name] = Part(total, share)
         return Loss(parts)
@@ -96,3 +95,6 @@ def _is_causal(batch: Batch) -> Tensor:
     """(N,) bool: the target lies in a causal row."""
     assert batch.index is not None and batch.prefix is not None
     return batch.prefix[batch.index // batch.tokens.shape[1]] == 0
+
+
+build = Hybrid

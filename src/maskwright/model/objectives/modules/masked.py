@@ -114,3 +114,6 @@ class Masked(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode_targets(self.product, batch)
+
+
+build = Masked

@@ -45,8 +45,8 @@ class PrefixLM(Objective):
         real = rows.documents[:, 1:] != 0
         keys = np.asarray(key("prefix", seed, epochs, rows.ids))
         prefix = self.prefixes(real.sum(axis=1), uniforms(keys, 1)[:, 0])
-        wanted = real & (np.arange(1, rows.tokens.shape[1]) >= prefix[:, None])
-        return replace(next_tokens(rows, wanted), prefix=torch.from_numpy(prefix))
+        is_target = real & (np.arange(1, rows.tokens.shape[1]) >= prefix[:, None])
+        return replace(next_tokens(rows, is_target), prefix=torch.from_numpy(prefix))
 
     def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
         """(B,) length of each row's prefix, from 1 to `most` (B,) tokens."""
@@ -65,3 +65,6 @@ class PrefixLM(Objective):
 
     def target_states(self, batch: Batch) -> Tensor:
         return encode_targets(self.product, batch)
+
+
+build = PrefixLM

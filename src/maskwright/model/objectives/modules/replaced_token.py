@@ -106,8 +106,8 @@ class ReplacedToken(Objective):
             states, network.head_weight, network.head_bias, batch.targets, batch.uniforms
         )
         tokens = batch.tokens.reshape(-1).scatter(0, batch.index, sampled)
-        other = (sampled != batch.targets).float()
-        put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, other)
+        differs = (sampled != batch.targets).float()
+        put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, differs)
         shape = batch.tokens.shape
         return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
 
@@ -142,17 +142,17 @@ def generator_config(
             feed_forward=replace(inner, width=max(1, round(inner.width * share(block)))),
         )
 
-    first = stack.blocks[0]
-    activation = first.feed_forward.activation
+    first_block = stack.blocks[0]
+    activation = first_block.feed_forward.activation
     return replace(
         config,
-        width=round(config.width * share(first)),
+        width=round(config.width * share(first_block)),
         encoder=replace(
             stack,
             blocks=tuple(reduced(block) for block in stack.blocks[:count]),
             weights_of=stack.weights_of[:count],
         ),
-        vocabulary_head=VocabularyHead(transform=activation, norm=first.norm, bias=True),
+        vocabulary_head=VocabularyHead(transform=activation, norm=first_block.norm, bias=True),
         pooler=False,
         heads=(),
     )
@@ -162,6 +162,9 @@ def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
     """`generator` with the tables of `model`, and the norm after them, in place of its own."""
     assert generator.encoder is not None and model.encoder is not None
     generator.tokens = model.tokens
-    for part in ("position", "segment", "norm"):
-        setattr(generator.encoder.embeddings, part, getattr(model.encoder.embeddings, part))
+    for name in ("position", "segment", "norm"):
+        setattr(generator.encoder.embeddings, name, getattr(model.encoder.embeddings, name))
     return generator
+
+
+build = ReplacedToken

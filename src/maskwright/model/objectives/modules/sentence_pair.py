@@ -62,8 +62,8 @@ class SentencePair(Objective):
             batch = self.masked.corrupt(rows, epochs, seed, progress)
         else:
             batch = Batch(tokens=torch.from_numpy(rows.tokens), **facts(rows))
-        first = torch.arange(rows.tokens.shape[0]) * rows.tokens.shape[1]
-        return replace(batch, labels=torch.from_numpy(rows.pair_label), pooled=first)
+        first_positions = torch.arange(rows.tokens.shape[0]) * rows.tokens.shape[1]
+        return replace(batch, labels=torch.from_numpy(rows.pair_label), pooled=first_positions)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         assert batch.labels is not None
@@ -74,17 +74,17 @@ class SentencePair(Objective):
         assert batch.labels is not None and batch.pooled is not None
         at = _read(batch)
         states = encode(self.product, batch, at)
-        masked, first = states.tensor_split([len(at) - len(batch.pooled)])
+        masked, first_states = states.tensor_split([len(at) - len(batch.pooled)])
         parts = {} if self.masked is None else {"masked": self.masked.read(masked, batch)}
-        scores = self.judge(first)
+        scores = self.judge(first_states)
         parts["pair"] = Part(
             functional.cross_entropy(scores.float(), batch.labels, reduction="sum")
         )
         return Loss(parts)
 
-    def judge(self, first: Tensor) -> Tensor:
+    def judge(self, states: Tensor) -> Tensor:
         """(R, 2) from the states of first positions; column 0: B follows A, as in transformers."""
-        return self.product.head(self.head, first)
+        return self.product.head(self.head, states)
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         assert batch.labels is not None
@@ -114,3 +114,6 @@ def _read(batch: Batch) -> Tensor:
     """The flat positions whose states are used: the masked ones, if any, then the first ones."""
     assert batch.pooled is not None
     return batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
+
+
+build = SentencePair

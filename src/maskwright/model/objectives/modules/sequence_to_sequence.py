@@ -6,13 +6,19 @@ import numpy as np
 
 from maskwright.base.errors import IncompatibleError
 from maskwright.model.batch import Batch
+from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.encoder_decoder import EncoderDecoder
+from maskwright.model.objectives.base.objective import Vocabulary
 from maskwright.model.objectives.base.sequences import documents_of
+from maskwright.model.objectives.sequence_to_sequence import Options
 from maskwright.text.store.rows import Rows
 
 
-class SequenceToSequence(EncoderDecoder):
-    """The loss of the given targets."""
+class SequenceToSequenceObjective(EncoderDecoder):
+    """The loss of the targets in the data."""
+
+    def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
+        super().__init__("sequence-to-sequence", model, vocabulary, options.start)
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         if rows.segments is None:
@@ -24,3 +30,6 @@ class SequenceToSequence(EncoderDecoder):
         pairs, origin = documents_of(rows)
         written = rows.segments[rows.documents != 0] == 1
         return self.batch(pairs.where(~written), pairs.where(written), origin, rows.tokens.shape)
+
+
+build = SequenceToSequenceObjective

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from maskwright.model.batch import Batch
-from maskwright.model.nn.config import Norm as NormConfig
+from maskwright.model.nn.config import Norm
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
-from maskwright.model.nn.norm import Norm
+from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.objective import (
     Loss,
@@ -27,16 +27,16 @@ from maskwright.text.store.rows import Rows
 
 
 class BoundaryHead(nn.Module):
-    """States at both boundaries and a position in the span -> a state to score the
-    vocabulary from."""
+    """Hidden states at both boundaries and an offset in the span -> a state for the vocabulary
+    head."""
 
     def __init__(self, width: int, token_width: int, vocabulary: int, options: Options) -> None:
         super().__init__()
         self.place = nn.Embedding(options.max_pair_targets, options.position_width)
         self.first = nn.Linear(2 * width + options.position_width, width)
-        self.first_norm = Norm(NormConfig(), width)
+        self.first_norm = NormModule(Norm(), width)
         self.second = nn.Linear(width, token_width)
-        self.second_norm = Norm(NormConfig(), token_width)
+        self.second_norm = NormModule(Norm(), token_width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         for module in (self.place, self.first, self.second):
             nn.init.normal_(module.weight, std=0.02)
@@ -44,9 +44,12 @@ class BoundaryHead(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(
-        self, left: Float[Tensor, "P D"], right: Float[Tensor, "P D"], place: Int[Tensor, " P"]
+        self,
+        left_states: Float[Tensor, "P D"],
+        right_states: Float[Tensor, "P D"],
+        offset: Int[Tensor, " P"],
     ) -> Float[Tensor, "P E"]:
-        x = torch.cat([left, right, self.place(place)], -1)
+        x = torch.cat([left_states, right_states, self.place(offset)], -1)
         x = self.first_norm(functional.gelu(self.first(x)))
         return self.second_norm(functional.gelu(self.second(x)))
 
@@ -73,12 +76,16 @@ class SpanBoundary(Objective):
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
         assert batch.index is not None
-        chosen, left, right, place = pairs(batch, self.options.max_pair_targets)
+        chosen, left_boundary, right_boundary, offset = pairs(batch, self.options.max_pair_targets)
         # Each position once: the tokens of a span have the same boundaries.
-        at, which = torch.cat([batch.index, left, right]).unique(return_inverse=True)
-        masked, *ends = which.tensor_split([len(batch.index), len(batch.index) + len(left)])
+        at, which = torch.cat([batch.index, left_boundary, right_boundary]).unique(
+            return_inverse=True
+        )
+        masked, *ends = which.tensor_split(
+            [len(batch.index), len(batch.index) + len(left_boundary)]
+        )
         hidden = encode(self.product, batch, at)
-        states = self.boundary(*(hidden.index_select(0, end) for end in ends), place)
+        states = self.boundary(*(hidden.index_select(0, end) for end in ends), offset)
         total, _ = vocabulary_loss(
             states, self.product.head_weight, self.boundary.bias, batch.targets[chosen]
         )
@@ -91,8 +98,8 @@ class SpanBoundary(Objective):
 
     def work(self, batch: Batch) -> list[NetworkWork]:
         assert batch.index is not None
-        chosen, left, right, _ = pairs(batch, self.options.max_pair_targets)
-        at = torch.cat([batch.index, left, right]).unique()
+        chosen, left_boundary, right_boundary, _ = pairs(batch, self.options.max_pair_targets)
+        at = torch.cat([batch.index, left_boundary, right_boundary]).unique()
         head = 2 * (self.boundary.first.weight.numel() + self.boundary.second.weight.numel())
         return [NetworkWork(self.product, at, len(batch.index) + len(chosen), len(chosen) * head)]
 
@@ -111,15 +118,20 @@ def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         documents = torch.ones_like(batch.tokens)
     edged = functional.pad(documents, (1, 1)).reshape(-1)  # a document 0 on both sides of a row
     at = index + 2 * (index // length) + 1
-    own, before, after = edged[at], edged[at - 1], edged[at + 1]
+    document, before, after = edged[at], edged[at - 1], edged[at + 1]
     begins = torch.ones_like(index, dtype=torch.bool)
-    begins[1:] = (index[1:] != index[:-1] + 1) | (before[1:] != own[1:])
+    begins[1:] = (index[1:] != index[:-1] + 1) | (before[1:] != document[1:])
     ends = torch.ones_like(begins)
     ends[:-1] = begins[1:]
     span = begins.cumsum(0) - 1  # the number of each target's span
-    first, last = begins.nonzero()[:, 0], ends.nonzero()[:, 0]
-    bounded = (before[first] == own[first]) & (after[last] == own[last])
-    place = index - index[first][span]
-    chosen = (bounded[span] & (place < longest)).nonzero()[:, 0]
+    span_begins, span_ends = begins.nonzero()[:, 0], ends.nonzero()[:, 0]
+    bounded = (before[span_begins] == document[span_begins]) & (
+        after[span_ends] == document[span_ends]
+    )
+    offset = index - index[span_begins][span]
+    chosen = (bounded[span] & (offset < longest)).nonzero()[:, 0]
     of = span[chosen]
-    return chosen, index[first][of] - 1, index[last][of] + 1, place[chosen]
+    return chosen, index[span_begins][of] - 1, index[span_ends][of] + 1, offset[chosen]
+
+
+build = SpanBoundary

@@ -50,29 +50,32 @@ class SpanCorruption(EncoderDecoder):
         return self.batch(*ends, texts.origin, (len(rows), width))
 
     def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
-        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs, each after
-        its sentinel."""
+        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs behind
+        sentinels."""
         begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
-        places = np.flatnonzero(begins)
-        spans = np.bincount(owners(text.lengths)[places], minlength=len(text.lengths))
+        positions = np.flatnonzero(begins)
+        spans = np.bincount(owners(text.lengths)[positions], minlength=len(text.lengths))
         self._require_sentinels(int(spans.max(initial=0)))
         sentinels = self.sentinels[spread(spans)]
         marked = text.tokens.copy()
-        marked[places] = sentinels
+        marked[positions] = sentinels
         inputs = Sequences(marked, text.lengths).where(~hidden | begins)
-        runs = Sequences(np.insert(text.tokens, places, sentinels), text.lengths + spans)
-        return inputs, runs.where(np.insert(hidden, places, True))
+        runs = Sequences(np.insert(text.tokens, positions, sentinels), text.lengths + spans)
+        return inputs, runs.where(np.insert(hidden, positions, True))
 
-    def _require_sentinels(self, wanted: int) -> None:
-        if len(self.sentinels) < wanted:
+    def _require_sentinels(self, needed: int) -> None:
+        if len(self.sentinels) < needed:
             raise IncompatibleError(
                 "the tokenizer has too few sentinel tokens",
                 where="tokenizer",
                 found=f"{len(self.sentinels)} tokens <extra_id_0>, <extra_id_1>, …",
-                wanted=f"{wanted} or more",
+                wanted=f"{needed} or more",
                 do="leave tokenizer.folder out: with --set tokenizer.style=t5 the run trains one "
                 "that has a hundred"
-                if wanted == 1
+                if needed == 1
                 else "shorten the rows (rows.length), or make spans longer "
                 "(objective.options.mean_span)",
             )
+
+
+build = SpanCorruption

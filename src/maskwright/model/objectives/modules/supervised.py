@@ -63,13 +63,13 @@ class Supervised(Objective):
         """Rows of one text each, with a class each."""
         assert rows.pair_label is not None
         count, width = rows.tokens.shape
-        places = np.arange(count) * width
+        read_positions = np.arange(count) * width
         if self.product.config.decoder is not None:
-            places += (rows.documents != 0).sum(1) - 1
+            read_positions += (rows.documents != 0).sum(1) - 1
         return Batch(
             tokens=torch.from_numpy(rows.tokens),
             labels=torch.from_numpy(rows.pair_label),
-            pooled=torch.from_numpy(places),
+            pooled=torch.from_numpy(read_positions),
             **facts(rows),
         )
 
@@ -89,17 +89,17 @@ class Supervised(Objective):
         if head_kind == "span":
             assert batch.labels is not None
             return Loss({"span": Part(_lost_ends(scores, batch.labels))})
-        wanted = batch.targets if head_kind == "token" else batch.labels
-        assert wanted is not None
+        targets = batch.targets if head_kind == "token" else batch.labels
+        assert targets is not None
         if self.options.problem == "single":
-            total = functional.cross_entropy(scores, wanted, reduction="sum")
+            total = functional.cross_entropy(scores, targets, reduction="sum")
         elif self.options.problem == "multi":
             losses = functional.binary_cross_entropy_with_logits(
-                scores, wanted.to(scores.dtype), reduction="none"
+                scores, targets.to(scores.dtype), reduction="none"
             )
             total = losses.mean(-1).sum()
         else:
-            total = (scores - wanted.to(scores.dtype)).square().mean(-1).sum()
+            total = (scores - targets.to(scores.dtype)).square().mean(-1).sum()
         return Loss({"class": Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:
@@ -122,8 +122,7 @@ class Supervised(Objective):
         return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores` from the states (B, T, D) of the batch, or from one state for each text
-        (R, D)."""
+        """`scores` from the batch's states (B, T, D), or from one state (R, D) for each text."""
         if hidden.ndim == 2:
             return self._scored(hidden, batch)
         if self.head.pools:
@@ -135,8 +134,8 @@ class Supervised(Objective):
         head = self.head
         if head.pools:
             texts = batch.targets if head.kind == "sequence" else None
-            how = self.options.pieces
-            scores = self.product.head(head.name, read, texts=texts, how=how).float()
+            pooling = self.options.pieces
+            scores = self.product.head(head.name, read, texts=texts, pooling=pooling).float()
             if head.kind != "choice":
                 return scores
             if batch.targets is None:
@@ -190,8 +189,7 @@ class Standardised(Supervised):
 
 
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
-    """Hidden states (B, T, D) of the stack that is read: the last one; with `at` those (N, D) of
-    these flat positions alone."""
+    """Hidden states (B, T, D) of the last stack, or (N, D) at the flat positions `at`."""
     if batch.decoder_tokens is None:
         return encode(model, batch, at)
     return model.decode(
@@ -204,26 +202,24 @@ def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tenso
     )
 
 
-def read_texts(hidden: Tensor, batch: Batch, how: TextPooling) -> Tensor:
-    """(R, D): what is pooled from each text in `last_states` (B, T, D), in the order of
-    `pooled`."""
+def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
+    """(R, D): the pooled `last_states` (B, T, D) of each text, in the order of `batch.pooled`."""
     assert batch.pooled is not None
-    if how == "place":
+    if pooling == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
     written = batch.decoder_tokens is not None
     documents = batch.decoder_documents if written else batch.documents
     numbers = numbered(documents, hidden)[0]
-    return pool_texts(hidden, documents, how)[numbers[batch.pooled] - 1]
+    return pool_texts(hidden, documents, pooling)[numbers[batch.pooled] - 1]
 
 
-def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "max"]) -> Tensor:
-    """(R, D): the mean or the largest of each number of the hidden states (B, T, D) of each text,
-    row by row; `documents` is that of the batch."""
+def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean", "max"]) -> Tensor:
+    """(R, D): the mean or maximum over the hidden states (B, T, D) of each text, row by row."""
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
-    if how == "max":
-        found = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
-        return found.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")[1:]
+    if pooling == "max":
+        largest = flat.new_full((total + 1, flat.shape[1]), -torch.inf)
+        return largest.scatter_reduce(0, numbers[:, None].expand_as(flat), flat, "amax")[1:]
     sums = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
     sums = sums.index_add(0, numbers, flat.float())
     lengths = torch.bincount(numbers, minlength=total + 1)
@@ -231,15 +227,15 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, how: Literal["mean", "m
 
 
 def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
-    """(B T,) int64: the text that each position belongs to, counted from 1 over all rows, 0 for
-    padding; and the number of texts."""
+    """(B T,) int64 number of each position's text, from 1, 0 for padding; and the number of
+    texts."""
     rows, width, _ = hidden.shape
     if documents is None:
         return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
     documents = documents.to(torch.int64)
     counts = documents.amax(1)  # documents are numbered from 1 in each row
-    first = counts.cumsum(0) - counts
-    numbers = torch.where(documents > 0, documents + first[:, None], 0).reshape(-1)
+    offsets = counts.cumsum(0) - counts
+    numbers = torch.where(documents > 0, documents + offsets[:, None], 0).reshape(-1)
     return numbers, int(counts.sum())
 
 
@@ -255,6 +251,9 @@ def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
 
 def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
     """The summed losses of all known ends; `ends` (R, 2) are positions in `logs` (N, 2)."""
-    known = ends >= 0
-    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~known, 0.0)
+    is_known = ends >= 0
+    losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~is_known, 0.0)
     return -losses.sum()
+
+
+build = Supervised

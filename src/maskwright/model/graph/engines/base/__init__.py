@@ -1,2 +1,1 @@
-"""What the engines share: `names` (which there are), `engine` (the contract), `calibration` (which
-is sooner here)."""
+"""What engines share: `names`, `engine` (the contract), `calibration` (which one is faster)."""

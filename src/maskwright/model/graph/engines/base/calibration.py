@@ -91,22 +91,22 @@ def calibrate(
 
 def choose(times: Mapping[str, Mapping[str, float]], ours: str) -> str:
     """The side that answers, by the rule above."""
-    best, found = 1.0, ours
+    best, fastest = 1.0, ours
     for name, cells in times.items():
         ratios = [times[ours][cell] / seconds for cell, seconds in cells.items()]
         won = sum(ratio >= FASTER for ratio in ratios)
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         if name != ours and won >= CELLS_WON and mean > best:
-            best, found = mean, name
-    return found
+            best, fastest = mean, name
+    return fastest
 
 
 def _least(side: Side, lengths: Lengths, seconds: float, clock: Callable[[], float]) -> float:
     """The least time of a call, of as many as the seconds allow."""
-    found: list[float] = []
+    times: list[float] = []
     end = clock() + seconds
-    while len(found) < LEAST_CALLS or clock() < end:
+    while len(times) < LEAST_CALLS or clock() < end:
         begin = clock()
         side(lengths)
-        found.append(clock() - begin)
-    return min(found)
+        times.append(clock() - begin)
+    return min(times)

@@ -54,7 +54,7 @@ def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
     of = module(name)
     usable = precision if precision in of.PRECISIONS else of.PRECISIONS[0]
     try:
-        found: Engine = of.load(file, threads, usable)
+        engine: Engine = of.load(file, threads, usable)
     except (RuntimeError, ValueError, OSError) as error:
         raise ResourceError(
             "the engine cannot load the model",
@@ -62,15 +62,15 @@ def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
             found=str(error).strip().splitlines()[-1] if str(error).strip() else repr(error),
             do='answer with the engine "torch"',
         ) from error
-    return found
+    return engine
 
 
 def feeds(ids: Ids, mask: Ids, segments: Ids | None, inputs: Sequence[str]) -> dict[str, Ids]:
     """What a graph with these `inputs` is given; segments that are not said are the first."""
-    known = {IDS: ids, MASK: mask}
+    arrays = {IDS: ids, MASK: mask}
     if SEGMENTS in inputs:
-        known[SEGMENTS] = np.zeros_like(ids) if segments is None else segments
-    return known
+        arrays[SEGMENTS] = np.zeros_like(ids) if segments is None else segments
+    return arrays
 
 
 def rows_of(shape: Shape, longest: int | None = None) -> tuple[Ids, Ids]:
