@@ -21,11 +21,11 @@ from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.predict.language_model import load
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.masks import READING
 from maskwright.ship.explore.server import HEADERS, serving
 from maskwright.ship.explore.single_file import bundled, single_file
-from maskwright.ship.explore.site import Ready, Site, assets
+from maskwright.ship.explore.site import Site, assets
 from maskwright.ship.serve.served import open_all
 from serve.servers import server
 
@@ -547,13 +547,13 @@ def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(
         assert page.locator(".notice:visible").count() == 0
         # What it could not learn by is drawn with its mask, and a token that is seen is no target.
         page.get_by_label("Objective").select_option("causal")
-        page.wait_for_selector(".notice:has-text('Refused')")
+        page.wait_for_selector(".notice:has-text('RefusalReason')")
         assert "so that there is nothing to predict" in page.inner_text("p[aria-live]")
         assert page.locator("rect.leaking").count() > 5
         # A control: a mask that hides what is to be predicted leaks nothing, in what is refused
         # for its head alone, too.
         page.get_by_label("Objective").select_option("masked")
-        page.wait_for_selector(".notice:has-text('Refused')")
+        page.wait_for_selector(".notice:has-text('RefusalReason')")
         assert page.locator("rect.leaking").count() == 0
         page.get_by_label("Family, or model").select_option("gpt2")
         page.get_by_label("Objective").select_option("causal")
@@ -644,7 +644,9 @@ def test_a_server_with_a_token_shows_its_models(
             page.wait_for_selector("figure svg title", state="attached")
             page.get_by_role("link", name="Corruption").click()
             page.get_by_role("textbox", name="Text").fill(TEXT)
-            wanted = corrupted(Ready.of(open_model(model)), Asked(TEXT, "masked"))
+            wanted = prepare_row(
+                QueryableModel.of(open_model(model)), CorruptionRequest(TEXT, "masked")
+            )
             places = len(wanted["case"]["tokens"]) - wanted["documents"].count(0)
             after = page.get_by_label("After", exact=True).locator("li")
             page.wait_for_function(

@@ -27,8 +27,7 @@ from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.inference import fill_mask
 from maskwright.model.inference.generation import Generation
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corrupted import Asked, corrupted
-from maskwright.ship.explore.site import Ready
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.serve import addresses, encoding, explorer, gate, protocol, reading
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
@@ -888,7 +887,7 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
 ) -> None:
     folder = plain.host.model("base").folder
     told = (409, "text/plain", f"no such folder\n  where: {folder}/config.json".encode())
-    monkeypatch.setattr(explorer, "answer", lambda site, path: told)
+    monkeypatch.setattr(explorer, "file_response", lambda site, path: told)
     assert plain.get("/explore/index.html").body == b"no such folder\n  where: base/config.json"
     # A folder may be called as any word of an answer: only what is refused, and whole paths.
     places = property(lambda served: Path("e" if served.name == "base" else "f"))
@@ -917,12 +916,12 @@ def test_a_page_asks_about_a_text_of_ones_own(
     path = "/explore/ask/corruption"
     found = plain.post(path, given)
     assert found.status == 200 and found.headers["content-type"] == "application/json"
-    opened = Ready.of(open_model(plain.host.model(site["models"][number]["name"]).folder))
-    wanted = corrupted(opened, Asked(TEXT, "masked", {"rate": 0.5}, 3, 0))
+    opened = QueryableModel.of(open_model(plain.host.model(site["models"][number]["name"]).folder))
+    wanted = prepare_row(opened, CorruptionRequest(TEXT, "masked", {"rate": 0.5}, 3, 0))
     assert found.json == json.loads(json.dumps(wanted))
     # Holes are filled on the weights that are served; none is opened once more.
     filled = plain.post(path, given | {"objective": "replaced-token", "options": {}}).json
-    wanted = corrupted(opened, Asked(TEXT, "replaced-token", {}, 3, 0))
+    wanted = prepare_row(opened, CorruptionRequest(TEXT, "replaced-token", {}, 3, 0))
     assert filled == json.loads(json.dumps(wanted)) and wanted["filled"]
     assert plain.get("/explore/data/masks.json").status == 200
     assert plain.post(path, {**given, "seed": 4}).json["case"] != found.json["case"]  # a control

@@ -23,8 +23,9 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from maskwright.ship.explore.server import HEADERS, LARGEST, answer, reply
-from maskwright.ship.explore.site import Ready, Shown, Site
+from maskwright.ship.explore.corruption import QueryableModel
+from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
+from maskwright.ship.explore.site import Site, SiteModel
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host
 
@@ -56,7 +57,7 @@ def routes(host: Host) -> APIRouter:
 
     @router.get(f"{PLACE}/{{path:path}}", include_in_schema=False)
     def page(path: str) -> Response:
-        status, kind, body = answer(site(), path)
+        status, kind, body = file_response(site(), path)
         if status != HTTPStatus.OK:
             body = _without_places(body.decode(), host).encode()
         return Response(body, status, headers=HEADERS, media_type=kind)
@@ -68,7 +69,7 @@ def routes(host: Host) -> APIRouter:
             raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
 
         def found() -> tuple[int, str, bytes]:
-            return reply(site(), f"ask/{name}", given)
+            return question_response(site(), f"ask/{name}", given)
 
         status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
         body = _of_refusal(status, body, host)
@@ -87,7 +88,7 @@ def for_browsers() -> Route:
     return _ForBrowsers("/", on, include_in_schema=False)
 
 
-def _ready(host: Host, name: str) -> Ready:
+def _ready(host: Host, name: str) -> QueryableModel:
     """A served model as the pages ask about it, on the weights that are served: where networks are
     asked, after what was asked before."""
     opened = host.model(name).opened
@@ -95,7 +96,7 @@ def _ready(host: Host, name: str) -> Ready:
     def ask(function: Callable[[Any], Any]) -> Any:
         return host.waited_for(lambda: function(opened.network()))
 
-    return Ready(opened.model, ask)
+    return QueryableModel(opened.model, ask)
 
 
 def _of_refusal(status: int, body: bytes, host: Host) -> bytes:
@@ -128,7 +129,7 @@ def _sites(host: Host) -> Callable[[], Site]:
         if key not in made:
             made.clear()
             models = [
-                Shown(name, each.folder.absolute(), ready=partial(_ready, host, name))
+                SiteModel(name, each.folder.absolute(), ready=partial(_ready, host, name))
                 for name, each in served
                 if each.opened.num_parameters <= MOST_WEIGHTS
             ]
