@@ -26,7 +26,7 @@ from maskwright.ship.explore.masks import READING
 from maskwright.ship.explore.server import HEADERS, serving
 from maskwright.ship.explore.single_file import bundled, single_file
 from maskwright.ship.explore.site import Site, assets
-from maskwright.ship.serve.served import open_all
+from maskwright.ship.serve.served_model import open_all
 from serve.servers import server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

@@ -25,7 +25,7 @@ from maskwright.base.findings import ignore
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
-from maskwright.ship.serve.dialects.base.vectors import alike
+from maskwright.ship.serve.dialects.base.answers import alike
 
 LENGTH = 9
 PROMPT = "big red "

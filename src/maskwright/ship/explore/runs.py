@@ -49,7 +49,7 @@ class SiteRun:
         return (ABOUT, METRICS, TIMINGS) if self.pretraining else (EPOCHS,)
 
     def file(self, name: str) -> Path | None:
-        """The path of a file that is served as it is; None: it is computed, or does not exist yet."""
+        """The path of a file that is served as it is; None if it is computed or does not exist."""
         path = self.path / name
         return path if name in (METRICS, TIMINGS) and path.is_file() else None
 

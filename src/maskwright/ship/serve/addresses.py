@@ -27,58 +27,58 @@ def host_name(value: bytes) -> str | None:
     return name if name and all(c.isalnum() or c in "-._" for c in name) else None
 
 
-def as_host(given: str) -> str:
+def as_host(address: str) -> str:
     """A name of this server as Host headers have it; an address of IPv6 in brackets.
 
     Raises:
         UsageError: no such header could have it.
     """
     try:
-        name = f"[{ipaddress.IPv6Address(given.strip('[]'))}]"
+        name = f"[{ipaddress.IPv6Address(address.strip('[]'))}]"
     except ValueError:
-        name = given.lower()
+        name = address.lower()
     if name == ANY or (name.isascii() and host_name(name.encode()) == name):
         return name
     raise UsageError(
         "no name that a request could give",
         where="--allowed-host",
-        found=given,
+        found=address,
         wanted="a name or an address without scheme and port, such as models.example.org; or *",
     )
 
 
-def as_origin(given: str) -> str:
+def as_origin(address: str) -> str:
     """A site as browsers name it: no path, small letters.
 
     Raises:
         UsageError: no browser names a site so.
     """
-    parts = urlsplit(given.lower())
-    own = f"{parts.scheme}://{parts.netloc}"
-    sound = parts.scheme in ("http", "https") and host_name(parts.netloc.encode()) is not None
-    if sound and own.isascii() and given.lower() in (own, f"{own}/"):
-        usual = {"http": ":80", "https": ":443"}[parts.scheme]
-        return own.removesuffix(usual)
+    url = urlsplit(address.lower())
+    origin = f"{url.scheme}://{url.netloc}"
+    sound = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
+    if sound and origin.isascii() and address.lower() in (origin, f"{origin}/"):
+        usual = {"http": ":80", "https": ":443"}[url.scheme]
+        return origin.removesuffix(usual)
     raise UsageError(
         "no site that a browser could name",
         where="--allowed-origin",
-        found=given,
+        found=address,
         wanted="scheme and name, such as https://example.org",
     )
 
 
-def listening(given: str) -> str:
+def listening(address: str) -> str:
     """The address to listen at.
 
     Raises:
         UsageError: none is given.
     """
-    host = given.removeprefix("[").removesuffix("]") if ":" in given else given.lower()
+    host = address.removeprefix("[").removesuffix("]") if ":" in address else address.lower()
     if not host or "\0" in host:
         raise UsageError(
             "no address to listen at",
             where="--host",
-            found=repr(given),
+            found=repr(address),
             wanted="127.0.0.1, or 0.0.0.0 for all of this machine",
         )
     return host

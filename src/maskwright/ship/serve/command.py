@@ -1,4 +1,4 @@
-"""`maskwright serve`: names, models, limits and entrance put together.
+"""`maskwright serve`: names, models, limits and policy put together.
 
 serve(["runs/reviews"], port=8000)                          until a signal
 with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
@@ -22,7 +22,7 @@ from maskwright.ship.serve.limits import Limits
 
 if TYPE_CHECKING:
     from maskwright.ship.serve.app import Application
-    from maskwright.ship.serve.process import Running
+    from maskwright.ship.serve.process import BackgroundServer
 
 
 def serve(
@@ -42,7 +42,7 @@ def serve(
     background: bool = False,
     log: TextIO | None = None,
     say: Callable[[str], None] | None = None,
-) -> Running | None:
+) -> BackgroundServer | None:
     """Serve models over HTTP until a signal comes, or on a thread.
 
     Args:
@@ -72,12 +72,12 @@ def serve(
         And as `maskwright.load`.
     """
     require("serving", "fastapi", "h11", "uvicorn")
-    from maskwright.ship.serve import served
     from maskwright.ship.serve.app import Application
-    from maskwright.ship.serve.gate import Entrance, Gate
+    from maskwright.ship.serve.gate import AccessPolicy, Gate
     from maskwright.ship.serve.host import Host
-    from maskwright.ship.serve.metrics import Log
-    from maskwright.ship.serve.process import Running, Server, bound, run
+    from maskwright.ship.serve.metrics import RequestLog
+    from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket, run
+    from maskwright.ship.serve.served_model import folders_by_name, open_all
 
     say = say or (lambda line: None)
     if precision not in get_args(Precision):
@@ -85,47 +85,49 @@ def serve(
             "no such precision", found=repr(precision), wanted=", ".join(get_args(Precision))
         )
     require_engine(engine)
-    folders = served.names_of([models] if isinstance(models, Path | str) else list(models))
+    folders = folders_by_name([models] if isinstance(models, Path | str) else list(models))
     for name, folder in (names or {}).items():
         if name in folders:
             raise UsageError("two models of one name", where="--name", found=name)
         folders[name] = Path(folder)
-    placed = {name: Path(folder) for name, folder in (adapters or {}).items()}
-    if taken := sorted(folders.keys() & placed.keys()):
-        raise UsageError("a model and an adapter of one name", where="--adapter", found=taken[0])
+    adapter_folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
+    if conflicts := sorted(folders.keys() & adapter_folders.keys()):
+        raise UsageError(
+            "a model and an adapter of one name", where="--adapter", found=conflicts[0]
+        )
     if not folders:
         raise UsageError("no model to serve", do="maskwright serve MODEL")
     host, limits = listening(host), limits or Limits()
     hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
-    sock = bound(host, port)
+    sock = bind_socket(host, port)
     try:
-        made = Host({}, limits, precision=precision, engine=engine)
-        application = Application(made)
-        for name in (*folders, *placed):
+        model_host = Host({}, limits, precision=precision, engine=engine)
+        application = Application(model_host)
+        for name in (*folders, *adapter_folders):
             _require_name(name, application)
-        token = entrance_token(host, token, insecure, say)
-        usual = ANY if token is not None and not is_loopback(host) else as_host(host)
-        entrance = Entrance(token=token, hosts=tuple(hosts) or (usual,), origins=origins)
-        gate = Gate(application, entrance, Log(log))
-        server = Server(gate, made, sock)
+        token = choose_token(host, token, insecure, say)
+        default_host = ANY if token is not None and not is_loopback(host) else as_host(host)
+        policy = AccessPolicy(token=token, hosts=tuple(hosts) or (default_host,), origins=origins)
+        gate = Gate(application, policy, RequestLog(log))
+        server = DrainingServer(gate, model_host, sock)
     except BaseException:
         sock.close()
         raise
 
     def load() -> None:
-        made.load(served.open_all(folders, placed, precision, limits_note(say), engine))
+        model_host.load(open_all(folders, adapter_folders, precision, note_to(say), engine))
 
     if background:
-        return Running(server, load)
-    address, own_port = sock.getsockname()[:2]
-    shown = f"http://{f'[{address}]' if ':' in address else address}:{own_port}"
-    say(f"loading {', '.join(folders)}; {shown}/health answers, {shown}/ready when it is done")
+        return BackgroundServer(server, load)
+    address, bound_port = sock.getsockname()[:2]
+    url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+    say(f"loading {', '.join(folders)}; {url}/health answers, {url}/ready when it is done")
 
     def ready() -> None:
-        for name in made.names:
-            each = made.model(name)
-            say(f"{name}: {each.opened.describe()}; answers {', '.join(each.abilities)}")
-        say(f"ready: {shown} (routes: {shown}/docs)")
+        for name in model_host.names:
+            model = model_host.model(name)
+            say(f"{name}: {model.opened.describe()}; answers {', '.join(model.abilities)}")
+        say(f"ready: {url} (routes: {url}/docs)")
 
     run(server, load, ready)
     say("stopped; every request that was taken in has been answered")
@@ -152,12 +154,12 @@ def _require_name(name: str, application: Application) -> None:
     )
 
 
-def limits_note(say: Callable[[str], None]) -> Callable[[object], None]:
+def note_to(say: Callable[[str], None]) -> Callable[[object], None]:
     """What takes findings of opened folders."""
-    return lambda found: say(str(found))
+    return lambda finding: say(str(finding))
 
 
-def entrance_token(
+def choose_token(
     host: str, token: str | None, insecure: bool, say: Callable[[str], None]
 ) -> str | None:
     """The token that requests carry: the given one; else a new one where others reach the
@@ -177,9 +179,9 @@ def entrance_token(
         return token
     if is_loopback(host) or insecure:
         return None
-    made = secrets.token_urlsafe(24)
-    say(f"token (new, since others reach {host}): {made}")
-    return made
+    new_token = secrets.token_urlsafe(24)
+    say(f"token (new, since others reach {host}): {new_token}")
+    return new_token
 
 
 def printer() -> Callable[[str], None]:

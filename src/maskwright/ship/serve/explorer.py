@@ -34,7 +34,7 @@ PLACE = "/explore"
 MOST_WEIGHTS = 60_000_000
 
 
-class _ForBrowsers(Route):
+class _BrowserRoute(Route):
     """A route for who asks for HTML, as a browser does; no match for others."""
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
@@ -64,12 +64,12 @@ def routes(host: Host) -> APIRouter:
 
     @router.post(f"{PLACE}/ask/{{name}}", include_in_schema=False)
     async def ask(name: str, request: Request) -> Response:
-        given = await request.body()
-        if len(given) > LARGEST:
+        question = await request.body()
+        if len(question) > LARGEST:
             raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
 
         def found() -> tuple[int, str, bytes]:
-            return question_response(site(), f"ask/{name}", given)
+            return question_response(site(), f"ask/{name}", question)
 
         status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
         body = _of_refusal(status, body, host)
@@ -85,7 +85,7 @@ def for_browsers() -> Route:
     async def on(request: Request) -> Response:
         return RedirectResponse(f"{PLACE}/")
 
-    return _ForBrowsers("/", on, include_in_schema=False)
+    return _BrowserRoute("/", on, include_in_schema=False)
 
 
 def _ready(host: Host, name: str) -> QueryableModel:
@@ -94,7 +94,7 @@ def _ready(host: Host, name: str) -> QueryableModel:
     opened = host.model(name).opened
 
     def ask(function: Callable[[Any], Any]) -> Any:
-        return host.waited_for(lambda: function(opened.network()))
+        return host.run_and_wait(lambda: function(opened.network()))
 
     return QueryableModel(opened.model, ask)
 
@@ -103,10 +103,10 @@ def _of_refusal(status: int, body: bytes, host: Host) -> bytes:
     """An answer to a question; what it says where it refuses is without places."""
     if status != HTTPStatus.OK:
         return _without_places(body.decode(), host).encode()
-    if b'"refused"' not in body or not (refused := json.loads(body).get("refused")):
+    if b'"refused"' not in body or not (refusal := json.loads(body).get("refused")):
         return body
-    parts = {n: _without_places(v, host) if isinstance(v, str) else v for n, v in refused.items()}
-    return json.dumps({**json.loads(body), "refused": parts}, ensure_ascii=False).encode()
+    details = {n: _without_places(v, host) if isinstance(v, str) else v for n, v in refusal.items()}
+    return json.dumps({**json.loads(body), "refused": details}, ensure_ascii=False).encode()
 
 
 def _without_places(text: str, host: Host) -> str:
@@ -114,26 +114,26 @@ def _without_places(text: str, host: Host) -> str:
     alone: the name of a folder may be any word."""
     for name in host.names:
         folder = host.model(name).folder
-        for place in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
-            text = text.replace(place, name)
+        for path in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
+            text = text.replace(path, name)
     return text
 
 
 def _sites(host: Host) -> Callable[[], Site]:
     """What gives the site, made anew when a model was swapped."""
-    made: dict[tuple[str, ...], Site] = {}
+    sites: dict[tuple[str, ...], Site] = {}
 
     def site() -> Site:
-        served = [(name, host.model(name)) for name in host.names]
-        key = tuple(each.fingerprint for _, each in served)
-        if key not in made:
-            made.clear()
-            models = [
-                SiteModel(name, each.folder.absolute(), ready=partial(_ready, host, name))
-                for name, each in served
-                if each.opened.num_parameters <= MOST_WEIGHTS
+        models_by_name = [(name, host.model(name)) for name in host.names]
+        key = tuple(model.fingerprint for _, model in models_by_name)
+        if key not in sites:
+            sites.clear()
+            site_models = [
+                SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
+                for name, model in models_by_name
+                if model.opened.num_parameters <= MOST_WEIGHTS
             ]
-            made[key] = Site("Models of this server", models, live=True)
-        return made[key]
+            sites[key] = Site("Models of this server", site_models, live=True)
+        return sites[key]
 
     return site

@@ -24,7 +24,7 @@ from maskwright.ship.serve.addresses import ANY, host_name
 from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.metrics import Log
+from maskwright.ship.serve.metrics import RequestLog
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -48,7 +48,7 @@ HEADERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entrance:
+class AccessPolicy:
     """Who may come in.
 
     Attributes:
@@ -69,8 +69,8 @@ class Gate:
         open_requests: how many are being answered.
     """
 
-    def __init__(self, application: Application, entrance: Entrance, log: Log) -> None:
-        self.application, self.entrance, self.log = application, entrance, log
+    def __init__(self, application: Application, policy: AccessPolicy, log: RequestLog) -> None:
+        self.application, self.policy, self.log = application, policy, log
         self.host: Host = application.host
         self.open_requests = 0
         self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
@@ -78,11 +78,11 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = _Answer(send, self.host, self._origin_headers(scope))
+        answer = _ResponseSender(send, self.host, self._origin_headers(scope))
         begin = time.monotonic()
         self.open_requests += 1
         try:
-            await self._admitted(scope, receive, answer)
+            await self._handle(scope, receive, answer)
         except Refusal as refusal:
             scope["mw_refused"] = refusal.kind
             if not answer.started:
@@ -92,7 +92,7 @@ class Gate:
                 if refusal.kind in ("too_large", "timeout", "malformed"):
                     answer.closes = True
                 await response(scope, receive, answer)
-        except _GoneError:
+        except _DisconnectedError:
             self.host.metrics.disconnected()
         except Exception as error:
             self.log.failure(answer.request, error)
@@ -118,10 +118,10 @@ class Gate:
                 seconds=round(seconds, 4),
             )
 
-    async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, answer: _ResponseSender) -> None:
         headers = _headers(scope)
-        self._require_entrance(scope, headers)
-        methods = self.application.found(scope).methods
+        self._require_access(scope, headers)
+        methods = self.application.path_info(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         method = scope["method"]
@@ -138,29 +138,29 @@ class Gate:
         _require_type(headers)
         self._require_size(headers)
         if not self.host.ready:
-            what = "the server is not ready: /ready says when it is"
-            raise Refusal("unready", what, retry_after=1)
+            reason = "the server is not ready: /ready says when it is"
+            raise Refusal("unready", reason, retry_after=1)
         self.host.require_room()
         body = await self._body(receive)
-        async with self.host.arriving(len(body), answer.facts):
-            given = await _parsed(body)
-            await self._watched(scope, body, given, receive, answer)
+        async with self.host.admit(len(body), answer.facts):
+            content = await _parsed(body)
+            await self._answer_watched(scope, body, content, receive, answer)
 
     # ----------------------------------------------------------------------------------- checks
-    def _require_entrance(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        _require_sound(scope)
+    def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        _require_valid_target(scope)
         self._require_host(headers)
         self._require_origin(scope, headers)
         self._require_token(scope, headers)
 
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
-        found = headers.get(b"host", [])
-        name = host_name(found[0]) if len(found) == 1 else None
-        if ANY in self.entrance.hosts and name is not None:
+        values = headers.get(b"host", [])
+        name = host_name(values[0]) if len(values) == 1 else None
+        if ANY in self.policy.hosts and name is not None:
             return
-        if name is None or name not in (*LOOPBACK, *self.entrance.hosts):
-            what = "the server does not go by this name; name it with --allowed-host"
-            raise Refusal("host", what, field="Host")
+        if name is None or name not in (*LOOPBACK, *self.policy.hosts):
+            reason = "the server does not go by this name; name it with --allowed-host"
+            raise Refusal("host", reason, field="Host")
 
     def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         """A page of another site may not ask, unless it is on the list."""
@@ -171,16 +171,16 @@ class Gate:
                 raise Refusal("forbidden", "asked by a page of another site", field="Origin")
             return
         value = origin[0].decode("latin-1")
-        own = headers.get(b"host", [b""])[0].decode("latin-1")
-        same = value in (f"http://{own}", f"https://{own}")
-        if len(origin) != 1 or not (same or value in self.entrance.origins):
-            what = "asked by a page of another site; list it with --allowed-origin"
-            raise Refusal("forbidden", what, field="Origin")
+        own_host = headers.get(b"host", [b""])[0].decode("latin-1")
+        is_same = value in (f"http://{own_host}", f"https://{own_host}")
+        if len(origin) != 1 or not (is_same or value in self.policy.origins):
+            reason = "asked by a page of another site; list it with --allowed-origin"
+            raise Refusal("forbidden", reason, field="Origin")
 
     def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """What lets a page of a site on the list read the answer."""
         for name, value in scope["headers"]:
-            if name == b"origin" and value.decode("latin-1") in self.entrance.origins:
+            if name == b"origin" and value.decode("latin-1") in self.policy.origins:
                 return [
                     (b"access-control-allow-origin", value),
                     (b"access-control-expose-headers", EXPOSED),
@@ -189,13 +189,15 @@ class Gate:
 
     def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
-        if self.entrance.token is None or scope["path"] in OPEN or asks_whether:
+        if self.policy.token is None or scope["path"] in OPEN or asks_whether:
             return
-        found = headers.get(b"authorization", [])
-        given = _token(found[0]) if len(found) == 1 else None
-        if given is None or not hmac.compare_digest(given, self.entrance.token.encode()):
-            what = "a token is wanted: Authorization: Bearer TOKEN"
-            raise Refusal("unauthorised", what)
+        values = headers.get(b"authorization", [])
+        request_token = _token(values[0]) if len(values) == 1 else None
+        if request_token is None or not hmac.compare_digest(
+            request_token, self.policy.token.encode()
+        ):
+            reason = "a token is wanted: Authorization: Bearer TOKEN"
+            raise Refusal("unauthorised", reason)
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
         """Refuse a body that is announced to be too large."""
@@ -213,18 +215,18 @@ class Gate:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _GoneError
+                raise _DisconnectedError
             body += message.get("body", b"")
             if len(body) > limit:
                 raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
             if not message.get("more_body", False):
                 return bytes(body)
 
-    async def _watched(
-        self, scope: Scope, body: bytes, given: Any, receive: Receive, answer: _Answer
+    async def _answer_watched(
+        self, scope: Scope, body: bytes, content: Any, receive: Receive, answer: _ResponseSender
     ) -> None:
         """The route's answer; cancelled if the client leaves."""
-        left, was_read = asyncio.Event(), False
+        disconnected, was_read = asyncio.Event(), False
         answering = asyncio.current_task()
         assert answering is not None
 
@@ -233,28 +235,28 @@ class Gate:
             if not was_read:
                 was_read = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            await left.wait()
+            await disconnected.wait()
             return {"type": "http.disconnect"}
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            left.set()
+            disconnected.set()
             if not answer.ended:
                 answering.cancel()
 
         watching = asyncio.ensure_future(watch())
         try:
-            if (post := self.application.found(scope).post) is None:
+            if (post := self.application.path_info(scope).post) is None:
                 await self.application.app(scope, receive_body, answer)
                 return
             scope["route"] = post.route
-            response = await post(given)
+            response = await post(content)
             await response(scope, receive_body, answer)
         except MaskwrightError as error:
             raise of_error(error) from error
         except asyncio.CancelledError:
-            if not left.is_set() or answering.uncancel():
+            if not disconnected.is_set() or answering.uncancel():
                 raise
             self.host.metrics.disconnected()
             scope["mw_refused"] = "disconnected"
@@ -271,11 +273,11 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", 
 _IDS = random.Random()
 
 
-class _GoneError(Exception):
+class _DisconnectedError(Exception):
     """The client left before its request was there."""
 
 
-class _Answer:
+class _ResponseSender:
     """`send` with the headers that every answer has, and what became of it."""
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
@@ -287,19 +289,19 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
-            own = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
-            own.append((b"x-request-id", self.request.encode()))
+            headers = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
+            headers.append((b"x-request-id", self.request.encode()))
             if "model" in self.facts:
-                own.append((b"x-model-id", self.facts["model"].encode()))
+                headers.append((b"x-model-id", self.facts["model"].encode()))
             if self.closes or self._host.draining:
-                own.append((b"connection", b"close"))
-            message = {**message, "headers": own}
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
         elif not message.get("more_body", False):
             self.ended = True
         await self._send(message)
 
 
-async def _preflight(methods: Collection[str], answer: _Answer) -> None:
+async def _preflight(methods: Collection[str], answer: _ResponseSender) -> None:
     """What a browser asks before a page of another site may ask."""
     allowed = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
@@ -313,13 +315,13 @@ async def _preflight(methods: Collection[str], answer: _Answer) -> None:
 def _token(header: bytes) -> bytes | None:
     """The token of an Authorization header: a program's, or a browser's as the password of any
     name."""
-    scheme, _, given = header.partition(b" ")
+    scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
-        return given.strip()
+        return credentials.strip()
     if scheme.lower() != b"basic":
         return None
     try:
-        return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
     except ValueError:
         return None
 
@@ -331,13 +333,13 @@ def _is_navigation(scope: Scope) -> bool:
 
 
 def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {}
+    headers: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name, []).append(value)
-    return found
+        headers.setdefault(name, []).append(value)
+    return headers
 
 
-def _require_sound(scope: Scope) -> None:
+def _require_valid_target(scope: Scope) -> None:
     """Refuse targets that are no path, and more than a request needs."""
     raw = scope["raw_path"]
     if len(raw) + len(scope["query_string"]) > MAX_URL:
@@ -358,8 +360,8 @@ def _require_type(headers: dict[bytes, list[bytes]]) -> None:
     charset = rest.replace(b" ", b"").replace(b'"', b"")
     sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
     if not sound or coding != [b"identity"]:
-        what = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
-        raise Refusal("media_type", what, field="Content-Type")
+        reason = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
+        raise Refusal("media_type", reason, field="Content-Type")
 
 
 async def _parsed(body: bytes) -> Any:
@@ -377,7 +379,7 @@ def _parse(body: bytes) -> Any:
     try:
         return strict_json.parse(text, "body")
     except DataError as error:
-        found = f"; found {error.found}" if error.found else ""
-        raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None
+        detail = f"; found {error.found}" if error.found else ""
+        raise Refusal("malformed", f"{error.what}, {error.where}{detail}", field="body") from None
     except RecursionError:
         raise Refusal("malformed", "JSON nested too deeply", field="body") from None

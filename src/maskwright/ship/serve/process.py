@@ -26,7 +26,7 @@ import uvicorn
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.protocol import Protocol
+from maskwright.ship.serve.protocol import HttpConnection
 
 # The end of the terminal; there is none everywhere.
 HANGUP = getattr(signal, "SIGHUP", None)
@@ -34,7 +34,7 @@ HANGUP = getattr(signal, "SIGHUP", None)
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens soon.
 
     Raises:
@@ -43,14 +43,14 @@ def bound(host: str, port: int) -> socket.socket:
     if not isinstance(port, int) or not 0 <= port <= 65_535:
         raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
         # Two sockets may bind one port as long as neither listens.
-        made.listen(2048)
+        listener.listen(2048)
     except OSError as error:
-        made.close()
+        listener.close()
         if error.errno in (98, 48, 10048):
             pid = _holder(port)
             by = "" if pid is None else f" by process {pid}"
@@ -66,16 +66,16 @@ def bound(host: str, port: int) -> socket.socket:
             found=error.strerror or str(error),
             wanted="an address of this machine, such as 127.0.0.1",
         ) from None
-    made.setblocking(False)
-    return made
+    listener.setblocking(False)
+    return listener
 
 
-class Server(uvicorn.Server):
+class DrainingServer(uvicorn.Server):
     """uvicorn's server with a stop that loses nothing."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
-        own = {"max_connections": host.limits.max_connections}
-        protocol = type("Connection", (Protocol,), own)
+        attributes = {"max_connections": host.limits.max_connections}
+        protocol = type("Connection", (HttpConnection,), attributes)
         config = uvicorn.Config(
             gate,
             http=protocol,
@@ -154,7 +154,7 @@ class Server(uvicorn.Server):
         end = loop.time() + self.host.limits.drain_seconds
         while self.server_state.connections and loop.time() < end:
             for connection in list(self.server_state.connections):
-                assert isinstance(connection, Protocol)
+                assert isinstance(connection, HttpConnection)
                 connection.close_if_idle(IDLE_AT_END)
             await asyncio.sleep(0.02)
         for connection in list(self.server_state.connections):
@@ -180,21 +180,21 @@ class Server(uvicorn.Server):
             await loop.connect_accepted_socket(self._connection, connection)
 
     def _connection(self) -> asyncio.Protocol:
-        make: Any = self.config.http_protocol_class
-        made: asyncio.Protocol = make(
+        protocol_class: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = protocol_class(
             config=self.config, server_state=self.server_state, app_state={}
         )
-        return made
+        return protocol
 
 
-class Running:
+class BackgroundServer:
     """A server on a thread of its own, for notebooks and tests.
 
     Attributes:
         url: where it answers.
     """
 
-    def __init__(self, server: Server, load: Callable[[], Any]) -> None:
+    def __init__(self, server: DrainingServer, load: Callable[[], Any]) -> None:
         self._server, self._load = server, load
         self._ready = threading.Event()
         self._error: BaseException | None = None
@@ -208,7 +208,7 @@ class Running:
     def host(self) -> Host:
         return self._server.host
 
-    def wait(self) -> Running:
+    def wait(self) -> BackgroundServer:
         """Until it is ready.
 
         Raises:
@@ -224,7 +224,7 @@ class Running:
         self._server.should_exit = True
         self._thread.join()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> BackgroundServer:
         return self.wait()
 
     def __exit__(self, *_: object) -> None:
@@ -240,7 +240,7 @@ class Running:
             self._ready.set()
 
 
-def run(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> None:
+def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], None]) -> None:
     """Answer until a signal, on this thread.
 
     Raises:
@@ -253,13 +253,13 @@ def run(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> N
 
 def _holder(port: int) -> int | None:
     """The process that listens on a port of this machine, as far as /proc tells."""
-    wanted = f":{port:04X}"
+    port_suffix = f":{port:04X}"
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[1].endswith(wanted) and words[3] == "0A":
+                if words[1].endswith(port_suffix) and words[3] == "0A":
                     inodes.add(f"socket:[{words[9]}]")
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -44,7 +44,7 @@ class _Transport:
     """A transport that sends what is written in one turn of the loop at once, as head and body of
     an answer are, and whose `close` lets the peer finish what it was sending."""
 
-    def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: HttpConnection) -> None:
         self._transport, self._protocol = transport, protocol
         self._held: list[bytes] = []
 
@@ -67,16 +67,16 @@ class _Transport:
 
     def close(self) -> None:
         self.flush()
-        self._protocol.close_in_peace(self._transport)
+        self._protocol.close_gracefully(self._transport)
 
 
-class Protocol(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection."""
 
     max_connections = 512
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._since, self._received = 0.0, 0
@@ -90,10 +90,12 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
         self.flow._transport = transport
-        if len(self.connections) > self.max_connections and not self._make_room(self._others):
-            self._say(503, TOO_MANY)
+        if len(self.connections) > self.max_connections and not self._make_room(
+            self._waiting_connections
+        ):
+            self._refuse(503, TOO_MANY)
             return
-        self._look()
+        self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
@@ -103,31 +105,35 @@ class Protocol(H11Protocol):
             return
         self.last_used = time.monotonic()
         super().data_received(data)
-        self._look()
+        self._set_deadline()
         if self._phase == "body":
-            coming = [each for each in self._others if each._phase == "body"]
-            if sum(each._received for each in coming) + self._received > COMING_BYTES:
+            coming = [
+                connection
+                for connection in self._waiting_connections
+                if connection._phase == "body"
+            ]
+            if sum(connection._received for connection in coming) + self._received > COMING_BYTES:
                 self._make_room(coming)
 
     @property
-    def _others(self) -> list[Protocol]:
+    def _waiting_connections(self) -> list[HttpConnection]:
         """The other connections whose clients are waited for: for a request, for the rest of one,
         or to read an answer."""
-        others: Any = self.connections - {self}
-        return [each for each in others if each._waits]
+        connections: Any = self.connections - {self}
+        return [connection for connection in connections if connection._is_waited_for]
 
-    def _make_room(self, waiting: Sequence[Protocol]) -> bool:
+    def _make_room(self, waiting: Sequence[HttpConnection]) -> bool:
         """Close the connection that has waited the longest; returns whether there was one."""
         if not waiting:
             return False
-        oldest = min(waiting, key=lambda each: each._since)
+        oldest = min(waiting, key=lambda connection: connection._since)
         if oldest._phase:
-            oldest._say(503, TOO_MANY)
+            oldest._refuse(503, TOO_MANY)
         oldest.transport.abort()
         return True
 
     @property
-    def _waits(self) -> bool:
+    def _is_waited_for(self) -> bool:
         idle = self.cycle is None or self.cycle.response_complete
         return idle or bool(self._phase) or self._writing is not None
 
@@ -145,7 +151,7 @@ class Protocol(H11Protocol):
             self._half_closed = True
             self._watch_reader()
         elif self._phase and self._received:
-            self._say(400, "the request ends before its end")
+            self._refuse(400, "the request ends before its end")
         return self._half_closed
 
     @property
@@ -169,7 +175,7 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         self.last_used = time.monotonic()
         super().on_response_complete()
-        self._look()
+        self._set_deadline()
         if self._half_closed and not self._is_answering:  # no further request lies in the buffer
             self.transport.close()
 
@@ -187,10 +193,10 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         error = sys.exc_info()[1]
         status = getattr(error, "error_status_hint", 400)
-        self._say(status, "no HTTP request that this server understands")
+        self._refuse(status, "no HTTP request that this server understands")
 
     # ------------------------------------------------------------------------------ deadlines
-    def _look(self) -> None:
+    def _set_deadline(self) -> None:
         """Set the deadline of what is waited for now."""
         if self.transport.is_closing() or self._lingers:
             return
@@ -223,12 +229,12 @@ class Protocol(H11Protocol):
         if (deadline := self._deadline()) > self.loop.time():
             self._timer = self.loop.call_at(deadline, self._expired)
             return
-        self._say(408, "the request did not come in time")
+        self._refuse(408, "the request did not come in time")
 
     # ------------------------------------------------------------------------------- closing
-    def _say(self, status: int, what: str) -> None:
+    def _refuse(self, status: int, message: str) -> None:
         """Answer without the application, if nothing was answered yet, and close."""
-        body = f'{{"error": "{what}"}}\n'.encode()
+        body = f'{{"error": "{message}"}}\n'.encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -248,7 +254,7 @@ class Protocol(H11Protocol):
                 pass
         self.transport.close()
 
-    def close_in_peace(self, transport: asyncio.Transport) -> None:
+    def close_gracefully(self, transport: asyncio.Transport) -> None:
         """Close; where the peer is still sending, only our side at first."""
         if transport.is_closing() or self._lingers:
             return

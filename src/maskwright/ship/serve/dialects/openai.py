@@ -21,13 +21,15 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
+from maskwright.ship.serve.dialects.base.answers import headers_of, streaming, vectors
 from maskwright.ship.serve.dialects.base.bodies import Body, Text, Texts, refuse_set, texts_in
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose, each_name
-from maskwright.ship.serve.dialects.base.headers import headers_of
-from maskwright.ship.serve.dialects.base.streams import streaming
-from maskwright.ship.serve.dialects.base.vectors import vectors
+from maskwright.ship.serve.dialects.base.model_reference import (
+    ModelReference,
+    all_references,
+    choose,
+)
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Answered, Host, Piece, Writing, Written
+from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
 from maskwright.ship.serve.logprobs import Logprobs, likeliest
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
@@ -51,7 +53,7 @@ def render(refusal: Refusal) -> Response:
     return JSONResponse({"error": error, **plain}, status, headers=headers)
 
 
-class Embeddings(Body):
+class EmbeddingsRequest(Body):
     """Texts of which the vectors are wanted."""
 
     input: Texts
@@ -70,7 +72,7 @@ class _StreamOptions(Body):
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Completions(Body):
+class CompletionsRequest(Body):
     """Prompts, and how they are gone on with."""
 
     prompt: Texts
@@ -97,7 +99,7 @@ def routes(host: Host) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
     created = int(time.time())
 
-    def described(model: Chosen) -> dict[str, Any]:
+    def described(model: ModelReference) -> dict[str, Any]:
         return {
             "id": model.called,
             "object": "model",
@@ -108,7 +110,10 @@ def routes(host: Host) -> APIRouter:
     @router.get("/v1/models", response_model=None)
     async def models() -> dict[str, Any]:
         """All models and adapters."""
-        return {"object": "list", "data": [described(each) for each in each_name(host)]}
+        return {
+            "object": "list",
+            "data": [described(reference) for reference in all_references(host)],
+        }
 
     @router.get("/v1/models/{model}", response_model=None)
     async def model(model: str) -> dict[str, Any]:
@@ -116,42 +121,42 @@ def routes(host: Host) -> APIRouter:
 
     @router.post("/v1/embeddings", response_model=None)
     @router.post("/embeddings", response_model=None)
-    async def embeddings(body: Embeddings) -> Response:
+    async def embeddings(body: EmbeddingsRequest) -> Response:
         return await _embeddings(choose(host, body.model), body)
 
     @router.post("/v1/completions", response_model=None)
-    async def completions(body: Completions) -> Response:
+    async def completions(body: CompletionsRequest) -> Response:
         return await _completions(choose(host, body.model), body)
 
     return router
 
 
-async def _embeddings(model: Chosen, body: Embeddings) -> Response:
-    found, answered = await vectors(
+async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Response:
+    embeddings, response = await vectors(
         model,
         texts_in(body.input, model, "input"),
         field="input",
         truncate=bool(body.truncate),
         dimensions=body.dimensions,
     )
-    coded = body.encoding_format == "base64"
+    is_base64 = body.encoding_format == "base64"
     data = [
         {
             "object": "embedding",
-            "embedding": base64.b64encode(each.astype("<f4").tobytes()).decode()
-            if coded
-            else each.tolist(),
+            "embedding": base64.b64encode(embedding.astype("<f4").tobytes()).decode()
+            if is_base64
+            else embedding.tolist(),
             "index": number,
         }
-        for number, each in enumerate(found)
+        for number, embedding in enumerate(embeddings)
     ]
-    tokens = sum(answered.tokens)
+    tokens = sum(response.tokens)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     value = {"object": "list", "data": data, "model": model.called, "usage": usage}
-    return JSONResponse(value, headers=headers_of(model, [answered]))
+    return JSONResponse(value, headers=headers_of(model, [response]))
 
 
-async def _completions(model: Chosen, body: Completions) -> Response:
+async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
     refuse_set(body, {"best_of": body.n or 1}, "only as many texts are written as are returned")
@@ -166,29 +171,29 @@ async def _completions(model: Chosen, body: Completions) -> Response:
         raise Refusal("validation", "nothing to answer with; ask with echo", field="max_tokens")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > STOPS or not all(stop):
-        what = "strings that end a text, none of them empty"
-        raise Refusal("validation", what, field="stop", limit=STOPS)
+        reason = "strings that end a text, none of them empty"
+        raise Refusal("validation", reason, field="stop", limit=STOPS)
     prompts = texts_in(body.prompt, model, "prompt")
     copies, seed = body.n or 1, body.seed
-    first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
+    first_seed = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
     scores = body.echo and (body.logprobs is not None or not tokens)
     reads = copies + bool(scores and tokens)  # of each prompt
     model.host.budget().require_inputs(len(prompts) * reads, "prompt")
-    writing = Writing(
+    writing = GenerationOptions(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         stop=tuple(stop),
         logprobs=body.logprobs,
     )
-    writings = [replace(writing, seed=(first + copy) % SEEDS) for copy in range(copies)]
+    writings = [replace(writing, seed=(first_seed + copy) % SEEDS) for copy in range(copies)]
     if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
     if scores:
-        wanted = model.options("prompt", top=body.logprobs)
-        scored = await model.host.prompt_scores(model.name, prompts, wanted)
-    shape = _Shape(model, body, prompts, copies, scored)
+        score_options = model.options("prompt", top=body.logprobs)
+        scored = await model.host.prompt_scores(model.name, prompts, score_options)
+    shape = _CompletionsResponse(model, body, prompts, copies, scored)
     if body.stream:
         pieces = (
             model.host.stream(model.name, prompts[0], writings[0], options, shape.counted)
@@ -196,13 +201,17 @@ async def _completions(model: Chosen, body: Completions) -> Response:
             else _none()
         )
         return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
-    texts: list[Written] = []
+    texts: list[GeneratedText] = []
     if tokens:
-        every = [prompt for prompt in prompts for _ in writings]
-        found = await model.host.generate(model.name, every, writings * len(prompts), options)
-        texts, once = found.values, slice(None, None, copies)  # of each prompt's copies
-        found = replace(found, tokens=found.tokens[once], windows=found.windows[once])
-        scored = scored or replace(found, truncated=found.truncated[once])
+        all_prompts = [prompt for prompt in prompts for _ in writings]
+        response = await model.host.generate(
+            model.name, all_prompts, writings * len(prompts), options
+        )
+        texts, one_of_each = response.values, slice(None, None, copies)  # of each prompt's copies
+        response = replace(
+            response, tokens=response.tokens[one_of_each], windows=response.windows[one_of_each]
+        )
+        scored = scored or replace(response, truncated=response.truncated[one_of_each])
     assert scored is not None
     shape.counted(sum(scored.tokens))
     return JSONResponse(shape.whole(texts), headers=headers_of(model, [scored]))
@@ -219,7 +228,7 @@ def failure(refusal: Refusal) -> dict[str, Any]:
     return {"error": {**error, "code": refusal.kind}}
 
 
-class _Shape:
+class _CompletionsResponse:
     """The answers of one request in OpenAI's shape.
 
     Args:
@@ -228,11 +237,11 @@ class _Shape:
 
     def __init__(
         self,
-        model: Chosen,
-        body: Completions,
+        model: ModelReference,
+        body: CompletionsRequest,
         prompts: list[str],
         copies: int,
-        scored: Answered | None,
+        scored: HostResponse | None,
     ) -> None:
         self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
         self.scored, self.prompt_tokens = scored, 0 if scored is None else sum(scored.tokens)
@@ -248,22 +257,24 @@ class _Shape:
         """The prompt of a stream has so many tokens."""
         self.prompt_tokens = tokens
 
-    def whole(self, texts: Sequence[Written]) -> dict[str, Any]:
+    def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:
         """All texts at once; of each prompt its copies one after the other. Nothing was written
         where no token is wanted."""
         choices = []
         for number in range(len(self.prompts) * self.copies):
-            found = texts[number] if texts else Written()
+            generated = texts[number] if texts else GeneratedText()
             before = self.prompts[number // self.copies] if self.body.echo else ""
             choices.append(
                 {
                     "index": number,
-                    "text": before + found.text,
-                    "logprobs": self._logprobs(found.pieces, len(before), number // self.copies),
-                    "finish_reason": _reason(found.finished),
+                    "text": before + generated.text,
+                    "logprobs": self._logprobs(
+                        generated.pieces, len(before), number // self.copies
+                    ),
+                    "finish_reason": _reason(generated.finished),
                 }
             )
-        written = sum(len(each.ids) for each in texts)
+        written = sum(len(text.ids) for text in texts)
         return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
@@ -280,7 +291,7 @@ class _Shape:
             count += piece.id is not None
             held.append(piece)
             if piece.text or piece.finished:
-                text = "".join(each.text for each in held)
+                text = "".join(held_piece.text for held_piece in held)
                 logprobs = self._logprobs(held, offset)
                 yield self._chunk(text, logprobs, _reason(piece.finished)) | more
                 offset += len(text)
@@ -300,23 +311,23 @@ class _Shape:
         before them those of prompt `number`, where it was scored."""
         if self.body.logprobs is None:
             return None
-        tokenizer, found = self.model.tokenizer, Logprobs()
+        tokenizer, logprobs = self.model.tokenizer, Logprobs()
         if number is not None and self.scored is not None:
-            found.extend(self.scored.values[number])
+            logprobs.extend(self.scored.values[number])
         for piece in pieces:
             if piece.id is not None:
                 token = tokenizer.decode([piece.id])
-                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
             offset += len(piece.text)
             if piece.id is None and piece.logprob is not None:
                 end = special_tokens.end_of_text(tokenizer)
                 token = "" if end is None else tokenizer.decode([end], False)
-                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
         return {
-            "tokens": found.tokens,
-            "token_logprobs": found.own,
-            "top_logprobs": found.best if self.body.logprobs else None,
-            "text_offset": found.places,
+            "tokens": logprobs.tokens,
+            "token_logprobs": logprobs.logprobs,
+            "top_logprobs": logprobs.best if self.body.logprobs else None,
+            "text_offset": logprobs.offsets,
         }
 
 

@@ -15,23 +15,23 @@ from pydantic import Field
 
 from maskwright.ask.predict import wire
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.ship.serve.dialects.base.answers import headers_of
 from maskwright.ship.serve.dialects.base.bodies import Body, Text
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose
-from maskwright.ship.serve.dialects.base.headers import headers_of
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, choose
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host
 
 
 def render(refusal: Refusal) -> Response:
     """{"error", "kind", "field", "limit"}."""
-    body: dict[str, Any] = {"error": refusal.what, "kind": refusal.kind}
+    body: dict[str, Any] = {"error": refusal.reason, "kind": refusal.kind}
     body |= {} if refusal.field is None else {"field": refusal.field}
     body |= {} if refusal.limit is None else {"limit": refusal.limit}
     return JSONResponse(body, refusal.status, headers=refusal.headers)
 
 
-class Rows(Body):
-    """Rows that are to be answered."""
+class RowsRequest(Body):
+    """RowsRequest that are to be answered."""
 
     model: Text | None = None
     rows: list[Any]
@@ -57,7 +57,7 @@ def routes(host: Host) -> APIRouter:
         return _described(choose(host, None))
 
     @router.post("/v1/predict", response_model=None)
-    async def predict(body: Rows) -> Response:
+    async def predict(body: RowsRequest) -> Response:
         """The answers of the model's task."""
         chosen = choose(host, body.model)
         chosen.task()
@@ -77,9 +77,9 @@ def routes(host: Host) -> APIRouter:
     return router
 
 
-def _described(model: Chosen) -> dict[str, Any]:
+def _described(model: ModelReference) -> dict[str, Any]:
     model.task()  # refuses a model without one
-    asking = model.served.asking(model.adapter)  # once: another model may take the name meanwhile
+    asking = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
     predictor, task = asking.predictor, asking.predictor.task_type
     return {
         "model": model.called,

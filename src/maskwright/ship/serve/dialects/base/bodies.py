@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from maskwright.base.errors import MaskwrightError
-from maskwright.ship.serve.dialects.base.chosen import Chosen
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference
 from maskwright.ship.serve.errors import Refusal
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -22,9 +22,9 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
 
-def _wrong(what: str) -> PydanticCustomError:
+def _wrong(message: str) -> PydanticCustomError:
     """A fault, in these words alone."""
-    return PydanticCustomError("wrong", "{what}", {"what": what})
+    return PydanticCustomError("wrong", "{what}", {"what": message})
 
 
 def sound(value: Any) -> Any:
@@ -35,8 +35,8 @@ def sound(value: Any) -> Any:
         if SURROGATE.search(value):
             raise _wrong("a text holds half of a surrogate pair, which is no character")
     elif isinstance(value, list):
-        for each in value:
-            sound(each)
+        for element in value:
+            sound(element)
     return value
 
 
@@ -48,9 +48,9 @@ def _texts(value: Any) -> Any:
     fits = isinstance(value, str) or (
         isinstance(value, list)
         and (
-            all(isinstance(each, str) for each in value)
+            all(isinstance(element, str) for element in value)
             or all(map(_is_id, value))
-            or all(isinstance(each, list) and all(map(_is_id, each)) for each in value)
+            or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
         )
     )
     if not fits:
@@ -61,23 +61,23 @@ def _texts(value: Any) -> Any:
 def _ids(value: Any) -> Any:
     if not isinstance(value, list) or not (
         all(map(_is_id, value))
-        or all(isinstance(each, list) and all(map(_is_id, each)) for each in value)
+        or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
     ):
         raise _wrong("wanted token ids, or a list of lists of these")
     return value
 
 
 def _rows(value: Any) -> Any:
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and value and all(isinstance(element, str) for element in value):
         if len(value) != 2:
             raise _wrong("a list of texts is one pair and has two; wanted [[text], [text], …]")
     elif not isinstance(value, str) and not (
         isinstance(value, list)
         and all(
-            isinstance(each, list)
-            and len(each) in (1, 2)
-            and all(isinstance(text, str) for text in each)
-            for each in value
+            isinstance(element, list)
+            and len(element) in (1, 2)
+            and all(isinstance(text, str) for text in element)
+            for element in value
         )
     ):
         raise _wrong("wanted a text, a pair of texts, or a list of lists of one text or two")
@@ -85,8 +85,10 @@ def _rows(value: Any) -> Any:
 
 
 def _many(value: Any) -> Any:
-    alone = isinstance(value, str)
-    if not (alone or (isinstance(value, list) and all(isinstance(each, str) for each in value))):
+    is_text = isinstance(value, str)
+    if not (
+        is_text or (isinstance(value, list) and all(isinstance(element, str) for element in value))
+    ):
         raise _wrong("wanted a text, or a list of texts")
     return sound(value)
 
@@ -103,24 +105,26 @@ TextsOrPairs = Annotated[str | list[str] | list[list[str]], BeforeValidator(_row
 
 
 def texts_in(
-    given: str | list[str] | list[int] | list[list[int]], model: Chosen, field: str
+    inputs: str | list[str] | list[int] | list[list[int]], model: ModelReference, field: str
 ) -> list[str]:
     """The texts that were given, one or several; of token ids those that they spell.
 
     Raises:
         Refusal: ids that spell no text, so that other ids would be read.
     """
-    if isinstance(given, str):
-        return [given]
-    if given and isinstance(given[0], int):
-        return [_spelled(given, model, field)]
+    if isinstance(inputs, str):
+        return [inputs]
+    if inputs and isinstance(inputs[0], int):
+        return [_spelled(inputs, model, field)]
     return [
-        each if isinstance(each, str) else _spelled(each, model, f"{field}[{number}]")  # type: ignore[arg-type]
-        for number, each in enumerate(given)
+        text_or_ids
+        if isinstance(text_or_ids, str)
+        else _spelled(text_or_ids, model, f"{field}[{number}]")  # type: ignore[arg-type]
+        for number, text_or_ids in enumerate(inputs)
     ]
 
 
-def _spelled(ids: Sequence[int], model: Chosen, field: str) -> str:
+def _spelled(ids: Sequence[int], model: ModelReference, field: str) -> str:
     tokenizer = model.tokenizer
     try:
         text = tokenizer.decode(ids)
@@ -130,8 +134,8 @@ def _spelled(ids: Sequence[int], model: Chosen, field: str) -> str:
         ) from error
     plain = tokenizer.encode(text) if text.strip() else []
     if list(ids) not in (plain, tokenizer.frame(plain)[0]):
-        what = "these token ids are those of no text; give the text"
-        raise Refusal("validation", what, field=field)
+        reason = "these token ids are those of no text; give the text"
+        raise Refusal("validation", reason, field=field)
     return text
 
 

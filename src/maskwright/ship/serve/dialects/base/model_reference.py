@@ -12,12 +12,12 @@ from typing import Any
 from maskwright.ask.predict.opened import Opened
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.ship.serve.errors import Refusal
-from maskwright.ship.serve.host import Host, Options, Served
+from maskwright.ship.serve.host import Host, Options, ServedModel
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ModelReference:
     """A model, alone or with an adapter.
 
     Attributes:
@@ -29,12 +29,12 @@ class Chosen:
     adapter: str | None
 
     @property
-    def served(self) -> Served:
+    def served(self) -> ServedModel:
         return self.host.model(self.name)
 
     @property
     def opened(self) -> Opened:
-        return self.served.asking(self.adapter).opened
+        return self.served.variant(self.adapter).opened
 
     @property
     def called(self) -> str:
@@ -44,7 +44,7 @@ class Chosen:
     @property
     def fingerprint(self) -> str:
         """The hash of its files, as they were when it was opened."""
-        return self.served.asking(self.adapter).fingerprint
+        return self.served.variant(self.adapter).fingerprint
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -56,7 +56,7 @@ class Chosen:
         """What it was trained for; None: no task."""
         if "predict" not in self.opened.abilities:
             return None
-        return self.served.asking(self.adapter).predictor.task_type
+        return self.served.variant(self.adapter).predictor.task_type
 
     @property
     def makes_vectors(self) -> bool:
@@ -90,27 +90,29 @@ class Chosen:
         Raises:
             Refusal: nothing.
         """
-        if (found := self.task_type) is None:
+        if (task_type := self.task_type) is None:
             raise self.unable("a model that was fine-tuned for a task")
-        return found
+        return task_type
 
     def require_scores(self) -> None:
         """Raises Refusal where it gives no scores of whole texts."""
         if not self.scores_whole_texts:
             raise self.unable("a model that gives classes or a number of whole texts")
 
-    def unable(self, wanted: str) -> Refusal:
+    def unable(self, requirement: str) -> Refusal:
         """What refuses something that the model cannot do."""
-        can = ", ".join(self.opened.abilities)
-        what = f"{self.called} cannot do this; wanted: {wanted}; it can be asked: {can}"
-        return Refusal("model", what, field="model")
+        abilities = ", ".join(self.opened.abilities)
+        reason = (
+            f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
+        )
+        return Refusal("model", reason, field="model")
 
-    def options(self, field: str = "inputs", **given: Any) -> Options:
+    def options(self, field: str = "inputs", **settings: Any) -> Options:
         """How it is asked."""
-        return Options(adapter=self.adapter, field=field, **given)
+        return Options(adapter=self.adapter, field=field, **settings)
 
 
-def choose(host: Host, name: str | None, adapter: str | None = None) -> Chosen:
+def choose(host: Host, name: str | None, adapter: str | None = None) -> ModelReference:
     """The model, or the adapter, of that name.
 
     Raises:
@@ -118,23 +120,23 @@ def choose(host: Host, name: str | None, adapter: str | None = None) -> Chosen:
     """
     if name is None:
         if len(host.names) > 1:
-            known = ", ".join(host.names)
-            what = f"several models are served, and none is named; there are: {known}"
-            raise Refusal("validation", what, field="model")
+            served_names = ", ".join(host.names)
+            reason = f"several models are served, and none is named; there are: {served_names}"
+            raise Refusal("validation", reason, field="model")
         name = host.model().name
     elif name not in host.names and adapter is None:
-        for each in map(host.model, host.names):
-            if name in each.adapters:
-                return Chosen(host, each.name, name)
-    host.model(name).asking(adapter)  # refuses what there is not
-    return Chosen(host, name, adapter)
+        for served in map(host.model, host.names):
+            if name in served.adapters:
+                return ModelReference(host, served.name, name)
+    host.model(name).variant(adapter)  # refuses what there is not
+    return ModelReference(host, name, adapter)
 
 
-def each_name(host: Host) -> list[Chosen]:
+def all_references(host: Host) -> list[ModelReference]:
     """All that can be named: models, then adapters."""
-    models = [Chosen(host, name, None) for name in host.names]
-    found = {each.called: each for each in models}
-    for each in models:
-        for adapter in each.served.adapters:
-            found.setdefault(adapter, Chosen(host, each.name, adapter))
-    return list(found.values())
+    models = [ModelReference(host, name, None) for name in host.names]
+    references = {reference.called: reference for reference in models}
+    for reference in models:
+        for adapter in reference.served.adapters:
+            references.setdefault(adapter, ModelReference(host, reference.name, adapter))
+    return list(references.values())

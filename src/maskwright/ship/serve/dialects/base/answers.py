@@ -1,0 +1,208 @@
+"""Answers in the forms that several dialects share: vectors, classes, headers and event streams.
+
+Headers of every answer:
+
+x-compute-type        cpu or cuda
+x-compute-characters, x-compute-tokens        of all texts
+x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
+x-windows             the number of windows of each text, such as 1,3,1
+x-truncated           the numbers of the texts that were cut, from 0, such as 2,5; none
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import numpy as np
+from fastapi.responses import StreamingResponse
+from numpy.typing import NDArray
+
+from maskwright.base.counted import rounded
+from maskwright.learn.tasks.base.choices import COMPARED, NAME, PROMPTS, SKIPPED
+from maskwright.learn.tasks.base.similarities import compared
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference
+from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.host import HostResponse, Piece
+
+ScoreFunction = Literal["sigmoid", "softmax", "none"]
+
+
+async def vectors(
+    model: ModelReference,
+    texts: Sequence[str],
+    *,
+    field: str,
+    truncate: bool,
+    normalize: bool = True,
+    dimensions: int | None = None,
+    prompt: str | None = None,
+) -> tuple[list[NDArray[np.float32]], HostResponse]:
+    """(D,) of each text, and what is known of the answer.
+
+    Args:
+        normalize: at length 1; else as the model makes them, whose length may be 1, too.
+        dimensions: how many figures are wanted.
+        prompt: the name of what is put before each text; None: the model's own choice.
+
+    Raises:
+        Refusal: the model makes no vectors, has no such prompt, or has other dimensions.
+    """
+    if not model.makes_vectors:
+        raise model.unable("a model that makes vectors")
+    texts = prompted(model, texts, prompt)
+    options = model.options(field, truncate=truncate)
+    response = await model.host.embed(model.name, texts, options)
+    embeddings: list[NDArray[np.float32]] = response.values
+    require_dimensions(dimensions, len(embeddings[0]))
+    return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
+
+
+def require_dimensions(requested: int | None, available: int) -> None:
+    """Refuse a vector that is cut off: that is another vector, unless a model was trained so.
+
+    Raises:
+        Refusal: naming the number that there is.
+    """
+    if requested is not None and requested != available:
+        reason = (
+            "the model was not trained so that the first figures of a vector are one (Matryoshka)"
+        )
+        raise Refusal("validation", reason, field="dimensions", limit=available)
+
+
+def prompted(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
+    """The texts with the prompt of that name before them.
+
+    Raises:
+        Refusal: there is none, or another cannot be put in its place.
+    """
+    options: dict[str, Any] = dict(model.task_type.options) if model.task_type else {}
+    if name is None or name == options.get(NAME):
+        return list(texts)
+    prompts = options.get(PROMPTS, {})
+    if name not in prompts:
+        prompt_names = ", ".join(prompts) or "none"
+        raise Refusal(
+            "validation", f"no prompt of that name; there are: {prompt_names}", field="prompt_name"
+        )
+    if options.get(NAME) is not None or SKIPPED in options:
+        reason = f"the model always has the prompt {options.get(NAME)!r}"
+        raise Refusal("validation", reason, field="prompt_name")
+    return [prompts[name] + text for text in texts]
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = float(np.linalg.norm(vector.astype(np.float64)))
+    return vector if length == 0 or abs(length - 1) < 1e-6 else (vector / length).astype(np.float32)
+
+
+async def alike(
+    model: ModelReference, source: str, texts: Sequence[str], **options: Any
+) -> tuple[list[float], HostResponse]:
+    """How alike `source` is to each of the texts, compared as the folder of the model says; further
+    arguments and errors as of `vectors`."""
+    (source_embedding, *text_embeddings), response = await vectors(
+        model, [source, *texts], normalize=False, **options
+    )
+    task_type = model.task_type
+    similarity = "cosine" if task_type is None else task_type.decoding.get(COMPARED, "cosine")
+    scores = compared(similarity, source_embedding[None], np.stack(text_embeddings)).tolist()
+    return [float(f"{score:.7g}") for score in scores], response  # of any size
+
+
+async def scored(
+    model: ModelReference, rows: Sequence[Any], *, field: str, truncate: bool, raw: bool = False
+) -> HostResponse:
+    """(L,) of each text or pair: probabilities, of several labels each by itself; or `raw`.
+
+    Raises:
+        Refusal: the model gives no scores of whole texts.
+    """
+    model.require_scores()
+    options = model.options(field, truncate=truncate, raw=raw)
+    return await model.host.scores(model.name, rows, options)
+
+
+def classes(
+    labels: Sequence[str], scores: NDArray[np.floating], top: int | None = None
+) -> list[dict[str, Any]]:
+    """The labels with their scores, the best first."""
+    order = np.argsort(-scores, kind="stable")[:top]
+    return [{"score": rounded(scores[index]), "label": labels[index]} for index in order]
+
+
+def applied(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
+    """Scores of logits (L,), of any size without overflow."""
+    wide = logits.astype(np.float64)
+    if function == "softmax":
+        shifted = np.exp(wide - wide.max())
+        return np.asarray(shifted / shifted.sum())
+    if function == "sigmoid":
+        half = np.exp(-np.abs(wide))
+        return np.asarray(np.where(wide >= 0, 1.0, half) / (1.0 + half))
+    return wide
+
+
+def headers_of(model: ModelReference, answers: Sequence[HostResponse]) -> dict[str, str]:
+    """The headers of a response made of these answers, which were computed side by side."""
+
+    def slowest(name: str) -> str:
+        return str(round(1000 * max(getattr(response.timings, name) for response in answers)))
+
+    cut = [each for answered in answers for each in answered.truncated]
+    return {
+        "x-compute-type": model.opened.model.network.device.type,
+        "x-compute-time": slowest("total"),
+        "x-compute-characters": str(sum(each.characters for each in answers)),
+        "x-compute-tokens": str(sum(sum(each.tokens) for each in answers)),
+        "x-total-time": slowest("total"),
+        "x-tokenization-time": slowest("tokenise"),
+        "x-queue-time": slowest("queue"),
+        "x-inference-time": slowest("compute"),
+        "x-windows": ",".join(str(n) for each in answers for n in each.windows),
+        "x-truncated": ",".join(str(n) for n, each in enumerate(cut) if each) or "none",
+    }
+
+
+def event(value: Any) -> bytes:
+    """One event."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"data: {text}\n\n".encode()
+
+
+async def streaming(
+    pieces: AsyncIterator[Piece],
+    events: Callable[[AsyncIterator[Piece]], AsyncIterator[Any]],
+    failed: Callable[[Refusal], Any],
+    headers: dict[str, str],
+) -> StreamingResponse:
+    """The response, once the request was admitted: the first piece is there.
+
+    Args:
+        pieces: what the host writes; closed when the response ends, however it ends.
+        events: what is sent of the pieces.
+        failed: what is sent where it fails in the middle.
+
+    Raises:
+        Refusal: the request is refused before anything was sent.
+    """
+    first_piece = await anext(pieces, None)
+
+    async def all_pieces() -> AsyncIterator[Piece]:
+        if first_piece is not None:
+            yield first_piece
+        async for piece in pieces:
+            yield piece
+
+    async def body() -> AsyncIterator[bytes]:
+        async with aclosing(pieces):  # type: ignore[type-var]
+            try:
+                async for content in events(all_pieces()):
+                    yield event(content)
+            except Exception as error:
+                yield event(failed(of_error(error)))
+
+    return StreamingResponse(body(), media_type="text/event-stream", headers=headers)
