@@ -1,14 +1,13 @@
-"""The application: every dialect's routes, and what belongs to none of them.
+"""The application: the routes of the dialects, and those of the server itself.
 
-    GET /health    the process lives
-    GET /ready     models are loaded and have answered
+    GET /health    the process is running
+    GET /ready     the models are loaded and have answered
     GET /metrics   counters for Prometheus
     GET /docs      a page that shows /openapi.json, from this server alone
     GET /explore/  the models in the browser (`explorer.py`)
 
-Routes of a dialect win over these, but for the explorers. A refusal is rendered by the dialect
-whose route it befell; one before any route was found by the dialect that has the path, else in the
-plain shape.
+Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
+the dialect that has the path, else in the plain format.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
@@ -31,13 +30,14 @@ from maskwright.base import catalogue
 from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.serve import explorer
+from maskwright.ship.serve.dialects.base.answers import render
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
 Render = Callable[[Refusal], Response]
-# Of a body that does not fit a schema, so many faults are named.
+# Maximum number of reported faults of a body that does not fit its schema.
 FAULTS = 10
-# Of so many paths is kept what there is at them.
+# Maximum number of cached paths.
 PATHS = 1_000
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -45,22 +45,14 @@ PAGE_POLICY = (
 )
 
 
-def render(refusal: Refusal) -> Response:
-    """The plain shape of a refusal."""
-    body: dict[str, Any] = {"error": refusal.reason, "kind": refusal.kind}
-    body |= {} if refusal.field is None else {"field": refusal.field}
-    body |= {} if refusal.limit is None else {"limit": refusal.limit}
-    return JSONResponse(body, refusal.status, headers=refusal.headers)
-
-
 @dataclass(frozen=True)
 class PostRoute:
-    """A route that gives a response to a body, and to names that stand in its path.
+    """A route whose function takes a body and the parameters of its path.
 
     Attributes:
         route: of the application.
-        body: what a body has to be.
-        names: of the path.
+        body: validates the body.
+        names: the parameters of the path.
     """
 
     route: APIRoute
@@ -68,11 +60,11 @@ class PostRoute:
     names: dict[str, str]
 
     async def __call__(self, body: Any) -> Response:
-        """The response.
+        """The response to a body.
 
         Raises:
-            Refusal: the body does not fit.
-            Whatever the route raises.
+            Refusal: the body does not fit its schema.
+            Others: as the route.
         """
         try:
             fields = self.body.validate_python(body)
@@ -84,12 +76,12 @@ class PostRoute:
 
 @dataclass(frozen=True)
 class PathInfo:
-    """What there is at a path.
+    """The routes at a path.
 
     Attributes:
-        methods: of all routes that it has; None: there is no such path.
-        render: how what is refused there is told.
-        post: what answers a POST, where nothing but the path and the body is read for it.
+        methods: of all its routes; None: there is no such path.
+        render: formats its refusals.
+        post: answers a POST request, if it reads only the path and the body.
     """
 
     methods: frozenset[str] | None
@@ -98,10 +90,10 @@ class PathInfo:
 
 
 class Application:
-    """The routes, and which dialect renders what happens on them.
+    """The routes, and the dialects that render their refusals.
 
     Args:
-        dialects: modules with `routes` and `render`; None: those of the folder.
+        dialects: modules with `routes` and `render`; None: those of `dialects/`.
     """
 
     def __init__(self, host: Host, dialects: Sequence[Any] | None = None) -> None:
@@ -136,7 +128,7 @@ class Application:
         self.app.add_exception_handler(HTTPException, self._http)
 
     def path_info(self, scope: Any) -> PathInfo:
-        """What there is at the path of a request."""
+        """The routes at the path of a request."""
         info = self._paths.get(scope["path"]) or self._find(scope)
         if self.for_browsers.matches(scope)[0] is Match.NONE:
             return info
@@ -166,7 +158,7 @@ class Application:
         return info
 
     def _post(self, route: Any, names: dict[str, str]) -> PostRoute | None:
-        """The route, if its function makes a response of the names of its path and a body."""
+        """The route, if its function takes only the parameters of its path and a body."""
         if id(route) not in self._bodies:
             signature = inspect.signature(route.endpoint, eval_str=True)
             reads_only_body = isinstance(route, APIRoute) and set(signature.parameters) == {
@@ -184,7 +176,7 @@ class Application:
         return None if body is None else PostRoute(route, body, dict(names))
 
     def hidden(self, name: str) -> str | None:
-        """A path with the name of a model that something else has; None: there is none."""
+        """A path with the name of a model that another route matches; None: there is none."""
         routes = [route for router, _ in self.routers for route in router.routes]
         for number, route in enumerate(routes):
             template = getattr(route, "path", "")
@@ -196,7 +188,7 @@ class Application:
         return None
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
-        """The response to a refusal on a path."""
+        """The response for a refusal on a path."""
         return self.path_info(scope).render(refusal)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
@@ -216,7 +208,7 @@ class Application:
 
 
 def _misfit(faults: Sequence[Any]) -> Refusal:
-    """What is wrong with a body that does not fit a schema."""
+    """The refusal of a body that does not fit its schema."""
     locations = [".".join(map(str, fault["loc"])) for fault in faults]
     further = list(zip(locations, faults, strict=True))[1:FAULTS]
     named = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
@@ -236,7 +228,7 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
 
     @router.get("/health", response_class=PlainTextResponse, tags=["server"])
     async def health() -> str:
-        """The process lives."""
+        """The process is running."""
         return "alive\n"
 
     @router.get("/ready", tags=["server"])

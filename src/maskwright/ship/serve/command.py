@@ -1,4 +1,4 @@
-"""`maskwright serve`: names, models, limits and policy put together.
+"""`maskwright serve`: the server with its models, limits and access policy.
 
 serve(["runs/reviews"], port=8000)                          until a signal
 with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
@@ -7,7 +7,6 @@ with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
@@ -46,27 +45,26 @@ def serve(
     """Serve models over HTTP until a signal comes, or on a thread.
 
     Args:
-        models: folders; each is called what its folder is called.
-        names: folders by the names that requests give.
+        models: folders, which are served under their own names.
+        names: folders by their names in requests.
         adapters: folders of adapters and heads on these models, by name.
-        host, port: where it listens; port 0 takes any that is free.
-        token: that every request carries; None: none, which only this machine may do without.
-        insecure: go without a token on an address that others reach.
-        allowed_hosts: names that requests may call this server, besides this machine's own.
-        allowed_origins: pages of other sites that may ask, such as https://example.org.
-        limits: what is taken at most.
-        precision: what is computed in.
-        engine: what reads texts, as of `maskwright.load`.
-        background: answer on a thread, and return at once; `wait()` until it is ready.
-        log: takes a line of JSON for each request; None: nothing.
-        say: takes what a person is told.
+        host, port: to listen on; port 0 for any free port.
+        token: required in every request; None: none on the loopback address, else a new one.
+        insecure: require no token on an address that other machines reach.
+        allowed_hosts: host names of this server besides those of this machine.
+        allowed_origins: other sites whose pages may send requests, such as https://example.org.
+        limits: of requests and queues.
+        precision: of the computation.
+        engine: as of `maskwright.load`.
+        background: serve on a thread and return at once; `wait()` returns when it is ready.
+        log: receives a line of JSON for each request; None: no log.
+        say: receives messages for the user.
 
     Returns:
         The running server, with `background`.
 
     Raises:
-        UsageError: no model, two of one name, a port in use, an open address without a token, or
-            a package is not installed.
+        UsageError: no model, two models of one name, a port in use, or a package is not installed.
         IncompatibleError: an adapter without its model.
         ResourceError: the models do not fit into memory.
         And as `maskwright.load`.
@@ -115,7 +113,9 @@ def serve(
         raise
 
     def load() -> None:
-        model_host.load(open_all(folders, adapter_folders, precision, note_to(say), engine))
+        model_host.load(
+            open_all(folders, adapter_folders, precision, lambda finding: say(str(finding)), engine)
+        )
 
     if background:
         return BackgroundServer(server, load)
@@ -135,11 +135,10 @@ def serve(
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Refuse a name that requests could not give.
+    """Refuse a name that requests could not use.
 
     Raises:
-        UsageError: it has a character that a path divides at, or that is none; or paths that begin
-            with it are the server's own.
+        UsageError: it has a slash or an invisible character, or another route has its paths.
     """
     hidden = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
@@ -154,19 +153,13 @@ def _require_name(name: str, application: Application) -> None:
     )
 
 
-def note_to(say: Callable[[str], None]) -> Callable[[object], None]:
-    """What takes findings of opened folders."""
-    return lambda finding: say(str(finding))
-
-
 def choose_token(
     host: str, token: str | None, insecure: bool, say: Callable[[str], None]
 ) -> str | None:
-    """The token that requests carry: the given one; else a new one where others reach the
-    address.
+    """The token of requests: the given one, or a new one if other machines reach the address.
 
     Raises:
-        UsageError: it is too short to be one.
+        UsageError: the token is too short or has invalid characters.
     """
     if token is not None:
         if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
@@ -182,8 +175,3 @@ def choose_token(
     new_token = secrets.token_urlsafe(24)
     say(f"token (new, since others reach {host}): {new_token}")
     return new_token
-
-
-def printer() -> Callable[[str], None]:
-    """Lines for a person, on standard error."""
-    return lambda line: print(line, file=sys.stderr, flush=True)

@@ -195,7 +195,7 @@ class ServedModel:
                 for rows in ROWS:
                     start = time.perf_counter()
                     finite(torch.cat(hidden(network, [ids] * rows)), self.folder)
-                    seconds = time.perf_counter() - begin
+                    seconds = time.perf_counter() - start
             rates.append(ROWS[-1] * len(ids) / seconds)
         return min(rates)
 
@@ -213,7 +213,7 @@ def open_one(
     note: Note = ignore,
     engine: str = TORCH,
 ) -> ServedModel:
-    """The model in `folder`, on the weights of one of the `others` where they are equal.
+    """Open the model in `folder`, on the weights of one of the `others` if they are equal.
 
     Raises:
         As `maskwright.load`.

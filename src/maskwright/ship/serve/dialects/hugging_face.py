@@ -20,16 +20,16 @@ from pydantic import Field, ValidationError
 
 from maskwright.base.counted import rounded
 from maskwright.ship.serve.dialects.base.answers import (
-    alike,
-    applied,
+    apply_function,
+    class_scores,
     classes,
+    embeddings_of,
+    event_stream,
     headers_of,
-    scored,
-    streaming,
-    vectors,
+    similarities_to,
 )
-from maskwright.ship.serve.dialects.base.bodies import Body, Many, Text, refuse_set
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference, choose
+from maskwright.ship.serve.dialects.base.bodies import Body, Many, Text, refuse_unsupported
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
 
@@ -178,7 +178,7 @@ def routes(host: Host) -> APIRouter:
             parameters = body_type.model_fields["parameters"].annotation.__args__[0]()  # type: ignore[union-attr]
         if getattr(request, "stream", None) and answer is not _written:
             raise Refusal("validation", "such an answer does not come in pieces", field="stream")
-        chosen = choose(host, model, getattr(parameters, "adapter_id", None))
+        chosen = resolve(host, model, getattr(parameters, "adapter_id", None))
         if task in TRAINED_TASKS and chosen.task().pipeline != task:
             raise chosen.unable(f"a model for {task}")
         if answer is _written:
@@ -205,7 +205,7 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
 async def _masks(
     model: ModelReference, body: Any, parameters: _FillMaskParameters
 ) -> ResponseParts:
-    refuse_set(parameters, {"targets": []}, "only the likeliest tokens are told", WITHIN)
+    refuse_unsupported(parameters, {"targets": []}, "only the likeliest tokens are told", WITHIN)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     options = model.options("inputs", top=parameters.top_k)
     response = await model.host.fill_mask(model.name, texts, options)
@@ -235,7 +235,7 @@ async def _features(
 ) -> ResponseParts:
     if (body.truncation_direction or "right").lower() == "left":
         raise Refusal("validation", "a text can only lose its end", field="truncation_direction")
-    embeddings, response = await vectors(
+    embeddings, response = await embeddings_of(
         model,
         [body.inputs] if isinstance(body.inputs, str) else body.inputs,
         field="inputs",
@@ -255,7 +255,9 @@ async def _features(
 async def _alike(model: ModelReference, body: Any, parameters: _Parameters) -> ResponseParts:
     source, texts = body.inputs.source_sentence, body.inputs.sentences
     truncate = bool(parameters.truncate)
-    similarities, response = await alike(model, source, texts, field="inputs", truncate=truncate)
+    similarities, response = await similarities_to(
+        model, source, texts, field="inputs", truncate=truncate
+    )
     return similarities, [response]
 
 
@@ -267,12 +269,12 @@ async def _classes(
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     function = parameters.function_to_apply
     raw = function is not None
-    response = await scored(
+    response = await class_scores(
         model, texts, field="inputs", truncate=bool(parameters.truncate), raw=raw
     )
     scores = response.values
     if function is not None:
-        scores = [applied(logits, function) for logits in scores]
+        scores = [apply_function(logits, function) for logits in scores]
     return [classes(model.labels, logits, parameters.top_k) for logits in scores], [response]
 
 
@@ -284,7 +286,7 @@ async def _words(
         raise Refusal(
             "validation", reason, field="parameters.aggregation_strategy", limit="simple, first"
         )
-    refuse_set(parameters, {"stride": None}, "windows overlap by half", WITHIN)
+    refuse_unsupported(parameters, {"stride": None}, "windows overlap by half", WITHIN)
     value, responses = await _of_task(model, body.inputs, parameters)
     ignored = set(parameters.ignore_labels or ())
 
@@ -304,7 +306,7 @@ async def _answers(
 ) -> ResponseParts:
     fixed = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
     fixed |= {"align_to_words": True, "handle_impossible_answer": True}
-    refuse_set(parameters, fixed, "the model keeps what it was trained with", WITHIN)
+    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
     many = isinstance(body.inputs, list)
     rows = [question.model_dump() for question in (body.inputs if many else [body.inputs])]
     top = parameters.top_k if (parameters.top_k or 1) > 1 else None
@@ -330,7 +332,7 @@ async def _zero_shot(
     labels = parameters.candidate_labels
     model.host.budget().require_inputs(len(texts) * len(labels), "parameters.candidate_labels")
     rows = [(text, template.replace("{}", label)) for text in texts for label in labels]
-    response = await scored(
+    response = await class_scores(
         model, rows, field="inputs", truncate=bool(parameters.truncate), raw=True
     )
     logits = np.array(response.values, np.float64).reshape(len(texts), len(labels), -1)
@@ -341,10 +343,10 @@ async def _zero_shot(
             if contradiction is None:
                 raise model.unable(f"a label that begins with {CONTRADICTION}")
             shares = np.array(
-                [applied(row[[contradiction, yes[0]]], "softmax")[1] for row in text_logits]
+                [apply_function(row[[contradiction, yes[0]]], "softmax")[1] for row in text_logits]
             )
         else:
-            shares = applied(text_logits[:, yes[0]], "softmax")
+            shares = apply_function(text_logits[:, yes[0]], "softmax")
         classifications.append(classes(labels, shares))
     return classifications[0] if isinstance(body.inputs, str) else classifications, [response]
 
@@ -354,7 +356,7 @@ async def _rewritten(
 ) -> ResponseParts:
     fixed: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
     fixed |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
-    refuse_set(parameters, fixed, "the model keeps what it was trained with", WITHIN)
+    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
     value, responses = await _of_task(model, body.inputs, parameters)
     return [value] if isinstance(body.inputs, str) else value, responses
 
@@ -375,7 +377,7 @@ async def _written(
         raise model.unable("a model that writes")
     fixed: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
     fixed |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
-    refuse_set(
+    refuse_unsupported(
         parameters, fixed | {"grammar": {}, "truncate": None}, "this is not done here", WITHIN
     )
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
@@ -405,7 +407,7 @@ async def _written(
         def events(stream: AsyncIterator[Piece]) -> AsyncIterator[Any]:
             return _events(model, stream, before, read, writing.seed)
 
-        return await streaming(pieces, events, failure, {"x-windows": "1"})
+        return await event_stream(pieces, events, failure, {"x-windows": "1"})
     response = await model.host.generate(model.name, texts, writing, options)
     values = []
     for text, generated in zip(texts, response.values, strict=True):

@@ -21,12 +21,18 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
-from maskwright.ship.serve.dialects.base.answers import headers_of, streaming, vectors
-from maskwright.ship.serve.dialects.base.bodies import Body, Text, Texts, refuse_set, texts_in
+from maskwright.ship.serve.dialects.base.answers import embeddings_of, event_stream, headers_of
+from maskwright.ship.serve.dialects.base.bodies import (
+    Body,
+    Text,
+    Texts,
+    refuse_unsupported,
+    texts_in,
+)
 from maskwright.ship.serve.dialects.base.model_reference import (
     ModelReference,
     all_references,
-    choose,
+    resolve,
 )
 from maskwright.ship.serve.errors import Kind, Refusal
 from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
@@ -117,22 +123,22 @@ def routes(host: Host) -> APIRouter:
 
     @router.get("/v1/models/{model}", response_model=None)
     async def model(model: str) -> dict[str, Any]:
-        return described(choose(host, model))
+        return described(resolve(host, model))
 
     @router.post("/v1/embeddings", response_model=None)
     @router.post("/embeddings", response_model=None)
     async def embeddings(body: EmbeddingsRequest) -> Response:
-        return await _embeddings(choose(host, body.model), body)
+        return await _embeddings(resolve(host, body.model), body)
 
     @router.post("/v1/completions", response_model=None)
     async def completions(body: CompletionsRequest) -> Response:
-        return await _completions(choose(host, body.model), body)
+        return await _completions(resolve(host, body.model), body)
 
     return router
 
 
 async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Response:
-    embeddings, response = await vectors(
+    embeddings, response = await embeddings_of(
         model,
         texts_in(body.input, model, "input"),
         field="input",
@@ -159,9 +165,11 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
-    refuse_set(body, {"best_of": body.n or 1}, "only as many texts are written as are returned")
-    refuse_set(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
-    refuse_set(
+    refuse_unsupported(
+        body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
+    )
+    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
+    refuse_unsupported(
         body, {"frequency_penalty": 0, "presence_penalty": 0}, "repetitions are not penalised here"
     )
     if body.stream_options is not None and not body.stream:
@@ -200,7 +208,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
             if tokens
             else _none()
         )
-        return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
+        return await event_stream(pieces, shape.events, failure, {"x-windows": "1"})
     texts: list[GeneratedText] = []
     if tokens:
         all_prompts = [prompt for prompt in prompts for _ in writings]

@@ -25,12 +25,12 @@ from pydantic import Field
 from maskwright.base.counted import rounded
 from maskwright.base.version import VERSION
 from maskwright.ship.serve.dialects.base.answers import (
-    alike,
+    add_prompt,
+    class_scores,
     classes,
+    embeddings_of,
     headers_of,
-    prompted,
-    scored,
-    vectors,
+    similarities_to,
 )
 from maskwright.ship.serve.dialects.base.bodies import (
     Body,
@@ -41,7 +41,7 @@ from maskwright.ship.serve.dialects.base.bodies import (
     TextsOrPairs,
     texts_in,
 )
-from maskwright.ship.serve.dialects.base.model_reference import ModelReference, choose
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Kind, Refusal
 from maskwright.ship.serve.host import Host, HostResponse, all_of
 
@@ -207,11 +207,11 @@ def routes(host: Host) -> APIRouter:
 
     @router.get("/info", response_model=None)
     async def info() -> dict[str, Any]:
-        return _info(choose(host, None))
+        return _info(resolve(host, None))
 
     @router.get("/{model}/info", response_model=None)
     async def info_of(model: str) -> dict[str, Any]:
-        return _info(choose(host, model))
+        return _info(resolve(host, model))
 
     @router.get("/", response_class=Response)
     @router.get("/ping", response_class=Response)
@@ -226,34 +226,34 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
     """What answers each path, given a body and the name of a model."""
 
     async def embed(body: EmbedRequest, model: Name) -> Response:
-        return _response(*await _embed(choose(host, model), body))
+        return _response(*await _embed(resolve(host, model), body))
 
     async def embed_all(body: EmbedAllRequest, model: Name) -> Response:
-        return _response(*await _embed_all(choose(host, model), body))
+        return _response(*await _embed_all(resolve(host, model), body))
 
     async def embed_sparse(body: EmbedAllRequest, model: Name) -> Response:
-        raise choose(host, model).unable("a model that makes sparse vectors (SPLADE)")
+        raise resolve(host, model).unable("a model that makes sparse vectors (SPLADE)")
 
     async def predict(body: PredictRequest, model: Name) -> Response:
-        return _response(*await _predict(choose(host, model), body))
+        return _response(*await _predict(resolve(host, model), body))
 
     async def rerank(body: RerankRequest, model: Name) -> Response:
-        return _response(*await _rerank(choose(host, model or body.model), body))
+        return _response(*await _rerank(resolve(host, model or body.model), body))
 
     async def similarity(body: SimilarityRequest, model: Name) -> Response:
-        return _response(*await _similarity(choose(host, model), body))
+        return _response(*await _similarity(resolve(host, model), body))
 
     async def tokenize(body: TokenizeRequest, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_tokenize, choose(host, model), body))
+        return JSONResponse(await asyncio.to_thread(_tokenize, resolve(host, model), body))
 
     async def decode(body: DecodeRequest, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_decode, choose(host, model), body))
+        return JSONResponse(await asyncio.to_thread(_decode, resolve(host, model), body))
 
     async def own(body: dict[str, Any], model: Name) -> Response:
-        return _response(*await _own(choose(host, model), body)())
+        return _response(*await _own(resolve(host, model), body)())
 
     async def vertex(body: VertexRequest, model: Name) -> Response:
-        chosen = choose(host, model)
+        chosen = resolve(host, model)
         _require_some(body.instances, "instances")
         host.budget().require_inputs(len(body.instances), "instances")
         handlers = [_own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)]
@@ -301,7 +301,7 @@ def _response(value: Any, model: ModelReference, answers: list[HostResponse]) ->
 async def _embed(model: ModelReference, body: EmbedRequest) -> ResponseParts:
     texts = texts_in(body.inputs, model, "inputs")
     _require_some(texts, "inputs")
-    embeddings, response = await vectors(
+    embeddings, response = await embeddings_of(
         model,
         texts,
         field="inputs",
@@ -314,7 +314,7 @@ async def _embed(model: ModelReference, body: EmbedRequest) -> ResponseParts:
 
 
 async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> ResponseParts:
-    texts = prompted(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
+    texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
     _require_some(texts, "inputs")
     if "embed" not in model.opened.abilities:
         raise model.unable("a model that reads texts")
@@ -330,7 +330,9 @@ async def _predict(model: ModelReference, body: PredictRequest) -> ResponseParts
     inputs = [body.inputs] if is_single else body.inputs
     _require_some(inputs, "inputs")
     rows = [each if isinstance(each, str) else _row(each) for each in inputs]
-    response = await scored(model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores)
+    response = await class_scores(
+        model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores
+    )
     classifications = [classes(model.labels, each) for each in response.values]
     return classifications[0] if is_single else classifications, model, [response]
 
@@ -348,7 +350,7 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> ResponseParts:
     if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
     rows = [(body.query, each) for each in texts]
-    response = await scored(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
+    response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
     scores = [rounded(each[0]) for each in response.values]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
     if body.return_text or body.return_documents:
@@ -374,7 +376,7 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> ResponseParts:
 async def _similarity(model: ModelReference, body: SimilarityRequest) -> ResponseParts:
     _require_some(body.inputs.sentences, "inputs.sentences")
     parameters = body.parameters or _SimilarityParameters()
-    similarities, response = await alike(
+    similarities, response = await similarities_to(
         model,
         body.inputs.source_sentence,
         body.inputs.sentences,
@@ -389,7 +391,7 @@ def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[st
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
-    texts = prompted(model, texts, body.prompt_name)
+    texts = add_prompt(model, texts, body.prompt_name)
     budget.take_rows(texts, "inputs")
     before, after = _margins(model) if body.add_special_tokens else ([], [])
     encoded = tokenizer.encode_batch(texts, offsets=True)

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 import numpy as np
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from numpy.typing import NDArray
 
 from maskwright.base.counted import rounded
@@ -30,7 +30,15 @@ from maskwright.ship.serve.host import HostResponse, Piece
 ScoreFunction = Literal["sigmoid", "softmax", "none"]
 
 
-async def vectors(
+def render(refusal: Refusal) -> Response:
+    """A refusal in the plain format: {"error", "kind", "field", "limit"}."""
+    body: dict[str, Any] = {"error": refusal.reason, "kind": refusal.kind}
+    body |= {} if refusal.field is None else {"field": refusal.field}
+    body |= {} if refusal.limit is None else {"limit": refusal.limit}
+    return JSONResponse(body, refusal.status, headers=refusal.headers)
+
+
+async def embeddings_of(
     model: ModelReference,
     texts: Sequence[str],
     *,
@@ -40,19 +48,19 @@ async def vectors(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[list[NDArray[np.float32]], HostResponse]:
-    """(D,) of each text, and what is known of the answer.
+    """The vector (D,) of each text, and the response of the host.
 
     Args:
-        normalize: at length 1; else as the model makes them, whose length may be 1, too.
-        dimensions: how many figures are wanted.
-        prompt: the name of what is put before each text; None: the model's own choice.
+        normalize: scale vectors to length 1; else as the model makes them.
+        dimensions: the required number of dimensions.
+        prompt: the name of the prompt before each text; None: the default of the model.
 
     Raises:
         Refusal: the model makes no vectors, has no such prompt, or has other dimensions.
     """
     if not model.makes_vectors:
         raise model.unable("a model that makes vectors")
-    texts = prompted(model, texts, prompt)
+    texts = add_prompt(model, texts, prompt)
     options = model.options(field, truncate=truncate)
     response = await model.host.embed(model.name, texts, options)
     embeddings: list[NDArray[np.float32]] = response.values
@@ -61,10 +69,10 @@ async def vectors(
 
 
 def require_dimensions(requested: int | None, available: int) -> None:
-    """Refuse a vector that is cut off: that is another vector, unless a model was trained so.
+    """Refuse to truncate vectors, which changes them unless a model was trained for it.
 
     Raises:
-        Refusal: naming the number that there is.
+        Refusal: with the available number of dimensions.
     """
     if requested is not None and requested != available:
         reason = (
@@ -73,11 +81,11 @@ def require_dimensions(requested: int | None, available: int) -> None:
         raise Refusal("validation", reason, field="dimensions", limit=available)
 
 
-def prompted(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
+def add_prompt(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
     """The texts with the prompt of that name before them.
 
     Raises:
-        Refusal: there is none, or another cannot be put in its place.
+        Refusal: there is none, or the model has a fixed prompt.
     """
     options: dict[str, Any] = dict(model.task_type.options) if model.task_type else {}
     if name is None or name == options.get(NAME):
@@ -99,27 +107,27 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
     return vector if length == 0 or abs(length - 1) < 1e-6 else (vector / length).astype(np.float32)
 
 
-async def alike(
+async def similarities_to(
     model: ModelReference, source: str, texts: Sequence[str], **options: Any
 ) -> tuple[list[float], HostResponse]:
-    """How alike `source` is to each of the texts, compared as the folder of the model says; further
-    arguments and errors as of `vectors`."""
-    (source_embedding, *text_embeddings), response = await vectors(
+    """The similarity of `source` to each of the texts, by the function that the folder of the model
+    names; further arguments and errors as of `embeddings_of`."""
+    (source_embedding, *text_embeddings), response = await embeddings_of(
         model, [source, *texts], normalize=False, **options
     )
     task_type = model.task_type
     similarity = "cosine" if task_type is None else task_type.decoding.get(COMPARED, "cosine")
     scores = compared(similarity, source_embedding[None], np.stack(text_embeddings)).tolist()
-    return [float(f"{score:.7g}") for score in scores], response  # of any size
+    return [float(f"{score:.7g}") for score in scores], response
 
 
-async def scored(
+async def class_scores(
     model: ModelReference, rows: Sequence[Any], *, field: str, truncate: bool, raw: bool = False
 ) -> HostResponse:
-    """(L,) of each text or pair: probabilities, of several labels each by itself; or `raw`.
+    """The probabilities (L,) of each text or pair, or with `raw` the scores of the head.
 
     Raises:
-        Refusal: the model gives no scores of whole texts.
+        Refusal: the model has no scores of whole texts.
     """
     model.require_scores()
     options = model.options(field, truncate=truncate, raw=raw)
@@ -134,8 +142,8 @@ def classes(
     return [{"score": rounded(scores[index]), "label": labels[index]} for index in order]
 
 
-def applied(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
-    """Scores of logits (L,), of any size without overflow."""
+def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
+    """Probabilities of logits (L,), without overflow."""
     wide = logits.astype(np.float64)
     if function == "softmax":
         shifted = np.exp(wide - wide.max())
@@ -147,7 +155,7 @@ def applied(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np
 
 
 def headers_of(model: ModelReference, answers: Sequence[HostResponse]) -> dict[str, str]:
-    """The headers of a response made of these answers, which were computed side by side."""
+    """The headers of a response made of these responses of the host, computed concurrently."""
 
     def slowest(name: str) -> str:
         return str(round(1000 * max(getattr(response.timings, name) for response in answers)))
@@ -168,23 +176,23 @@ def headers_of(model: ModelReference, answers: Sequence[HostResponse]) -> dict[s
 
 
 def event(value: Any) -> bytes:
-    """One event."""
+    """One server-sent event."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"data: {text}\n\n".encode()
 
 
-async def streaming(
+async def event_stream(
     pieces: AsyncIterator[Piece],
     events: Callable[[AsyncIterator[Piece]], AsyncIterator[Any]],
     failed: Callable[[Refusal], Any],
     headers: dict[str, str],
 ) -> StreamingResponse:
-    """The response, once the request was admitted: the first piece is there.
+    """The response of an admitted request, whose first piece was generated.
 
     Args:
-        pieces: what the host writes; closed when the response ends, however it ends.
-        events: what is sent of the pieces.
-        failed: what is sent where it fails in the middle.
+        pieces: of the host; closed when the response ends or fails.
+        events: from pieces to the contents of events.
+        failed: the content of the event for an error after the first piece.
 
     Raises:
         Refusal: the request is refused before anything was sent.

@@ -1,4 +1,4 @@
-"""Bodies of requests: every field has a type, an unknown field is refused, and texts are texts."""
+"""Bodies of requests: typed fields, no unknown fields, and texts without invalid characters."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Body(BaseModel):
-    """A body, or a part of one; nothing is converted and nothing passed over."""
+    """A body, or a part of one; nothing is converted or ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
 
 def _wrong(message: str) -> PydanticCustomError:
-    """A fault, in these words alone."""
+    """A validation error with this message."""
     return PydanticCustomError("wrong", "{what}", {"what": message})
 
 
-def sound(value: Any) -> Any:
-    """Refuse what no text holds, in strings at any depth."""
+def valid_text(value: Any) -> Any:
+    """Raise an error for characters that no text may contain, in strings at any depth."""
     if isinstance(value, str):
         if "\0" in value:
             raise _wrong("a text holds the character NUL")
@@ -36,7 +36,7 @@ def sound(value: Any) -> Any:
             raise _wrong("a text holds half of a surrogate pair, which is no character")
     elif isinstance(value, list):
         for element in value:
-            sound(element)
+            valid_text(element)
     return value
 
 
@@ -55,7 +55,7 @@ def _texts(value: Any) -> Any:
     )
     if not fits:
         raise _wrong("wanted a text, a list of texts, token ids, or a list of lists of these")
-    return sound(value)
+    return valid_text(value)
 
 
 def _ids(value: Any) -> Any:
@@ -81,7 +81,7 @@ def _rows(value: Any) -> Any:
         )
     ):
         raise _wrong("wanted a text, a pair of texts, or a list of lists of one text or two")
-    return sound(value)
+    return valid_text(value)
 
 
 def _many(value: Any) -> Any:
@@ -90,10 +90,10 @@ def _many(value: Any) -> Any:
         is_text or (isinstance(value, list) and all(isinstance(element, str) for element in value))
     ):
         raise _wrong("wanted a text, or a list of texts")
-    return sound(value)
+    return valid_text(value)
 
 
-Text = Annotated[str, BeforeValidator(sound)]
+Text = Annotated[str, BeforeValidator(valid_text)]
 # One text or several.
 Many = Annotated[str | list[str], BeforeValidator(_many)]
 # One text or several, or their token ids.
@@ -107,24 +107,24 @@ TextsOrPairs = Annotated[str | list[str] | list[list[str]], BeforeValidator(_row
 def texts_in(
     inputs: str | list[str] | list[int] | list[list[int]], model: ModelReference, field: str
 ) -> list[str]:
-    """The texts that were given, one or several; of token ids those that they spell.
+    """The texts of an input: one, several, or those of token ids.
 
     Raises:
-        Refusal: ids that spell no text, so that other ids would be read.
+        Refusal: token ids that are not the encoding of a text.
     """
     if isinstance(inputs, str):
         return [inputs]
     if inputs and isinstance(inputs[0], int):
-        return [_spelled(inputs, model, field)]
+        return [_text_of_ids(inputs, model, field)]
     return [
         text_or_ids
         if isinstance(text_or_ids, str)
-        else _spelled(text_or_ids, model, f"{field}[{number}]")  # type: ignore[arg-type]
+        else _text_of_ids(text_or_ids, model, f"{field}[{number}]")  # type: ignore[arg-type]
         for number, text_or_ids in enumerate(inputs)
     ]
 
 
-def _spelled(ids: Sequence[int], model: ModelReference, field: str) -> str:
+def _text_of_ids(ids: Sequence[int], model: ModelReference, field: str) -> str:
     tokenizer = model.tokenizer
     try:
         text = tokenizer.decode(ids)
@@ -139,15 +139,15 @@ def _spelled(ids: Sequence[int], model: ModelReference, field: str) -> str:
     return text
 
 
-def refuse_set(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
-    """Refuse fields that are set to something that is not done here.
+def refuse_unsupported(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
+    """Refuse fields with values that are not supported.
 
     Args:
-        usual: the values that change nothing, by field; None, which is no setting, never does.
-        within: where the fields stand in the request, such as "parameters.".
+        usual: the supported values by field; None is always supported.
+        within: the prefix of the fields in the request, such as "parameters.".
 
     Raises:
-        Refusal: naming the first.
+        Refusal: naming the first field.
     """
     for name, plain in usual.items():
         value = getattr(body, name)

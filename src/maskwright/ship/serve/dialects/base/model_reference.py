@@ -1,7 +1,7 @@
-"""The model that a request means, and what it can be asked.
+"""The model that a request refers to, and its abilities.
 
-A model is named as it is served; so is an adapter, which then answers on its model. Where one model
-is served, none need be named.
+A request names a model, or an adapter, which then answers on its model. Of a single served model
+no name is required.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ModelReference:
-    """A model, alone or with an adapter.
+    """A served model, alone or with an adapter.
 
     Attributes:
-        name: of the model; adapter: of what answers on it, or None.
+        name: of the model.
+        adapter: the name of the adapter or head; None: the model alone.
     """
 
     host: Host
@@ -38,29 +39,29 @@ class ModelReference:
 
     @property
     def called(self) -> str:
-        """What answers, as a request names it."""
+        """The name of the adapter, or of the model."""
         return self.adapter or self.name
 
     @property
     def fingerprint(self) -> str:
-        """The hash of its files, as they were when it was opened."""
+        """The hash of its files when it was opened."""
         return self.served.variant(self.adapter).fingerprint
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Raises IncompatibleError where the folder has none."""
+        """The tokenizer; raises IncompatibleError if the folder has none."""
         return self.opened.model.tokenizer
 
     @property
     def task_type(self) -> TaskType | None:
-        """What it was trained for; None: no task."""
+        """The task that it was trained for; None: no task."""
         if "predict" not in self.opened.abilities:
             return None
         return self.served.variant(self.adapter).predictor.task_type
 
     @property
     def makes_vectors(self) -> bool:
-        """Whether it was trained to make vectors of texts, or for no task and can be pooled."""
+        """Whether it was trained to embed texts, or for no task and its states can be pooled."""
         task = self.task_type
         if task is None or self.opened.model.writes_for_texts:
             return "embed" in self.opened.abilities
@@ -68,39 +69,39 @@ class ModelReference:
 
     @property
     def scores_whole_texts(self) -> bool:
-        """Whether it gives scores of a text, or of two."""
+        """Whether it scores a text, or a pair of texts."""
         return self.task_type is not None and self.task_type.head == "sequence"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the scores, as transformers calls those that have none."""
+        """The names of the scores; LABEL_0, … if they have none, as in transformers."""
         task = self.task_type
         assert task is not None
         return task.labels or tuple(f"LABEL_{n}" for n in range(task.num_outputs))
 
     @property
     def takes_pairs(self) -> bool:
-        """Whether it reads two texts."""
+        """Whether it reads pairs of texts."""
         task = self.task_type
         return task is not None and (len(task.roles) == 2 or bool(task.options.get(UNTOLD)))
 
     def task(self) -> TaskType:
-        """What it was trained for.
+        """The task that it was trained for.
 
         Raises:
-            Refusal: nothing.
+            Refusal: it was trained for none.
         """
         if (task_type := self.task_type) is None:
             raise self.unable("a model that was fine-tuned for a task")
         return task_type
 
     def require_scores(self) -> None:
-        """Raises Refusal where it gives no scores of whole texts."""
+        """Raise Refusal if it has no scores of whole texts."""
         if not self.scores_whole_texts:
             raise self.unable("a model that gives classes or a number of whole texts")
 
     def unable(self, requirement: str) -> Refusal:
-        """What refuses something that the model cannot do."""
+        """The refusal of something that the model cannot do."""
         abilities = ", ".join(self.opened.abilities)
         reason = (
             f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
@@ -108,12 +109,12 @@ class ModelReference:
         return Refusal("model", reason, field="model")
 
     def options(self, field: str = "inputs", **settings: Any) -> Options:
-        """How it is asked."""
+        """The options of a request to the host."""
         return Options(adapter=self.adapter, field=field, **settings)
 
 
-def choose(host: Host, name: str | None, adapter: str | None = None) -> ModelReference:
-    """The model, or the adapter, of that name.
+def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelReference:
+    """Find the model or adapter of that name.
 
     Raises:
         Refusal: there is none, or several are served and none is named.
@@ -128,12 +129,12 @@ def choose(host: Host, name: str | None, adapter: str | None = None) -> ModelRef
         for served in map(host.model, host.names):
             if name in served.adapters:
                 return ModelReference(host, served.name, name)
-    host.model(name).variant(adapter)  # refuses what there is not
+    host.model(name).variant(adapter)  # raises Refusal if there is none
     return ModelReference(host, name, adapter)
 
 
 def all_references(host: Host) -> list[ModelReference]:
-    """All that can be named: models, then adapters."""
+    """References to all models, then to all adapters."""
     models = [ModelReference(host, name, None) for name in host.names]
     references = {reference.called: reference for reference in models}
     for reference in models:
