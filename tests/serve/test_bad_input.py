@@ -350,7 +350,7 @@ def test_numbers_that_are_not_finite_are_the_models_fault(
             status, _, told = server.ask("POST", path.format(name), body)
             assert status == 424 and told["error"].startswith(f"{name}: "), told
     refusal = of_error(CheckpointError("no number"), model="writer")
-    assert openai.render(refusal).status_code == 424 and "writer" in refusal.what
+    assert openai.render(refusal).status_code == 424 and "writer" in refusal.reason
 
 
 def test_a_model_that_computes_no_numbers_is_not_served(

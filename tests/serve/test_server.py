@@ -856,7 +856,7 @@ def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     for name in ("docs.html", "docs.js", "docs.css"):
-        text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+        text = resources.files("maskwright.ship.serve").joinpath("assets", name).read_text("utf-8")
         sinks = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|https?:|\son\w+="
         assert not re.search(sinks, text), name
     script = plain.get("/docs/docs.js")

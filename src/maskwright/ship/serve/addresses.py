@@ -1,4 +1,4 @@
-"""Names of servers and of sites, as requests give them and as a person lists them."""
+"""Host names and origins, in requests and in options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ANY = "*"
 
 
 def host_name(value: bytes) -> str | None:
-    """The name of a Host header without its port; None where it is none."""
+    """The name in a Host header without its port; None if it is invalid."""
     text = value.decode("latin-1").lower()
     name, colon, port = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -28,10 +28,10 @@ def host_name(value: bytes) -> str | None:
 
 
 def as_host(address: str) -> str:
-    """A name of this server as Host headers have it; an address of IPv6 in brackets.
+    """A name of this server as in Host headers, with IPv6 addresses in brackets.
 
     Raises:
-        UsageError: no such header could have it.
+        UsageError: it is not a valid host name.
     """
     try:
         name = f"[{ipaddress.IPv6Address(address.strip('[]'))}]"
@@ -48,10 +48,10 @@ def as_host(address: str) -> str:
 
 
 def as_origin(address: str) -> str:
-    """A site as browsers name it: no path, small letters.
+    """An origin as in browsers: without path, in lower case.
 
     Raises:
-        UsageError: no browser names a site so.
+        UsageError: it is not a valid origin.
     """
     url = urlsplit(address.lower())
     origin = f"{url.scheme}://{url.netloc}"
@@ -68,10 +68,10 @@ def as_origin(address: str) -> str:
 
 
 def listening(address: str) -> str:
-    """The address to listen at.
+    """The address to listen on.
 
     Raises:
-        UsageError: none is given.
+        UsageError: it is empty.
     """
     host = address.removeprefix("[").removesuffix("]") if ":" in address else address.lower()
     if not host or "\0" in host:
@@ -85,7 +85,7 @@ def listening(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

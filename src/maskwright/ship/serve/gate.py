@@ -1,10 +1,10 @@
-"""What every request passes before a route sees it: one place, default deny.
+"""The checks of every request before it reaches a route; denied by default.
 
-    connection cap -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
+    connection limit -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
     -> body -> JSON -> route
 
-A request that is refused here costs no more than its headers. The body is received here, counted
-while it comes; if its client leaves, what was begun for it is cancelled.
+A request that is refused here costs no more than its headers. The body is received and counted
+here; if the client disconnects, the work for its request is cancelled.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
-# Bytes of a body that is parsed on a thread.
+# Bodies with more bytes are parsed on a thread.
 LARGE_JSON = 65_536
-# Without the token only this is answered.
+# Paths that require no token.
 OPEN = ("/health",)
-# What lets a browser ask its user, who has no header to write the token into.
+# Lets a browser ask its user for the token.
 PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -49,12 +49,12 @@ HEADERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class AccessPolicy:
-    """Who may come in.
+    """The requests that are allowed.
 
     Attributes:
-        token: that requests carry; None: none is wanted.
-        hosts: names this server goes by, besides those of this machine; "*": any.
-        origins: pages of other sites that may ask.
+        token: required in requests; None: no token.
+        hosts: names of this server, besides those of this machine; "*": any.
+        origins: other sites whose pages may send requests.
     """
 
     token: str | None = None
@@ -63,10 +63,10 @@ class AccessPolicy:
 
 
 class Gate:
-    """The application that the HTTP server calls.
+    """The ASGI application that the HTTP server calls.
 
     Attributes:
-        open_requests: how many are being answered.
+        open_requests: the number of requests that are being answered.
     """
 
     def __init__(self, application: Application, policy: AccessPolicy, log: RequestLog) -> None:
@@ -78,62 +78,62 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = _ResponseSender(send, self.host, self._origin_headers(scope))
-        begin = time.monotonic()
+        sender = _ResponseSender(send, self.host, self._origin_headers(scope))
+        start = time.monotonic()
         self.open_requests += 1
         try:
-            await self._handle(scope, receive, answer)
+            await self._handle(scope, receive, sender)
         except Refusal as refusal:
             scope["mw_refused"] = refusal.kind
-            if not answer.started:
+            if not sender.started:
                 response = self.application.refusal(scope, refusal)
                 if refusal.kind == "unauthorised" and _is_navigation(scope):
                     response.headers["www-authenticate"] = PROMPT
                 if refusal.kind in ("too_large", "timeout", "malformed"):
-                    answer.closes = True
-                await response(scope, receive, answer)
+                    sender.closes = True
+                await response(scope, receive, sender)
         except _DisconnectedError:
             self.host.metrics.disconnected()
         except Exception as error:
-            self.log.failure(answer.request, error)
+            self.log.failure(sender.request, error)
             self.host.metrics.failed(error)
-            if not answer.started:
+            if not sender.started:
                 failed = Refusal("backend", "the server failed; its log has the request's id")
-                await self.application.refusal(scope, failed)(scope, receive, answer)
+                await self.application.refusal(scope, failed)(scope, receive, sender)
         finally:
             self.open_requests -= 1
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", None)
-            seconds, refused = time.monotonic() - begin, scope.get("mw_refused")
+            seconds, refused = time.monotonic() - start, scope.get("mw_refused")
             if refused is not None:
                 self.host.metrics.refused(refused)
-            self.host.metrics.finished(answer.status, method == "POST")
+            self.host.metrics.finished(sender.status, method == "POST")
             self.log.line(
                 "request",
-                request=answer.request,
+                request=sender.request,
                 method=method,
                 route=route,
-                status=answer.status,
+                status=sender.status,
                 refused=refused,
                 seconds=round(seconds, 4),
             )
 
-    async def _handle(self, scope: Scope, receive: Receive, answer: _ResponseSender) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
         headers = _headers(scope)
         self._require_access(scope, headers)
         methods = self.application.path_info(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         method = scope["method"]
-        if method == "OPTIONS" and answer.origin:
-            await _preflight(methods, answer)
+        if method == "OPTIONS" and sender.origin:
+            await _preflight(methods, sender)
             return
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
-            # The server sends no body to HEAD, whatever the route gives.
+            # The server sends no body for HEAD requests.
             inner = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self.application.app(inner, receive, answer)
+            await self.application.app(inner, receive, sender)
             return
         _require_type(headers)
         self._require_size(headers)
@@ -142,9 +142,9 @@ class Gate:
             raise Refusal("unready", reason, retry_after=1)
         self.host.require_room()
         body = await self._body(receive)
-        async with self.host.admit(len(body), answer.facts):
+        async with self.host.admit(len(body), sender.facts):
             content = await _parsed(body)
-            await self._answer_watched(scope, body, content, receive, answer)
+            await self._answer_watched(scope, body, content, receive, sender)
 
     # ----------------------------------------------------------------------------------- checks
     def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
@@ -163,7 +163,7 @@ class Gate:
             raise Refusal("host", reason, field="Host")
 
     def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        """A page of another site may not ask, unless it is on the list."""
+        """Refuse requests of pages of other sites, unless the site is allowed."""
         origin = headers.get(b"origin")
         if origin is None:
             site = headers.get(b"sec-fetch-site", [b"none"])[0]
@@ -178,7 +178,7 @@ class Gate:
             raise Refusal("forbidden", reason, field="Origin")
 
     def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """What lets a page of a site on the list read the answer."""
+        """Headers that let a page of an allowed site read the sender."""
         for name, value in scope["headers"]:
             if name == b"origin" and value.decode("latin-1") in self.policy.origins:
                 return [
@@ -200,17 +200,17 @@ class Gate:
             raise Refusal("unauthorised", reason)
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse a body that is announced to be too large."""
+        """Refuse a body whose announced length is too large."""
         limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if announced is None:
             return
         if b"transfer-encoding" in headers:
             raise Refusal("malformed", "the body has two lengths", field="Content-Length")
-        if int(announced[0]) > limit:  # h11 has looked at it
+        if int(announced[0]) > limit:  # h11 has validated it
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
 
     async def _body(self, receive: Receive) -> bytes:
-        """The body, counted while it comes."""
+        """Receive the body, up to the limit."""
         limit, body = self.host.limits.max_body_bytes, bytearray()
         while True:
             message = await receive()
@@ -223,9 +223,9 @@ class Gate:
                 return bytes(body)
 
     async def _answer_watched(
-        self, scope: Scope, body: bytes, content: Any, receive: Receive, answer: _ResponseSender
+        self, scope: Scope, body: bytes, content: Any, receive: Receive, sender: _ResponseSender
     ) -> None:
-        """The route's answer; cancelled if the client leaves."""
+        """Answer by the route; cancel if the client disconnects."""
         disconnected, was_read = asyncio.Event(), False
         answering = asyncio.current_task()
         assert answering is not None
@@ -242,17 +242,17 @@ class Gate:
             while (await receive())["type"] != "http.disconnect":
                 pass
             disconnected.set()
-            if not answer.ended:
+            if not sender.ended:
                 answering.cancel()
 
         watching = asyncio.ensure_future(watch())
         try:
             if (post := self.application.path_info(scope).post) is None:
-                await self.application.app(scope, receive_body, answer)
+                await self.application.app(scope, receive_body, sender)
                 return
             scope["route"] = post.route
             response = await post(content)
-            await response(scope, receive_body, answer)
+            await response(scope, receive_body, sender)
         except MaskwrightError as error:
             raise of_error(error) from error
         except asyncio.CancelledError:
@@ -264,25 +264,25 @@ class Gate:
             watching.cancel()
 
 
-# What a page of another site may read of an answer besides its body.
+# Headers of an answer that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
-# Not of the system's source: a call of the system lets another thread go first.
+# Not the random source of the system: a system call yields to another thread.
 _IDS = random.Random()
 
 
 class _DisconnectedError(Exception):
-    """The client left before its request was there."""
+    """The client disconnected before its request was complete."""
 
 
 class _ResponseSender:
-    """`send` with the headers that every answer has, and what became of it."""
+    """`send` with the headers of every answer, and the state of the response."""
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = f"{_IDS.getrandbits(64):016x}"  # as the log and the answer call it
+        self.request = f"{_IDS.getrandbits(64):016x}"  # its id in the log and in the answer
         self.facts: dict[str, str] = {}
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
@@ -301,20 +301,19 @@ class _ResponseSender:
         await self._send(message)
 
 
-async def _preflight(methods: Collection[str], answer: _ResponseSender) -> None:
-    """What a browser asks before a page of another site may ask."""
+async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
+    """Answer the preflight request of a browser for a page of another site."""
     allowed = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
         (b"access-control-allow-headers", b"authorization, content-type, *"),
         (b"access-control-max-age", b"600"),
     ]
-    await answer({"type": "http.response.start", "status": 204, "headers": allowed})
-    await answer({"type": "http.response.body", "body": b""})
+    await sender({"type": "http.response.start", "status": 204, "headers": allowed})
+    await sender({"type": "http.response.body", "body": b""})
 
 
 def _token(header: bytes) -> bytes | None:
-    """The token of an Authorization header: a program's, or a browser's as the password of any
-    name."""
+    """The token of an Authorization header: a bearer token, or the password of any user name."""
     scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
         return credentials.strip()
@@ -327,7 +326,7 @@ def _token(header: bytes) -> bytes | None:
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a person's browser asks for a page."""
+    """Whether a browser requests a page."""
     accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     return scope["method"] == "GET" and b"text/html" in accepted.lower()
 
@@ -340,7 +339,7 @@ def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
 
 
 def _require_valid_target(scope: Scope) -> None:
-    """Refuse targets that are no path, and more than a request needs."""
+    """Refuse targets that are not a path, and URLs and headers that are too long."""
     raw = scope["raw_path"]
     if len(raw) + len(scope["query_string"]) > MAX_URL:
         raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
@@ -355,8 +354,8 @@ def _require_valid_target(scope: Scope) -> None:
 
 def _require_type(headers: dict[bytes, list[bytes]]) -> None:
     coding = headers.get(b"content-encoding", [b"identity"])
-    kinds = headers.get(b"content-type", [])
-    kind, _, rest = (kinds[0] if len(kinds) == 1 else b"").lower().partition(b";")
+    content_types = headers.get(b"content-type", [])
+    kind, _, rest = (content_types[0] if len(content_types) == 1 else b"").lower().partition(b";")
     charset = rest.replace(b" ", b"").replace(b'"', b"")
     sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
     if not sound or coding != [b"identity"]:
@@ -365,7 +364,7 @@ def _require_type(headers: dict[bytes, list[bytes]]) -> None:
 
 
 async def _parsed(body: bytes) -> Any:
-    """What the JSON says; refused is what other readers understand otherwise or not at all."""
+    """Parse strict JSON; refuse what parsers do not agree on."""
     if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)

@@ -1,9 +1,9 @@
-"""The paths that huggingface_hub's InferenceClient is given: /models/NAME/pipeline/TASK.
+"""The paths for the InferenceClient of huggingface_hub: /models/NAME/pipeline/TASK.
 
     InferenceClient().text_classification(text, model="http://…/models/reviews/pipeline/text-classification")
 
-TASK is what the hub calls a task. Bodies are {"inputs", "parameters"}, answers those of the hub; an
-answer to a list of inputs is a list of answers. Parameters that are not done are refused by name.
+TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}, answers those of the
+hub; the answer to a list of inputs is a list. Unsupported parameters are refused by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
-# Seeds that are drawn where none is given, as many as other servers have.
+# Range of random seeds, as of other servers.
 SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -56,7 +56,7 @@ def failure(refusal: Refusal) -> dict[str, str]:
 
 
 class _Parameters(Body):
-    """Parameters that every task takes."""
+    """Parameters of every task."""
 
     adapter_id: Text | None = None
     truncate: bool | None = Field(
@@ -137,7 +137,7 @@ class _SentenceSimilarityInputs(Body):
 
 
 class _FeatureExtractionBody(Body):
-    """Of vectors the parameters stand beside the texts."""
+    """A body with its parameters beside the texts."""
 
     inputs: Many
     normalize: bool | None = None
@@ -176,16 +176,16 @@ def routes(host: Host) -> APIRouter:
         parameters = getattr(request, "parameters", None)
         if parameters is None and body_type is not _FeatureExtractionBody:
             parameters = body_type.model_fields["parameters"].annotation.__args__[0]()  # type: ignore[union-attr]
-        if getattr(request, "stream", None) and answer is not _written:
+        if getattr(request, "stream", None) and answer is not _generated_texts:
             raise Refusal("validation", "such an answer does not come in pieces", field="stream")
-        chosen = resolve(host, model, getattr(parameters, "adapter_id", None))
-        if task in TRAINED_TASKS and chosen.task().pipeline != task:
-            raise chosen.unable(f"a model for {task}")
-        if answer is _written:
+        reference = resolve(host, model, getattr(parameters, "adapter_id", None))
+        if task in TRAINED_TASKS and reference.task().pipeline != task:
+            raise reference.unable(f"a model for {task}")
+        if answer is _generated_texts:
             assert isinstance(parameters, _TextGenerationParameters)
-            return await _written(chosen, request, parameters)
-        value, answers = await answer(chosen, request, parameters)
-        return JSONResponse(value, headers=headers_of(chosen, answers))
+            return await _generated_texts(reference, request, parameters)
+        value, responses = await answer(reference, request, parameters)
+        return JSONResponse(value, headers=headers_of(reference, responses))
 
     return router
 
@@ -195,7 +195,7 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
         return body_type.model_validate(body)
     except ValidationError as error:
         faults = error.errors()
-        # Of a field that is one of several shapes their names stand among the parts of its place.
+        # The location of a field with several types contains the names of these types.
         location = [str(key) for key in faults[0]["loc"]]
         where = ".".join(key for key in location if not key.startswith("_") and "[" not in key)
         raise Refusal("validation", faults[0]["msg"], field=where or "body") from None
@@ -205,7 +205,9 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
 async def _masks(
     model: ModelReference, body: Any, parameters: _FillMaskParameters
 ) -> ResponseParts:
-    refuse_unsupported(parameters, {"targets": []}, "only the likeliest tokens are told", WITHIN)
+    refuse_unsupported(
+        parameters, {"targets": []}, "only the likeliest tokens are returned", WITHIN
+    )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     options = model.options("inputs", top=parameters.top_k)
     response = await model.host.fill_mask(model.name, texts, options)
@@ -230,11 +232,13 @@ def _holes(holes: Sequence[Any]) -> Any:
     return candidates[0] if len(candidates) == 1 else candidates
 
 
-async def _features(
+async def _embeddings(
     model: ModelReference, body: _FeatureExtractionBody, parameters: Any
 ) -> ResponseParts:
     if (body.truncation_direction or "right").lower() == "left":
-        raise Refusal("validation", "a text can only lose its end", field="truncation_direction")
+        raise Refusal(
+            "validation", "texts can only be truncated at their end", field="truncation_direction"
+        )
     embeddings, response = await embeddings_of(
         model,
         [body.inputs] if isinstance(body.inputs, str) else body.inputs,
@@ -252,7 +256,7 @@ async def _features(
     return [embedding.tolist() for embedding in embeddings], [response]
 
 
-async def _alike(model: ModelReference, body: Any, parameters: _Parameters) -> ResponseParts:
+async def _similarities(model: ModelReference, body: Any, parameters: _Parameters) -> ResponseParts:
     source, texts = body.inputs.source_sentence, body.inputs.sentences
     truncate = bool(parameters.truncate)
     similarities, response = await similarities_to(
@@ -278,11 +282,11 @@ async def _classes(
     return [classes(model.labels, logits, parameters.top_k) for logits in scores], [response]
 
 
-async def _words(
+async def _tagged_words(
     model: ModelReference, body: Any, parameters: _TokenClassificationParameters
 ) -> ResponseParts:
     if parameters.aggregation_strategy not in (None, "simple", "first"):
-        reason = "words are told, each by its first token"
+        reason = "words are classified by their first token"
         raise Refusal(
             "validation", reason, field="parameters.aggregation_strategy", limit="simple, first"
         )
@@ -290,7 +294,7 @@ async def _words(
     value, responses = await _of_task(model, body.inputs, parameters)
     ignored = set(parameters.ignore_labels or ())
 
-    def wanted(entities: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def without_ignored(entities: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
             entity
             for entity in entities
@@ -298,7 +302,9 @@ async def _words(
         ]
 
     is_single = isinstance(body.inputs, str)
-    return wanted(value) if is_single else [wanted(each) for each in value], responses
+    return without_ignored(value) if is_single else [
+        without_ignored(entities) for entities in value
+    ], responses
 
 
 async def _answers(
@@ -318,12 +324,13 @@ async def _answers(
 async def _zero_shot(
     model: ModelReference, body: Any, parameters: _ZeroShotParameters
 ) -> ResponseParts:
-    """Labels of the user's own, each a hypothesis that follows from the text or does not."""
+    """Scores of arbitrary labels, each a hypothesis that the text entails or contradicts."""
     names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
-    yes = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
-    no = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
-    if not model.takes_pairs or len(yes) != 1:
+    entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
+    contradictions = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
+    if not model.takes_pairs or len(entailments) != 1:
         raise model.unable(f"a model of two texts with a label that begins with {ENTAILMENT}")
+    entailment = entailments[0]
     template = parameters.hypothesis_template or TEMPLATE
     if "{}" not in template:
         reason = "the template has no place for a label: {}"
@@ -339,19 +346,28 @@ async def _zero_shot(
     classifications = []
     for text_logits in logits:  # (labels, classes)
         if parameters.multi_label or len(labels) == 1:
-            contradiction = no[0] if no else 1 - yes[0] if text_logits.shape[1] == 2 else None
+            contradiction = (
+                contradictions[0]
+                if contradictions
+                else 1 - entailment
+                if text_logits.shape[1] == 2
+                else None
+            )
             if contradiction is None:
                 raise model.unable(f"a label that begins with {CONTRADICTION}")
             shares = np.array(
-                [apply_function(row[[contradiction, yes[0]]], "softmax")[1] for row in text_logits]
+                [
+                    apply_function(row[[contradiction, entailment]], "softmax")[1]
+                    for row in text_logits
+                ]
             )
         else:
-            shares = apply_function(text_logits[:, yes[0]], "softmax")
+            shares = apply_function(text_logits[:, entailment], "softmax")
         classifications.append(classes(labels, shares))
     return classifications[0] if isinstance(body.inputs, str) else classifications, [response]
 
 
-async def _rewritten(
+async def _generated_answers(
     model: ModelReference, body: Any, parameters: _TextToTextParameters
 ) -> ResponseParts:
     fixed: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
@@ -362,15 +378,15 @@ async def _rewritten(
 
 
 async def _of_task(model: ModelReference, inputs: Any, parameters: _Parameters) -> ResponseParts:
-    """As the task type answers: one answer, or a list of them."""
+    """The answers of the task: one, or a list of them."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     options = model.options("inputs", truncate=bool(parameters.truncate))
     response = await model.host.predict(model.name, rows, options)
     return response.values if isinstance(inputs, list) else response.values[0], [response]
 
 
-# ---------------------------------------------------------------------------- writing
-async def _written(
+# ---------------------------------------------------------------------------- generation
+async def _generated_texts(
     model: ModelReference, body: Any, parameters: _TextGenerationParameters
 ) -> Response:
     if "generate" not in model.opened.abilities:
@@ -378,14 +394,14 @@ async def _written(
     fixed: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
     fixed |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
     refuse_unsupported(
-        parameters, fixed | {"grammar": {}, "truncate": None}, "this is not done here", WITHIN
+        parameters, fixed | {"grammar": {}, "truncate": None}, "not supported", WITHIN
     )
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
     draws = parameters.do_sample or any(setting is not None for setting in sampling)
     if parameters.do_sample is False and draws:
-        reason = "nothing is drawn, and how is said beside it"
+        reason = "sampling is off, but its settings are given"
         raise Refusal("validation", reason, field="parameters.do_sample")
-    writing = GenerationOptions(
+    generation = GenerationOptions(
         tokens=parameters.max_new_tokens or TOKENS,
         temperature=(parameters.temperature or 1.0) if draws else 0.0,
         top_k=parameters.top_k or 0,
@@ -401,25 +417,25 @@ async def _written(
         if not isinstance(body.inputs, str):
             raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
         read: list[int] = []
-        pieces = model.host.stream(model.name, texts[0], writing, options, read.append)
+        pieces = model.host.stream(model.name, texts[0], generation, options, read.append)
         before = texts[0] if full else ""
 
         def events(stream: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-            return _events(model, stream, before, read, writing.seed)
+            return _events(model, stream, before, read, generation.seed)
 
         return await event_stream(pieces, events, failure, {"x-windows": "1"})
-    response = await model.host.generate(model.name, texts, writing, options)
+    response = await model.host.generate(model.name, texts, generation, options)
     values = []
     for text, generated in zip(texts, response.values, strict=True):
         value: dict[str, Any] = {"generated_text": (text if full else "") + generated.text}
         if parameters.details:
-            value["details"] = _details(model, generated, writing.seed)
+            value["details"] = _details(model, generated, generation.seed)
         values.append(value)
     return JSONResponse(values, headers=headers_of(model, [response]))
 
 
 def _seed(parameters: _TextGenerationParameters, draws: bool) -> int:
-    """The seed; where one is needed and none is given another each time, which `details` tell."""
+    """The seed of the request; without one a random seed if tokens are sampled."""
     if parameters.seed is not None:
         return parameters.seed
     return secrets.randbelow(SEEDS) if draws else 0
@@ -450,8 +466,8 @@ def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict
 async def _events(
     model: ModelReference, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
 ) -> AsyncIterator[Any]:
-    """A token each, with the text that it shows; the last with all of it, and with how many tokens
-    were `read`."""
+    """An event for each token, with its text; the last with the whole text, and the number of
+    tokens that were `read`."""
     text, count, index = before, 0, 0
     async for piece in pieces:
         index += 1
@@ -474,22 +490,22 @@ async def _events(
 
 
 Handler = Callable[[ModelReference, Any, Any], Awaitable[Any]]
-# What can be asked of a model by what it is; and of one that was trained for that very task.
+# Tasks of models with an ability, and tasks that a model must have been trained for.
 TASKS: dict[str, tuple[type[Body], Handler]] = {
     "fill-mask": (_body(Many, _FillMaskParameters), _masks),
-    "feature-extraction": (_FeatureExtractionBody, _features),
-    "sentence-similarity": (_body(_SentenceSimilarityInputs, _Parameters), _alike),
+    "feature-extraction": (_FeatureExtractionBody, _embeddings),
+    "sentence-similarity": (_body(_SentenceSimilarityInputs, _Parameters), _similarities),
     "zero-shot-classification": (_body(Many, _ZeroShotParameters), _zero_shot),
-    "text-generation": (_body(Many, _TextGenerationParameters), _written),
+    "text-generation": (_body(Many, _TextGenerationParameters), _generated_texts),
 }
 TRAINED_TASKS: dict[str, tuple[type[Body], Handler]] = {
     "text-classification": (_body(Many, _ClassificationParameters), _classes),
-    "token-classification": (_body(Many, _TokenClassificationParameters), _words),
+    "token-classification": (_body(Many, _TokenClassificationParameters), _tagged_words),
     "question-answering": (
         _body(_QuestionInputs | list[_QuestionInputs], _QuestionAnsweringParameters),
         _answers,
     ),
-    "summarization": (_body(Many, _TextToTextParameters), _rewritten),
-    "translation": (_body(Many, _TextToTextParameters), _rewritten),
-    "text2text-generation": (_body(Many, _TextToTextParameters), _rewritten),
+    "summarization": (_body(Many, _TextToTextParameters), _generated_answers),
+    "translation": (_body(Many, _TextToTextParameters), _generated_answers),
+    "text2text-generation": (_body(Many, _TextToTextParameters), _generated_answers),
 }

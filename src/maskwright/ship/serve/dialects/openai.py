@@ -1,10 +1,10 @@
-"""The routes of OpenAI's API that models here can answer, for its clients.
+"""The routes of the OpenAI API that served models can answer.
 
     GET  /v1/models /v1/models/NAME
     POST /v1/embeddings (also /embeddings) /v1/completions
 
-Errors have the shape of OpenAI, {"error": {…}}, and beside it at the top what clients of
-text-embeddings-inference read. What is not done is refused by its name, never passed over.
+Errors have the format of OpenAI, {"error": {…}}, with the fields for clients of
+text-embeddings-inference beside it. Unsupported parameters are refused by name, never ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, H
 from maskwright.ship.serve.logprobs import Logprobs, likeliest
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
-# Seeds are 31 bits, as clients send them.
+# Seeds have 31 bits, as in clients.
 SEEDS = 2**31
 LOGPROBS, CHOICES, STOPS = 5, 8, 4
 
@@ -60,7 +60,7 @@ def render(refusal: Refusal) -> Response:
 
 
 class EmbeddingsRequest(Body):
-    """Texts of which the vectors are wanted."""
+    """Texts to embed."""
 
     input: Texts
     model: Text | None = None
@@ -79,7 +79,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class CompletionsRequest(Body):
-    """Prompts, and how they are gone on with."""
+    """Prompts to continue."""
 
     prompt: Texts
     model: Text | None = None
@@ -168,9 +168,9 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     refuse_unsupported(
         body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
     )
-    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
+    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "not supported")
     refuse_unsupported(
-        body, {"frequency_penalty": 0, "presence_penalty": 0}, "repetitions are not penalised here"
+        body, {"frequency_penalty": 0, "presence_penalty": 0}, "penalties are not supported"
     )
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
@@ -187,60 +187,65 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     scores = body.echo and (body.logprobs is not None or not tokens)
     reads = copies + bool(scores and tokens)  # of each prompt
     model.host.budget().require_inputs(len(prompts) * reads, "prompt")
-    writing = GenerationOptions(
+    generation = GenerationOptions(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         stop=tuple(stop),
         logprobs=body.logprobs,
     )
-    writings = [replace(writing, seed=(first_seed + copy) % SEEDS) for copy in range(copies)]
+    variants = [replace(generation, seed=(first_seed + copy) % SEEDS) for copy in range(copies)]
     if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
     if scores:
         score_options = model.options("prompt", top=body.logprobs)
         scored = await model.host.prompt_scores(model.name, prompts, score_options)
-    shape = _CompletionsResponse(model, body, prompts, copies, scored)
+    completions = _CompletionsResponse(model, body, prompts, copies, scored)
     if body.stream:
         pieces = (
-            model.host.stream(model.name, prompts[0], writings[0], options, shape.counted)
+            model.host.stream(
+                model.name, prompts[0], variants[0], options, completions.set_prompt_tokens
+            )
             if tokens
             else _none()
         )
-        return await event_stream(pieces, shape.events, failure, {"x-windows": "1"})
+        return await event_stream(pieces, completions.events, failure, {"x-windows": "1"})
     texts: list[GeneratedText] = []
     if tokens:
-        all_prompts = [prompt for prompt in prompts for _ in writings]
+        all_prompts = [prompt for prompt in prompts for _ in variants]
         response = await model.host.generate(
-            model.name, all_prompts, writings * len(prompts), options
+            model.name, all_prompts, variants * len(prompts), options
         )
-        texts, one_of_each = response.values, slice(None, None, copies)  # of each prompt's copies
+        texts, one_of_each = (
+            response.values,
+            slice(None, None, copies),
+        )  # of the copies of each prompt
         response = replace(
             response, tokens=response.tokens[one_of_each], windows=response.windows[one_of_each]
         )
         scored = scored or replace(response, truncated=response.truncated[one_of_each])
     assert scored is not None
-    shape.counted(sum(scored.tokens))
-    return JSONResponse(shape.whole(texts), headers=headers_of(model, [scored]))
+    completions.set_prompt_tokens(sum(scored.tokens))
+    return JSONResponse(completions.whole(texts), headers=headers_of(model, [scored]))
 
 
 async def _none() -> AsyncIterator[Piece]:
-    """The pieces of a text of no token."""
+    """The pieces of an empty text."""
     yield Piece(0, None, "", "length")
 
 
 def failure(refusal: Refusal) -> dict[str, Any]:
-    """What is sent in the middle of a stream."""
+    """The event for an error in the middle of a stream."""
     error = {"message": refusal.message, "type": "server_error", "param": None}
     return {"error": {**error, "code": refusal.kind}}
 
 
 class _CompletionsResponse:
-    """The answers of one request in OpenAI's shape.
+    """The response to a request in the format of OpenAI.
 
     Args:
-        scored: how likely each prompt was; None: it is not wanted.
+        scored: the log-probabilities of each prompt; None if not requested.
     """
 
     def __init__(
@@ -261,13 +266,13 @@ class _CompletionsResponse:
             "system_fingerprint": model.fingerprint[:16],
         }
 
-    def counted(self, tokens: int) -> None:
-        """The prompt of a stream has so many tokens."""
+    def set_prompt_tokens(self, tokens: int) -> None:
+        """Set the number of tokens of the prompts."""
         self.prompt_tokens = tokens
 
     def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:
-        """All texts at once; of each prompt its copies one after the other. Nothing was written
-        where no token is wanted."""
+        """The body with all texts; the copies of a prompt are consecutive. `texts` is empty if no
+        token was requested."""
         choices = []
         for number in range(len(self.prompts) * self.copies):
             generated = texts[number] if texts else GeneratedText()
@@ -286,7 +291,7 @@ class _CompletionsResponse:
         return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-        """A chunk for each piece that shows something, and what ends them."""
+        """A chunk for each piece with text, then the final events."""
         options = self.body.stream_options
         wants_usage = options is not None and bool(options.include_usage)
         more = {"usage": None} if wants_usage else {}
@@ -315,8 +320,8 @@ class _CompletionsResponse:
     def _logprobs(
         self, pieces: list[Piece], offset: int = 0, number: int | None = None
     ) -> dict[str, Any] | None:
-        """Those of the tokens of these pieces, the first of which begins at `offset` of the text;
-        before them those of prompt `number`, where it was scored."""
+        """The log-probabilities of the tokens of pieces, which begin at `offset` of the text, after
+        those of prompt `number` if it was scored."""
         if self.body.logprobs is None:
             return None
         tokenizer, logprobs = self.model.tokenizer, Logprobs()
@@ -340,7 +345,7 @@ class _CompletionsResponse:
 
 
 def _reason(finished: str | None) -> str | None:
-    """Why a text ended."""
+    """The reason why a text ended."""
     return None if finished is None else "length" if finished == "length" else "stop"
 
 

@@ -1,13 +1,13 @@
 """The routes of text-embeddings-inference, with its bodies and errors.
 
     POST /embed /embed_all /predict /rerank /similarity /tokenize /decode /vertex /invocations /
-    POST /v1/rerank /v2/rerank    with `documents`, as Cohere and Jina are asked; /rerank takes both
+    POST /v1/rerank /v2/rerank    with `documents`, as of Cohere and Jina; /rerank takes both
     GET  /info /ping /
 
-Each is also there behind the name of a model or adapter, such as /reviews/predict; without one the
-only model that is served answers. POST / and /invocations ask the model for what it is for: vectors
-or classes. What differs from the original: a text that is too long is read in windows unless
-`truncate` is true, several labels are scored each by itself, and unknown fields are refused.
+Each is also available under the name of a model or adapter, such as /reviews/predict; without a
+name the only served model answers. POST / and /invocations return vectors or classes, depending on
+the model. Differences to the original: a text that is too long is read in windows unless `truncate`
+is true, multiple labels are scored independently, and unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from maskwright.ship.serve.host import Host, HostResponse, all_of
 
 BodyType = TypeVar("BodyType", bound=Body)
 Name = Annotated[str, Path(description="A model or an adapter.")]
-# Of an answer of /tokenize.
+# Estimated bytes per token of an answer of /tokenize.
 BYTES_A_TOKEN = 80
 Direction = Literal["Left", "Right", "left", "right"]
-# What each refusal is called there; the status where it is another.
+# Names of refusals, and statuses that differ.
 TYPES: dict[Kind, str] = {
     "overloaded": "Overloaded",
     "unready": "Unhealthy",
@@ -63,14 +63,14 @@ STATUS: dict[Kind, int] = {"backend": 424}
 
 
 class _EmptyInputRefusal(Refusal):
-    """Nothing was given to answer."""
+    """The refusal of a request without inputs."""
 
     def __init__(self, field: str) -> None:
         super().__init__("malformed", "cannot be empty", field=field)
 
 
 def render(refusal: Refusal) -> Response:
-    """The shape of an error: {"error", "error_type"}; of a wrong token no body."""
+    """The format of an error: {"error", "error_type"}; without a body for a wrong token."""
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
@@ -87,39 +87,37 @@ class _TruncatableBody(Body):
     truncate: bool | None = Field(
         default=None, description="Cut a text that is too long at its end."
     )
-    truncation_direction: Direction = Field(
-        default="Right", description="Only texts' ends can be cut."
-    )
+    truncation_direction: Direction = Field(default="Right", description="Only the end can be cut.")
 
     @property
     def cuts(self) -> bool:
-        """Whether texts may be cut.
+        """Whether texts may be truncated.
 
         Raises:
-            Refusal: at their beginning.
+            Refusal: if at their beginning.
         """
         if self.truncate and self.truncation_direction.lower() == "left":
-            reason = "a text can only lose its end; leave it out, or say truncate=false"
+            reason = "texts can only be truncated at their end; leave it out, or say truncate=false"
             raise Refusal("validation", reason, field="truncation_direction")
         return bool(self.truncate)
 
 
 class EmbedAllRequest(_TruncatableBody):
-    """Texts, of each token of which the vector is wanted."""
+    """Texts whose tokens are embedded."""
 
     inputs: Texts
     prompt_name: Text | None = None
 
 
 class EmbedRequest(EmbedAllRequest):
-    """Texts of which the vectors are wanted."""
+    """Texts to embed."""
 
     normalize: bool | None = True
     dimensions: int | None = Field(default=None, ge=1)
 
 
 class PredictRequest(_TruncatableBody):
-    """A text or a pair, or a list of lists of these, of which the classes are wanted."""
+    """A text or a pair, or a list of lists of these, to classify."""
 
     inputs: TextsOrPairs
     raw_scores: bool = False
@@ -130,8 +128,8 @@ class _Document(Body):
 
 
 class RerankRequest(_TruncatableBody):
-    """Texts that are to be ordered by how well they answer a query: `texts`, or `documents` as
-    Cohere and Jina have them, whose answer then has their shape."""
+    """Texts to rank by their relevance for a query: `texts`, or `documents` as of Cohere and Jina,
+    with an answer in their format."""
 
     query: Text
     texts: list[Text] | None = None
@@ -143,8 +141,8 @@ class RerankRequest(_TruncatableBody):
     return_text: bool = False
 
     @property
-    def documents_field(self) -> tuple[str, list[str]]:
-        """The name and the value of the field that was given.
+    def text_field(self) -> tuple[str, list[str]]:
+        """The name and the texts of the field that is set.
 
         Raises:
             Refusal: neither or both.
@@ -170,14 +168,14 @@ class _SimilarityParameters(_TruncatableBody):
 
 
 class SimilarityRequest(Body):
-    """A text, and others of which is asked how alike they are to it."""
+    """A text, and others to compare with it."""
 
     inputs: _SimilarityInputs
     parameters: _SimilarityParameters | None = None
 
 
 class TokenizeRequest(Body):
-    """Texts of which the tokens are wanted."""
+    """Texts to tokenize."""
 
     inputs: Many
     add_special_tokens: bool = True
@@ -185,7 +183,7 @@ class TokenizeRequest(Body):
 
 
 class DecodeRequest(Body):
-    """Token ids of which the texts are wanted."""
+    """Token ids to decode."""
 
     ids: Ids
     skip_special_tokens: bool = True
@@ -223,7 +221,7 @@ def routes(host: Host) -> APIRouter:
 
 
 def _routes(host: Host) -> dict[str, Callable[..., Any]]:
-    """What answers each path, given a body and the name of a model."""
+    """The function for each path, which takes a body and the name of a model."""
 
     async def embed(body: EmbedRequest, model: Name) -> Response:
         return _response(*await _embed(resolve(host, model), body))
@@ -253,13 +251,16 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
         return _response(*await _own(resolve(host, model), body)())
 
     async def vertex(body: VertexRequest, model: Name) -> Response:
-        chosen = resolve(host, model)
+        reference = resolve(host, model)
         _require_some(body.instances, "instances")
         host.budget().require_inputs(len(body.instances), "instances")
-        handlers = [_own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)]
-        parts = await all_of(answer() for answer in handlers)
-        answers = [each for _, _, instance_responses in parts for each in instance_responses]
-        return _response({"predictions": [each for each, _, _ in parts]}, chosen, answers)
+        handlers = [
+            _own(reference, instance, f"instances[{n}]")
+            for n, instance in enumerate(body.instances)
+        ]
+        results = await all_of(handler() for handler in handlers)
+        responses = [response for _, _, of_instance in results for response in of_instance]
+        return _response({"predictions": [value for value, _, _ in results]}, reference, responses)
 
     return {
         "/v1/rerank": rerank,  # before /{model}/rerank
@@ -279,7 +280,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
 
 
 def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the only model."""
+    """The function without the name, for the only model."""
     body = function.__annotations__["body"]
 
     async def only(body: Any) -> Response:
@@ -294,8 +295,8 @@ def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
 ResponseParts = tuple[Any, ModelReference, list[HostResponse]]
 
 
-def _response(value: Any, model: ModelReference, answers: list[HostResponse]) -> Response:
-    return JSONResponse(value, headers=headers_of(model, answers) if answers else {})
+def _response(value: Any, model: ModelReference, responses: list[HostResponse]) -> Response:
+    return JSONResponse(value, headers=headers_of(model, responses) if responses else {})
 
 
 async def _embed(model: ModelReference, body: EmbedRequest) -> ResponseParts:
@@ -329,11 +330,11 @@ async def _predict(model: ModelReference, body: PredictRequest) -> ResponseParts
     )
     inputs = [body.inputs] if is_single else body.inputs
     _require_some(inputs, "inputs")
-    rows = [each if isinstance(each, str) else _row(each) for each in inputs]
+    rows = [texts if isinstance(texts, str) else _row(texts) for texts in inputs]
     response = await class_scores(
         model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores
     )
-    classifications = [classes(model.labels, each) for each in response.values]
+    classifications = [classes(model.labels, scores) for scores in response.values]
     return classifications[0] if is_single else classifications, model, [response]
 
 
@@ -342,19 +343,19 @@ def _row(texts: Any) -> Any:
 
 
 async def _rerank(model: ModelReference, body: RerankRequest) -> ResponseParts:
-    field, texts = body.documents_field
+    field, texts = body.text_field
     if body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
     if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
-    rows = [(body.query, each) for each in texts]
+    rows = [(body.query, text) for text in texts]
     response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
-    scores = [rounded(each[0]) for each in response.values]
+    scores = [rounded(score) for (score,) in response.values]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
     if body.return_text or body.return_documents:
-        shown = [{"text": each} for each in texts]
+        shown = [{"text": text} for text in texts]
     else:
         shown = [{}] * len(texts)
     if field == "texts":
@@ -414,7 +415,7 @@ def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[st
 
 
 def _margins(model: ModelReference) -> tuple[list[int], list[int]]:
-    """The special tokens before a text and after it."""
+    """The special tokens before and after a text."""
     tokenizer = model.tokenizer
     around, before = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
     return around[:before], around[before:]
@@ -436,10 +437,10 @@ def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
 def _own(
     model: ModelReference, body: dict[str, Any], field: str = "body"
 ) -> Callable[[], Awaitable[ResponseParts]]:
-    """What answers what the model is for, by what the body has.
+    """The function for a body that is not for a particular route: rerank, predict or embed.
 
     Raises:
-        Refusal: the body does not fit.
+        Refusal: the body does not fit its schema.
     """
     if "query" in body:
         return partial(_rerank, model, _checked(RerankRequest, body, field))
