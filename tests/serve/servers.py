@@ -196,7 +196,7 @@ def server(
 ) -> Iterator[Served]:
     """A server of these models on a thread of this process, in float32."""
     log = io.StringIO()
-    host = Host({}, limits, precision="float32")
+    host = Host(limits, precision="float32")
     policy = AccessPolicy(token=token, hosts=hosts, origins=origins)
     gate = Gate(application.Application(host, [DIALECT, rows]), policy, RequestLog(log))
 

@@ -328,7 +328,7 @@ class Slow:
         self.inside = threading.Event()
         self.fails: BaseException | None = None
         self._read = encoding.read_scores
-        monkeypatch.setattr(host_module, "read_scores", self.read)
+        monkeypatch.setattr(encoding, "read_scores", self.read)
 
     def read(self, requests: Any) -> Any:
         self.inside.set()

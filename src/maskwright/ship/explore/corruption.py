@@ -131,12 +131,10 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         raise UsageError("the text has no such row", where="row", found=request.row)
     batch, rows = _batch(objective, source, request, 0)
     case = describe_row(batch, 0)
-    batch_of_tokens = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
-    filled = (
-        None if batch_of_tokens.uniforms is None else _sampled_fillers(queryable, batch_of_tokens)
-    )
+    corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
+    filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
     row = rows.tokens[0].tolist()
-    inserted_ids = [-1 - token for token in _tokens(case) if token < 0]
+    inserted = [-1 - token for token in _tokens(case) if token < 0]
     return {
         "mask": tokenizer.mask,
         "row": row,
@@ -145,8 +143,8 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         "case": case,
         "rows": len(source),
         "filled": filled,
-        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted_ids, *(filled or ())}},
-        "signs": sorted(tokenizer.special_ids & {*row, *inserted_ids}),
+        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted, *(filled or ())}},
+        "signs": sorted(tokenizer.special_ids & {*row, *inserted}),
     }
 
 
@@ -164,9 +162,8 @@ def _batch(objective: Objective, source: RowSource, request: CorruptionRequest, 
 def _epochs(model: Model, request: CorruptionRequest) -> list[list[int]]:
     """The positions of the targets in each of the first epochs."""
     objective, source = _objective_and_rows(model, request)
-    return [
-        describe_row(_batch(objective, source, request, n)[0], 0)["wanted"] for n in range(EPOCHS)
-    ]
+    batches = (_batch(objective, source, request, epoch)[0] for epoch in range(EPOCHS))
+    return [describe_row(batch, 0)["wanted"] for batch in batches]
 
 
 def _objective_and_rows(model: Model, request: CorruptionRequest) -> tuple[Objective, RowSource]:
@@ -174,13 +171,11 @@ def _objective_and_rows(model: Model, request: CorruptionRequest) -> tuple[Objec
     options = json.dumps(request.options, sort_keys=True)
     seed = request.seed if member.spec.rows in SAMPLED else 0
     longest = min(LONGEST, max(8, model.config.longest or LONGEST))
-    return _cached_objective_and_rows(
-        model.tokenizer, request.text, request.objective, options, seed, longest
-    )
+    return _cached(model.tokenizer, request.text, request.objective, options, seed, longest)
 
 
 @lru_cache(maxsize=64)
-def _cached_objective_and_rows(
+def _cached(
     tokenizer: Tokenizer, text: str, name: str, options: str, seed: int, longest: int
 ) -> tuple[Objective, RowSource]:
     member, request = member_of(name), CorruptionRequest(text, name, json.loads(options), seed)
@@ -213,10 +208,8 @@ def _fitting_configs(name: str) -> list[TransformerConfig]:
     """A config of each family that the objective fits, if the tokenizer has all special tokens."""
     fitting = []
     for family_name in catalogue.names("families"):
-        configs = [
-            slender(config) for config in architectures(family(family_name), VOCABULARY.size)
-        ]
-        trial = first_fitting(member_of(name), configs, VOCABULARY)
+        configs = map(slender, architectures(family(family_name), VOCABULARY.size))
+        trial = first_fitting(member_of(name), list(configs), VOCABULARY)
         if not isinstance(trial, RefusalReason):
             fitting.append(trial[0])
     return fitting
@@ -249,7 +242,7 @@ def _store(tokenizer: Tokenizer, text: str) -> TextStore:
     return TextStore(texts, tokenizer)
 
 
-def _sampled_fillers(queryable: QueryableModel, batch: Batch) -> list[int] | None:
+def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
     """Ids that the model samples for the masks of a batch; None if it fills no masks."""
     model, longest = queryable.model, queryable.model.config.longest
     fills = model.config.encoder is not None and model.config.vocabulary_head is not None
@@ -415,9 +408,8 @@ def _precomputed(
         preset_request = replace(request, options=preset["options"])
         try:
             _prepare_row(model, preset_request)
-            cases = [
-                _prepare_row(model, replace(preset_request, seed=seed)) for seed in range(seeds)
-            ]
+            requests = [replace(preset_request, seed=seed) for seed in range(seeds)]
+            cases = [_prepare_row(model, seed_request) for seed_request in requests]
         except MaskwrightError:
             continue  # this tokenizer does not allow it
         for case in cases:
@@ -457,9 +449,8 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     """Batches of some epochs as lists; None if the options are not compatible."""
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
-        trial = first_fitting(
-            member, _fitting_configs(member.name)[:1], VOCABULARY, defaults(member, options)
-        )
+        configs = _fitting_configs(member.name)[:1]
+        trial = first_fitting(member, configs, VOCABULARY, defaults(member, options))
         if isinstance(trial, RefusalReason):
             return None
         batch = trial[1].corrupt(rows, np.arange(len(rows)) // 8, 0)

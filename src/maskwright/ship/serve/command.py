@@ -99,7 +99,7 @@ def serve(
     hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
     sock = bind_socket(host, port)
     try:
-        model_host = Host({}, limits, precision=precision, engine=engine)
+        model_host = Host(limits, precision=precision, engine=engine)
         application = Application(model_host)
         for name in (*folders, *adapter_folders):
             _require_name(name, application)

@@ -23,7 +23,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,21 +34,13 @@ from maskwright.ask.predict import texts as inference_texts
 from maskwright.ask.predict.predictor import Predictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
-from maskwright.base.findings import Note, ignore
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Encoded
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
 from maskwright.model.inference.stream import Piece
 from maskwright.ship.serve import encoding, logprobs
-from maskwright.ship.serve.encoding import (
-    EncodedRows,
-    TaskPayload,
-    read_masks,
-    read_prompts,
-    read_scores,
-    read_states,
-)
+from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.generation import (
     GeneratedText,
@@ -146,10 +138,10 @@ class HostResponse:
     timings: Timings
     characters: int = 0
     fingerprint: str = ""
-    prompt_tokens: int = field(init=False, default=0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prompt_tokens", sum(self.tokens))
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(self.tokens)
 
 
 # The request that is being answered; None if the host is called from inside the process.
@@ -162,6 +154,7 @@ TICK, TURNS = 0.05, 3
 # trip to a thread takes.
 LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
 
+TOKENIZER_THREADS = 2
 # A prompt that any tokenizer accepts, and the deadline in seconds of the first answer.
 WARM, WARM_SECONDS = "the", 600.0
 
@@ -175,28 +168,17 @@ class Host:
     """The models of a process and the device that answers for them.
 
     Args:
-        models: by name; the first answers requests that name none.
-        limits: the limits of requests and queues.
+        limits: of requests and queues.
         precision, engine: of models that are swapped in.
-        threads: the number of threads that tokenize.
     """
 
     def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        limits: Limits | None = None,
-        *,
-        precision: Precision = "auto",
-        engine: str = TORCH,
-        threads: int = 2,
-        metrics: Metrics | None = None,
-        note: Note = ignore,
+        self, limits: Limits | None = None, *, precision: Precision = "auto", engine: str = TORCH
     ) -> None:
-        self.limits = limits or Limits()
-        self.metrics = metrics or Metrics()
-        self._models, self._precision, self._note = dict(models), precision, note
-        self._engine = engine
-        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "tokenise")
+        self.limits, self.metrics = limits or Limits(), Metrics()
+        self._models: dict[str, ServedModel] = {}  # the first answers requests that name none
+        self._precision, self._engine = precision, engine
+        self._pool = concurrent.futures.ThreadPoolExecutor(TOKENIZER_THREADS, "tokenise")
         self._queue = Queue(
             self.limits.max_queue_tokens,
             self.limits.max_batch_tokens,
@@ -277,7 +259,7 @@ class Host:
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """(L,) float32 for each row: the probability of every label, in the order of
-        `ServedModel.labels`, or with `raw` the scores of the head."""
+        the labels of the task, or with `raw` the scores of the head."""
 
         def finish(predictor: Predictor) -> Finish:
             return lambda encoded, outputs: list(
@@ -316,10 +298,8 @@ class Host:
             budget.take_answer(size, options.field)
             return _encoded(encoded).examples, encoded
 
-        answer = partial(self._read_batched, variant, "states", read_states)
-        return await self._answer(
-            texts, options, answer, encode, lambda encoded, states: list(states)
-        )
+        answer = partial(self._read_batched, variant, "states", encoding.read_states)
+        return await self._answer(texts, options, answer, encode, lambda _, states: list(states))
 
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
@@ -332,17 +312,14 @@ class Host:
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
-            size = sum(
-                masked_text.num_masks * (len(masked_text.text) + BYTES_AROUND)
-                for masked_text in masked_texts
-            )
+            size = sum(m.num_masks * (len(m.text) + BYTES_AROUND) for m in masked_texts)
             budget.take_answer(top * size, options.field)
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
             return [inference_texts.spelled_masks(model, *text_holes) for text_holes in holes]
 
-        answer = partial(self._read_batched, variant, "masks", read_masks)
+        answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
         return await self._answer(texts, options, answer, encode, finish)
 
     async def prompt_scores(
@@ -361,7 +338,7 @@ class Host:
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
             return [logprobs.of_prompt(model.tokenizer, *prompt_score) for prompt_score in scores]
 
-        answer = partial(self._read_batched, variant, "prompts", read_prompts)
+        answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, answer, encode, finish)
 
     async def generate(
@@ -505,9 +482,7 @@ class Host:
                 wanted=near(str(name), self.names),
             )
         other_models = [model for model in self._models.values() if model.name != name]
-        new_model = open_one(
-            name, Path(folder), other_models, self._precision, self._note, self._engine
-        )
+        new_model = open_one(name, Path(folder), other_models, self._precision, engine=self._engine)
         new_model.warm()
         self._models = {**self._models, name: new_model}
 
@@ -571,9 +546,8 @@ class Host:
         embeds: bool = False,
     ) -> HostResponse:
         """The answers of a head to rows."""
-        predictor, objective = variant.loaded_head(head) or await self._run(
-            False, variant.head, head
-        )
+        loaded = variant.loaded_head(head)
+        predictor, objective = loaded or await self._run(False, variant.head, head)
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
             task_rows = _as_single_texts(predictor, rows) if embeds else rows
@@ -587,7 +561,7 @@ class Host:
         if predictor.task_type.writes:
             answer = partial(self._generate_answers, variant)
         else:
-            answer = partial(self._read_batched, variant, "scores", read_scores)
+            answer = partial(self._read_batched, variant, "scores", encoding.read_scores)
         response = await self._answer(rows, options, answer, encode, finish(predictor))
         return replace(response, fingerprint=variant.fingerprint)
 
@@ -763,20 +737,10 @@ class Host:
     ) -> list[GenerationJob]:
         self.budget().take_rows(prompts, options.field)
         _require(variant, "generate", "the model does not write")
-        settings = (
-            [generation] * len(prompts)
-            if isinstance(generation, GenerationOptions)
-            else list(generation)
-        )
-        jobs: list[GenerationJob] = await self._run(
-            False,
-            self._generation.prepare,
-            variant,
-            list(prompts),
-            settings,
-            options.field,
-            streams,
-        )
+        if isinstance(generation, GenerationOptions):
+            generation = [generation] * len(prompts)
+        prepare = partial(self._generation.prepare, variant, list(prompts), generation)
+        jobs: list[GenerationJob] = await self._run(False, prepare, options.field, streams)
         self._submit(jobs)
         return jobs
 

@@ -186,21 +186,14 @@ class Metrics:
                 ("te_request_success", self.request_seconds.count),
             ):
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
-            lines.append("# TYPE mw_refusals_total counter")
-            lines += [
-                f'mw_refusals_total{{reason="{kind}"}} {count}'
-                for kind, count in sorted(self.refusals.items())
-            ]
-            lines.append("# TYPE te_request_failure counter")
-            lines += [
-                f'te_request_failure{{err="{kind}"}} {count}'
-                for kind, count in sorted(self.refusals.items())
-            ]
-            lines.append("# TYPE mw_responses_total counter")
-            lines += [
-                f'mw_responses_total{{status="{status}"}} {count}'
-                for status, count in sorted(self.statuses.items())
-            ]
+            counters: tuple[tuple[str, str, Counter[Any]], ...] = (
+                ("mw_refusals_total", "reason", self.refusals),
+                ("te_request_failure", "err", self.refusals),
+                ("mw_responses_total", "status", self.statuses),
+            )
+            for name, label, counts in counters:
+                lines.append(f"# TYPE {name} counter")
+                lines += [f'{name}{{{label}="{k}"}} {n}' for k, n in sorted(counts.items())]
         for name, value in self.gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {value():.10g}"]
         return "\n".join(lines) + "\n"

@@ -22,7 +22,6 @@ from maskwright.ask.predict.opened import Opened
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.base.errors import IncompatibleError, MaskwrightError, UsageError
 from maskwright.base.findings import Note, ignore
-from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
 from maskwright.model.inference.engine import hidden
@@ -154,17 +153,6 @@ class ServedModel:
     def abilities(self) -> tuple[str, ...]:
         """The names of its abilities, as of `LanguageModel`."""
         return self.opened.abilities
-
-    @cached_property
-    def task_type(self) -> TaskType | None:
-        """The task that it was trained for; None: no task."""
-        return self._variants[None].predictor.task_type if "predict" in self.abilities else None
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The names of the classes, in the order of the scores; empty without classes."""
-        task = self.task_type
-        return () if task is None else task.labels
 
     @property
     def longest(self) -> int | None:

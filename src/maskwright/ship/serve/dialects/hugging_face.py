@@ -41,7 +41,7 @@ TOKENS = 100
 SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
-ResponseParts = tuple[Any, list[HostResponse]]
+Reply = tuple[Any, list[HostResponse]]
 
 
 def render(refusal: Refusal) -> Response:
@@ -55,7 +55,7 @@ def failure(refusal: Refusal) -> dict[str, str]:
     return {"error": refusal.message, "error_type": kinds.get(refusal.kind, "validation")}
 
 
-class _Parameters(Body):
+class _Fields(Body):
     """Parameters of every task."""
 
     adapter_id: Text | None = None
@@ -64,23 +64,23 @@ class _Parameters(Body):
     )
 
 
-class _ClassificationParameters(_Parameters):
+class _ClassFields(_Fields):
     top_k: int | None = Field(default=None, ge=1)
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
 
 
-class _FillMaskParameters(_Parameters):
+class _MaskFields(_Fields):
     top_k: int | None = Field(default=None, ge=1, le=1000)
     targets: list[Text] | None = None
 
 
-class _TokenClassificationParameters(_Parameters):
+class _TagFields(_Fields):
     aggregation_strategy: Text | None = None
     ignore_labels: list[Text] | None = None
     stride: int | None = None
 
 
-class _QuestionAnsweringParameters(_Parameters):
+class _AnswerFields(_Fields):
     top_k: int | None = Field(default=None, ge=1, le=100)
     doc_stride: int | None = None
     max_answer_len: int | None = None
@@ -90,13 +90,13 @@ class _QuestionAnsweringParameters(_Parameters):
     align_to_words: bool | None = None
 
 
-class _ZeroShotParameters(_Parameters):
+class _LabelFields(_Fields):
     candidate_labels: list[Text] = Field(min_length=1)
     multi_label: bool | None = None
     hypothesis_template: Text | None = None
 
 
-class _TextToTextParameters(_Parameters):
+class _TextFields(_Fields):
     src_lang: Text | None = None
     tgt_lang: Text | None = None
     clean_up_tokenization_spaces: bool | None = None
@@ -104,7 +104,7 @@ class _TextToTextParameters(_Parameters):
     generate_parameters: dict[str, Any] | None = None
 
 
-class _TextGenerationParameters(Body):
+class _GenerationFields(Body):
     adapter_id: Text | None = None
     best_of: int | None = None
     decoder_input_details: bool | None = None
@@ -131,12 +131,12 @@ class _QuestionInputs(Body):
     context: Text
 
 
-class _SentenceSimilarityInputs(Body):
+class _SentenceInputs(Body):
     source_sentence: Text
     sentences: list[Text] = Field(min_length=1)
 
 
-class _FeatureExtractionBody(Body):
+class _FeatureBody(Body):
     """A body with its parameters beside the texts."""
 
     inputs: Many
@@ -174,7 +174,7 @@ def routes(host: Host) -> APIRouter:
         body_type, answer = TASKS.get(task) or TRAINED_TASKS[task]
         request: Any = _checked(body_type, body)
         parameters = getattr(request, "parameters", None)
-        if parameters is None and body_type is not _FeatureExtractionBody:
+        if parameters is None and body_type is not _FeatureBody:
             parameters = body_type.model_fields["parameters"].annotation.__args__[0]()  # type: ignore[union-attr]
         if getattr(request, "stream", None) and answer is not _generated_texts:
             raise Refusal("validation", "such an answer does not come in pieces", field="stream")
@@ -182,7 +182,7 @@ def routes(host: Host) -> APIRouter:
         if task in TRAINED_TASKS and reference.task().pipeline != task:
             raise reference.unable(f"a model for {task}")
         if answer is _generated_texts:
-            assert isinstance(parameters, _TextGenerationParameters)
+            assert isinstance(parameters, _GenerationFields)
             return await _generated_texts(reference, request, parameters)
         value, responses = await answer(reference, request, parameters)
         return JSONResponse(value, headers=headers_of(reference, responses))
@@ -202,9 +202,7 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
 
 
 # ---------------------------------------------------------------------------- masks, vectors
-async def _masks(
-    model: ModelReference, body: Any, parameters: _FillMaskParameters
-) -> ResponseParts:
+async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> Reply:
     refuse_unsupported(
         parameters, {"targets": []}, "only the likeliest tokens are returned", WITHIN
     )
@@ -232,9 +230,7 @@ def _holes(holes: Sequence[Any]) -> Any:
     return candidates[0] if len(candidates) == 1 else candidates
 
 
-async def _embeddings(
-    model: ModelReference, body: _FeatureExtractionBody, parameters: Any
-) -> ResponseParts:
+async def _embeddings(model: ModelReference, body: _FeatureBody, parameters: Any) -> Reply:
     if (body.truncation_direction or "right").lower() == "left":
         raise Refusal(
             "validation", "texts can only be truncated at their end", field="truncation_direction"
@@ -256,7 +252,7 @@ async def _embeddings(
     return [embedding.tolist() for embedding in embeddings], [response]
 
 
-async def _similarities(model: ModelReference, body: Any, parameters: _Parameters) -> ResponseParts:
+async def _similarities(model: ModelReference, body: Any, parameters: _Fields) -> Reply:
     source, texts = body.inputs.source_sentence, body.inputs.sentences
     truncate = bool(parameters.truncate)
     similarities, response = await similarities_to(
@@ -266,9 +262,7 @@ async def _similarities(model: ModelReference, body: Any, parameters: _Parameter
 
 
 # ---------------------------------------------------------------------------- tasks with a head
-async def _classes(
-    model: ModelReference, body: Any, parameters: _ClassificationParameters
-) -> ResponseParts:
+async def _classes(model: ModelReference, body: Any, parameters: _ClassFields) -> Reply:
     """A list of classes for each text; of one text a list of one such list."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     function = parameters.function_to_apply
@@ -282,9 +276,7 @@ async def _classes(
     return [classes(model.labels, logits, parameters.top_k) for logits in scores], [response]
 
 
-async def _tagged_words(
-    model: ModelReference, body: Any, parameters: _TokenClassificationParameters
-) -> ResponseParts:
+async def _tagged_words(model: ModelReference, body: Any, parameters: _TagFields) -> Reply:
     if parameters.aggregation_strategy not in (None, "simple", "first"):
         reason = "words are classified by their first token"
         raise Refusal(
@@ -307,9 +299,7 @@ async def _tagged_words(
     ], responses
 
 
-async def _answers(
-    model: ModelReference, body: Any, parameters: _QuestionAnsweringParameters
-) -> ResponseParts:
+async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) -> Reply:
     fixed = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
     fixed |= {"align_to_words": True, "handle_impossible_answer": True}
     refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
@@ -321,9 +311,7 @@ async def _answers(
     return response.values if many else response.values[0], [response]
 
 
-async def _zero_shot(
-    model: ModelReference, body: Any, parameters: _ZeroShotParameters
-) -> ResponseParts:
+async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields) -> Reply:
     """Scores of arbitrary labels, each a hypothesis that the text entails or contradicts."""
     names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
     entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
@@ -367,9 +355,7 @@ async def _zero_shot(
     return classifications[0] if isinstance(body.inputs, str) else classifications, [response]
 
 
-async def _generated_answers(
-    model: ModelReference, body: Any, parameters: _TextToTextParameters
-) -> ResponseParts:
+async def _generated_answers(model: ModelReference, body: Any, parameters: _TextFields) -> Reply:
     fixed: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
     fixed |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
     refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
@@ -377,7 +363,7 @@ async def _generated_answers(
     return [value] if isinstance(body.inputs, str) else value, responses
 
 
-async def _of_task(model: ModelReference, inputs: Any, parameters: _Parameters) -> ResponseParts:
+async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> Reply:
     """The answers of the task: one, or a list of them."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     options = model.options("inputs", truncate=bool(parameters.truncate))
@@ -387,7 +373,7 @@ async def _of_task(model: ModelReference, inputs: Any, parameters: _Parameters) 
 
 # ---------------------------------------------------------------------------- generation
 async def _generated_texts(
-    model: ModelReference, body: Any, parameters: _TextGenerationParameters
+    model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
@@ -434,7 +420,7 @@ async def _generated_texts(
     return JSONResponse(values, headers=headers_of(model, [response]))
 
 
-def _seed(parameters: _TextGenerationParameters, draws: bool) -> int:
+def _seed(parameters: _GenerationFields, draws: bool) -> int:
     """The seed of the request; without one a random seed if tokens are sampled."""
     if parameters.seed is not None:
         return parameters.seed
@@ -492,20 +478,20 @@ async def _events(
 Handler = Callable[[ModelReference, Any, Any], Awaitable[Any]]
 # Tasks of models with an ability, and tasks that a model must have been trained for.
 TASKS: dict[str, tuple[type[Body], Handler]] = {
-    "fill-mask": (_body(Many, _FillMaskParameters), _masks),
-    "feature-extraction": (_FeatureExtractionBody, _embeddings),
-    "sentence-similarity": (_body(_SentenceSimilarityInputs, _Parameters), _similarities),
-    "zero-shot-classification": (_body(Many, _ZeroShotParameters), _zero_shot),
-    "text-generation": (_body(Many, _TextGenerationParameters), _generated_texts),
+    "fill-mask": (_body(Many, _MaskFields), _masks),
+    "feature-extraction": (_FeatureBody, _embeddings),
+    "sentence-similarity": (_body(_SentenceInputs, _Fields), _similarities),
+    "zero-shot-classification": (_body(Many, _LabelFields), _zero_shot),
+    "text-generation": (_body(Many, _GenerationFields), _generated_texts),
 }
 TRAINED_TASKS: dict[str, tuple[type[Body], Handler]] = {
-    "text-classification": (_body(Many, _ClassificationParameters), _classes),
-    "token-classification": (_body(Many, _TokenClassificationParameters), _tagged_words),
+    "text-classification": (_body(Many, _ClassFields), _classes),
+    "token-classification": (_body(Many, _TagFields), _tagged_words),
     "question-answering": (
-        _body(_QuestionInputs | list[_QuestionInputs], _QuestionAnsweringParameters),
+        _body(_QuestionInputs | list[_QuestionInputs], _AnswerFields),
         _answers,
     ),
-    "summarization": (_body(Many, _TextToTextParameters), _generated_answers),
-    "translation": (_body(Many, _TextToTextParameters), _generated_answers),
-    "text2text-generation": (_body(Many, _TextToTextParameters), _generated_answers),
+    "summarization": (_body(Many, _TextFields), _generated_answers),
+    "translation": (_body(Many, _TextFields), _generated_answers),
+    "text2text-generation": (_body(Many, _TextFields), _generated_answers),
 }

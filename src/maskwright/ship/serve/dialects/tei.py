@@ -62,7 +62,7 @@ TYPES: dict[Kind, str] = {
 STATUS: dict[Kind, int] = {"backend": 424}
 
 
-class _EmptyInputRefusal(Refusal):
+class _EmptyInput(Refusal):
     """The refusal of a request without inputs."""
 
     def __init__(self, field: str) -> None:
@@ -74,11 +74,7 @@ def render(refusal: Refusal) -> Response:
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
-    kind = (
-        "Empty"
-        if isinstance(refusal, _EmptyInputRefusal)
-        else TYPES.get(refusal.kind, "Validation")
-    )
+    kind = "Empty" if isinstance(refusal, _EmptyInput) else TYPES.get(refusal.kind, "Validation")
     body = {"error": refusal.message, "error_type": kind}
     return JSONResponse(body, status, headers=refusal.headers)
 
@@ -151,10 +147,7 @@ class RerankRequest(_TruncatableBody):
             raise Refusal("validation", "wanted texts, or documents", field="texts")
         if self.texts is not None:
             return "texts", self.texts
-        texts = [
-            document if isinstance(document, str) else document.text
-            for document in self.documents or ()
-        ]
+        texts = [d if isinstance(d, str) else d.text for d in self.documents or ()]
         return "documents", texts
 
 
@@ -163,7 +156,7 @@ class _SimilarityInputs(Body):
     sentences: list[Text]
 
 
-class _SimilarityParameters(_TruncatableBody):
+class _SimilarityFields(_TruncatableBody):
     prompt_name: Text | None = None
 
 
@@ -171,7 +164,7 @@ class SimilarityRequest(Body):
     """A text, and others to compare with it."""
 
     inputs: _SimilarityInputs
-    parameters: _SimilarityParameters | None = None
+    parameters: _SimilarityFields | None = None
 
 
 class TokenizeRequest(Body):
@@ -292,14 +285,14 @@ def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
     return only
 
 
-ResponseParts = tuple[Any, ModelReference, list[HostResponse]]
+Reply = tuple[Any, ModelReference, list[HostResponse]]
 
 
 def _response(value: Any, model: ModelReference, responses: list[HostResponse]) -> Response:
     return JSONResponse(value, headers=headers_of(model, responses) if responses else {})
 
 
-async def _embed(model: ModelReference, body: EmbedRequest) -> ResponseParts:
+async def _embed(model: ModelReference, body: EmbedRequest) -> Reply:
     texts = texts_in(body.inputs, model, "inputs")
     _require_some(texts, "inputs")
     embeddings, response = await embeddings_of(
@@ -314,7 +307,7 @@ async def _embed(model: ModelReference, body: EmbedRequest) -> ResponseParts:
     return [embedding.tolist() for embedding in embeddings], model, [response]
 
 
-async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> ResponseParts:
+async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
     texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
     _require_some(texts, "inputs")
     if "embed" not in model.opened.abilities:
@@ -324,10 +317,8 @@ async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> ResponsePa
     return [states.tolist() for states in response.values], model, [response]
 
 
-async def _predict(model: ModelReference, body: PredictRequest) -> ResponseParts:
-    is_single = isinstance(body.inputs, str) or (
-        bool(body.inputs) and isinstance(body.inputs[0], str)
-    )
+async def _predict(model: ModelReference, body: PredictRequest) -> Reply:
+    is_single = isinstance(body.inputs, str) or isinstance(next(iter(body.inputs), None), str)
     inputs = [body.inputs] if is_single else body.inputs
     _require_some(inputs, "inputs")
     rows = [texts if isinstance(texts, str) else _row(texts) for texts in inputs]
@@ -342,7 +333,7 @@ def _row(texts: Any) -> Any:
     return texts[0] if len(texts) == 1 else tuple(texts)
 
 
-async def _rerank(model: ModelReference, body: RerankRequest) -> ResponseParts:
+async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
     field, texts = body.text_field
     if body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
@@ -374,9 +365,9 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> ResponseParts:
     return value, model, [response]
 
 
-async def _similarity(model: ModelReference, body: SimilarityRequest) -> ResponseParts:
+async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
     _require_some(body.inputs.sentences, "inputs.sentences")
-    parameters = body.parameters or _SimilarityParameters()
+    parameters = body.parameters or _SimilarityFields()
     similarities, response = await similarities_to(
         model,
         body.inputs.source_sentence,
@@ -436,7 +427,7 @@ def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
 
 def _own(
     model: ModelReference, body: dict[str, Any], field: str = "body"
-) -> Callable[[], Awaitable[ResponseParts]]:
+) -> Callable[[], Awaitable[Reply]]:
     """The function for a body that is not for a particular route: rerank, predict or embed.
 
     Raises:
@@ -498,4 +489,4 @@ def _info(model: ModelReference) -> dict[str, Any]:
 
 def _require_some(inputs: Any, field: str) -> None:
     if not len(inputs):
-        raise _EmptyInputRefusal(field)
+        raise _EmptyInput(field)
