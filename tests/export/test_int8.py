@@ -82,7 +82,7 @@ def test_a_measure_that_is_no_number_keeps_no_budget(
     rows: Any = SimpleNamespace(
         task_type=SimpleNamespace(measure="spearman"),
         encoded=SimpleNamespace(rows=[1, 2]),
-        part="test",
+        source="test",
         evaluate=lambda graph, run: (next(figures), np.zeros(2)),
     )
     said = "cost more than is allowed" if undefined else "cannot be measured on these rows"
@@ -133,7 +133,7 @@ def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path)
     assert {"model.onnx", "model_int8.onnx", "quantization.json", "export.json"} <= names
     about = json.loads((out / "export.json").read_text())
     assert about["int8"][0]["graph"] == "model_int8" and len(about["graphs"]) == 1
-    assert "measured on ids by chance" in stream.getvalue()
+    assert "measured on random ids" in stream.getvalue()
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])

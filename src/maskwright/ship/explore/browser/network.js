@@ -17,12 +17,12 @@ export class Network {
 
   /** The numbers of a weight; `null` where there is none and none is needed. */
   weight(name, needed = true) {
-    const found = this.weights.get(name);
-    if (found === undefined) {
+    const weight = this.weights.get(name);
+    if (weight === undefined) {
       if (needed) throw new Error(`the model's file has no ${name}`);
       return null;
     }
-    return found;
+    return weight;
   }
 
   get vocabulary() {
@@ -184,11 +184,11 @@ export class Network {
     const distance = !across && config.positions?.type === "Relative"
       ? this.#distance(facts.stack, config) : null;
     const scale = config.scaled ? config.head_width ** -0.5 : 1;
-    const kept = across ? facts.trace?.crossWeights : facts.trace?.weights;
-    const weights = kept ? new Float32Array(config.heads * rows * count) : null;
+    const weightLists = across ? facts.trace?.crossWeights : facts.trace?.weights;
+    const weights = weightLists ? new Float32Array(config.heads * rows * count) : null;
     const out = attend(query, key, value, { rows, count, config, scale, sees, distance, weights,
       start: facts.start });
-    if (kept) kept.push({ heads: config.heads, queries: rows, keys: count, weights });
+    if (weightLists) weightLists.push({ heads: config.heads, queries: rows, keys: count, weights });
     return this.#linear(out, rows, `${name}.output`);
   }
 
@@ -313,10 +313,10 @@ export class Cache {
   }
 
   extend(layer, key, value) {
-    const own = this.layers[layer];
-    const made = own === undefined ? { key, value } : {
-      key: joined(own.key, key),
-      value: joined(own.value, value),
+    const layerCache = this.layers[layer];
+    const made = layerCache === undefined ? { key, value } : {
+      key: joined(layerCache.key, key),
+      value: joined(layerCache.value, value),
     };
     this.layers[layer] = made;
     return made;
@@ -336,8 +336,8 @@ export class Cache {
 }
 
 function joined(one, other) {
-  const made = new Float32Array(one.length + other.length);
-  made.set(one);
-  made.set(other, one.length);
-  return made;
+  const joined = new Float32Array(one.length + other.length);
+  joined.set(one);
+  joined.set(other, one.length);
+  return joined;
 }

@@ -22,11 +22,11 @@ export function dense(rule, queries, keys = queries) {
 export function product(first, second) {
   const width = second[0]?.length ?? 0;
   return first.map((row) => {
-    const found = new Uint8Array(width);
+    const visible = new Uint8Array(width);
     row.forEach((seen, middle) => {
-      if (seen) for (let key = 0; key < width; key++) found[key] |= second[middle][key];
+      if (seen) for (let key = 0; key < width; key++) visible[key] |= second[middle][key];
     });
-    return found;
+    return visible;
   });
 }
 
