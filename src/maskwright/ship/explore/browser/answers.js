@@ -236,7 +236,7 @@ function pool(states, width, pooling, skip) {
 }
 
 // ------------------------------------------------------------------------------ answers by head
-const HEADS = { sequence: wholeText, choice: choices, token: tagged, span: found, null: alike };
+const HEADS = { sequence: wholeText, choice: choices, token: tagged, span: questionAnswers, null: alike };
 const logistic = (score) => 1 / (1 + Math.exp(-score));
 
 function wholeText(task, texts, [first, second = null]) {
@@ -325,43 +325,43 @@ function tagged(task, [text], [tokens]) {
     }
   });
   const most = (row) => row.reduce((best, value, n) => (value > row[best] ? n : best), 0);
-  const told1 = words.map(([begin, end], n) => {
+  const tokenLabels = words.map(([begin, end], n) => {
     const label = shares[n] === null ? null : most(shares[n]);
     return {
       begin, end, text: letters.slice(begin, end).join(""), label,
       tag: label === null ? decoding.missing : labels[label], share: label === null ? 0 : shares[n][label],
     };
   });
-  const read = (n) => (told1[n].label === null ? ["O", ""] : decoding.read[told1[n].label]);
-  const spans = decoding.read === null ? null : entities(told1.map((_, n) => read(n))).map(({ first, stop, type }) => {
-    const [begin, end] = [told1[first].begin, told1[stop - 1].end];
-    const own = told1.slice(first, stop);
+  const read = (n) => (tokenLabels[n].label === null ? ["O", ""] : decoding.read[tokenLabels[n].label]);
+  const spans = decoding.read === null ? null : entities(tokenLabels.map((_, n) => read(n))).map(({ first, stop, type }) => {
+    const [begin, end] = [tokenLabels[first].begin, tokenLabels[stop - 1].end];
+    const windowScores = tokenLabels.slice(first, stop);
     return {
       type, first, stop, begin, end, text: letters.slice(begin, end).join(""),
-      share: own.reduce((sum, each) => sum + each.share, 0) / own.length,
+      share: windowScores.reduce((sum, each) => sum + each.share, 0) / windowScores.length,
     };
   });
   return {
-    shown: { head: "token", words: told1, spans },
+    shown: { head: "token", words: tokenLabels, spans },
     score: ({ words: some }) => some.reduce((sum, { word, label }) => sum + (shares[word]?.[label] ?? 0), 0) / some.length,
   };
 }
 
 /** The entities of tags [prefix, type], as `conlleval` sees them. */
 function entities(tags) {
-  const transitions = [];
+  const spans = [];
   let first = 0, before = "O", type = "";
-  [...tags, ["O", ""]].forEach(([prefix, own], place) => {
-    const begins = "BS".includes(prefix) || "OES".includes(before) || own !== type;
-    if (before !== "O" && (begins || prefix === "O")) transitions.push({ first, stop: place, type });
+  [...tags, ["O", ""]].forEach(([prefix, tag], place) => {
+    const begins = "BS".includes(prefix) || "OES".includes(before) || tag !== type;
+    if (before !== "O" && (begins || prefix === "O")) spans.push({ first, stop: place, type });
     if (begins) first = place;
     before = prefix;
-    type = own;
+    type = tag;
   });
-  return transitions;
+  return spans;
 }
 
-function found(task, [, context], [question, tokens]) {
+function questionAnswers(task, [, context], [question, tokens]) {
   const { length, told: decoding } = task.facts;
   const third = Math.floor(length / 3);
   const questionIds = question.slice(0, Math.min(decoding.longest_question, third));

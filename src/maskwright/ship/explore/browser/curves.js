@@ -98,13 +98,13 @@ export function chart({ title, lines, references = [], across, say = count, from
 
 /** Reference lines whose names would lie on one another, together. */
 function together(lines, y) {
-  const found = [];
+  const groups = [];
   for (const line of [...lines].sort((a, b) => a.y - b.y)) {
-    const last = found.at(-1);
+    const last = groups.at(-1);
     if (last !== undefined && Math.abs(y(line.y) - y(last[0].y)) < 15) last.push(line);
-    else found.push([line]);
+    else groups.push([line]);
   }
-  return found;
+  return groups;
 }
 
 function rangeOf({ x, y }) {
@@ -131,9 +131,9 @@ function rangeOf({ x, y }) {
 function placesAcross(from, to, logarithmic, width) {
   const few = Math.max(2, Math.round(width / 130));
   if (!logarithmic) return ticks(from, to, few);
-  const found = [];
-  for (let power = Math.ceil(Math.log10(Math.max(from, 1e-12)) - 1e-9); 10 ** power <= to; power++) found.push(10 ** power);
-  return found.length > 1 ? found : [from, to];
+  const powers = [];
+  for (let power = Math.ceil(Math.log10(Math.max(from, 1e-12)) - 1e-9); 10 ** power <= to; power++) powers.push(10 ** power);
+  return powers.length > 1 ? powers : [from, to];
 }
 
 function series(line, { x, y, at, from, to, inside, scale, across0, across1, logarithmic }) {

@@ -56,15 +56,15 @@ export class AttentionView {
     const read = framed(text, second || null);
     if (!read.ids.length) return;
     if (network.config.encoder === null) {
-      const own = trace();
-      network.decode(read.ids, { trace: own });
-      add("decoder", own.weights, read.ids, read.ids);
+      const ownTrace = trace();
+      network.decode(read.ids, { trace: ownTrace });
+      add("decoder", ownTrace.weights, read.ids, read.ids);
       return;
     }
-    const own = trace();
+    const ownTrace = trace();
     const segments = network.config.encoder.embeddings.segments > 1 ? read.segments : null;
-    const memory = network.encode(read.ids, { segments, trace: own });
-    add("encoder", own.weights, read.ids, read.ids);
+    const memory = network.encode(read.ids, { segments, trace: ownTrace });
+    add("encoder", ownTrace.weights, read.ids, read.ids);
     if (network.config.decoder === null || facts.decoder_start === null) return;
     const prefix = [facts.decoder_start, ...(facts.conventions.framed_target ? facts.opening : [])];
     // Without a target the decoder reads what the encoder does, a place later, as for a task.

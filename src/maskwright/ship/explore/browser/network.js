@@ -117,10 +117,10 @@ export class Network {
         x[t * width + i] = value;
       }
     }
-    const made =
+    const states =
       config.norm === null ? x : this.#norm(x, ids.length, config.norm, `${name}.embeddings.norm`);
-    if (width === this.config.width) return made;
-    return this.#linear(made, ids.length, `${name}.embeddings.project`);
+    if (width === this.config.width) return states;
+    return this.#linear(states, ids.length, `${name}.embeddings.project`);
   }
 
   #block(name, config, x, rows, facts) {
@@ -131,8 +131,8 @@ export class Network {
       const after = config.placement === "post" && has;
       x = after ? this.#norm(out, rows, config.norm, `${name}.${norm}`) : out;
     };
-    const own = (h) => this.#attention(`${name}.attention`, config.attention, h, rows, facts);
-    half(own, "attention_norm", config.attention_norm);
+    const selfAttention = (h) => this.#attention(`${name}.attention`, config.attention, h, rows, facts);
+    half(selfAttention, "attention_norm", config.attention_norm);
     if (config.cross_attention !== null && facts.memory) {
       const cross = config.cross_attention;
       half(
@@ -161,14 +161,14 @@ export class Network {
     let key, value, count;
     const across = facts.across === true;
     if (across) {
-      const made = () => {
+      const computed = () => {
         const length = facts.memory.length / this.config.width;
         return {
           key: this.#linear(facts.memory, length, `${name}.key`),
           value: this.#linear(facts.memory, length, `${name}.value`),
         };
       };
-      ({ key, value } = facts.cache === null ? made() : facts.cache.memory(facts.layer, made));
+      ({ key, value } = facts.cache === null ? computed() : facts.cache.memory(facts.layer, computed));
       count = key.length / inner;
     } else {
       key = this.#linear(x, rows, `${name}.key`);
@@ -314,12 +314,12 @@ export class Cache {
 
   extend(layer, key, value) {
     const layerCache = this.layers[layer];
-    const made = layerCache === undefined ? { key, value } : {
+    const updated = layerCache === undefined ? { key, value } : {
       key: joined(layerCache.key, key),
       value: joined(layerCache.value, value),
     };
-    this.layers[layer] = made;
-    return made;
+    this.layers[layer] = updated;
+    return updated;
   }
 
   memory(layer, make) {

@@ -92,14 +92,14 @@ const STEPS = { BPE: merges, WordPiece: matches, Unigram: splits };
  * cut of every word after so many merges; `states[0]` with none, `states[n]` after `changes[n - 1]`. */
 function merges(words, parts) {
   const { model } = words;
-  const known = new Map();
-  for (const word of parts) if (!known.has(word)) known.set(word, replayed(model, word));
+  const rankByToken = new Map();
+  for (const word of parts) if (!rankByToken.has(word)) rankByToken.set(word, replayed(model, word));
   const ranks = new Set();
-  for (const { changes } of known.values()) for (const { rank } of changes) ranks.add(rank);
+  for (const { changes } of rankByToken.values()) for (const { rank } of changes) ranks.add(rank);
   const order = [...ranks].sort((a, b) => a - b);
   const none = unknownOf(words);
   const cut = (word, learned) => {
-    const { first, changes } = known.get(word);
+    const { first, changes } = rankByToken.get(word);
     let ids = first;
     for (const change of changes) {
       if (change.rank >= learned) break;

@@ -27,8 +27,8 @@ export function placed(words, text) {
   for (const part of parts) {
     if (!part.length) continue;
     for (const { id, begin, end } of words.model.cut(joined(part))) {
-      const own = part.slice(begin, end);
-      cut.push({ id, ...inked(letters, own[0].begin, own[own.length - 1].end) });
+      const segment = part.slice(begin, end);
+      cut.push({ id, ...inked(letters, segment[0].begin, segment[segment.length - 1].end) });
     }
   }
   return cut;
@@ -74,9 +74,9 @@ function replaced(letters, text, { pattern, content }) {
 const beside = (letters, at) => letters[Math.max(0, at - 1)] ?? { begin: 0, end: 0 };
 
 /** Part by part, where the step does to each what it does to it in the whole; else null. */
-function byParts(parts, step, made) {
+function byParts(parts, step, transformed) {
   const each = parts.map((part) => Array.from(step(joined(part))));
-  if (each.map((part) => part.join("")).join("") !== made) return null;
+  if (each.map((part) => part.join("")).join("") !== transformed) return null;
   // Letters that become one stand where the first of them stood; one that becomes several, all there.
   return parts.flatMap((part, n) => each[n].map((letter, place) => (each[n].length <= part.length
     ? { ...part[place], letter }
@@ -92,14 +92,14 @@ function inClusters(letters, text) {
 }
 
 /** By what is the same at both ends; between them one after the other. */
-function compared(letters, made) {
+function compared(letters, transformed) {
   let first = 0, last = 0;
-  const most = Math.min(letters.length, made.length);
-  while (first < most && letters[first].letter === made[first]) first++;
-  while (last < most - first && letters[letters.length - 1 - last].letter === made[made.length - 1 - last]) last++;
+  const most = Math.min(letters.length, transformed.length);
+  while (first < most && letters[first].letter === transformed[first]) first++;
+  while (last < most - first && letters[letters.length - 1 - last].letter === transformed[transformed.length - 1 - last]) last++;
   let at = first;
   const stop = letters.length - last;
-  const inner = made.slice(first, made.length - last).map((letter) => {
+  const inner = transformed.slice(first, transformed.length - last).map((letter) => {
     let position = at;
     while (position < stop && letters[position].letter !== letter) position++;
     if (position < stop) {

@@ -120,10 +120,10 @@ export class Tokenizer {
 }
 
 // --------------------------------------------------------------------------------------- the steps
-function steps(json, inner, known) {
+function steps(json, inner, constructors) {
   if (json === null || json === undefined) return [];
-  if (json.type === "Sequence") return json[inner].flatMap((each) => steps(each, inner, known));
-  const make = known[json.type];
+  if (json.type === "Sequence") return json[inner].flatMap((each) => steps(each, inner, constructors));
+  const make = constructors[json.type];
   if (make === undefined) throw new Error(`the tokenizer has a step that is not known: ${json.type}`);
   return [make(json)];
 }
@@ -374,11 +374,11 @@ function inOrder(vocabulary, added) {
 
 /** What text may become: special tokens are not among it. */
 function ordinary(tokens, special) {
-  const found = new Map();
+  const idsByToken = new Map();
   tokens.forEach((token, id) => {
-    if (!special.has(id)) found.set(token, id);
+    if (!special.has(id)) idsByToken.set(token, id);
   });
-  return found;
+  return idsByToken;
 }
 
 function wordPiece({ model, added_tokens: added }, special) {
@@ -516,12 +516,12 @@ function unigram({ model, added_tokens: added }, special) {
         const end = Math.min(letters.length, begin + longest);
         for (let stop = begin + 1; stop <= end; stop++) {
           piece += letters[stop - 1];
-          const found = scores.get(piece);
-          if (found === undefined) continue;
+          const entry = scores.get(piece);
+          if (entry === undefined) continue;
           single ||= stop === begin + 1;
-          const score = so + found.score;
+          const score = so + entry.score;
           if (best[stop] === undefined || score > best[stop].score) {
-            best[stop] = { score, from: begin, id: found.id };
+            best[stop] = { score, from: begin, id: entry.id };
           }
         }
         if (single) continue;
@@ -608,8 +608,8 @@ const DECODERS = {
   ByteLevel: () => (parts) => {
     const bytes = [];
     for (const part of parts) {
-      const own = Array.from(part, (c) => HIDDEN.get(c));
-      if (own.every((b) => b !== undefined)) bytes.push(...own);
+      const byteValues = Array.from(part, (c) => HIDDEN.get(c));
+      if (byteValues.every((b) => b !== undefined)) bytes.push(...byteValues);
       else bytes.push(...new TextEncoder().encode(part));
     }
     return [decodedBytes(bytes)];

@@ -136,15 +136,15 @@ export const corruption = {
         announce(`Refused: ${answer.refused.what}`);
         return;
       }
-      const { row, special, case: told, rows } = answer;
+      const { row, special, case: corrupted, rows } = answer;
       const name = (id) => answer.pieces[id] ?? `#${id}`;
       const idOf = (token) => (token >= 0 ? row[token] : -1 - token);
-      const wantedAt = new Map(told.read.map((place, n) => [place, told.wanted[n]]));
-      const places = new Set(told.wanted.filter((token) => token >= 0));
+      const wantedAt = new Map(corrupted.read.map((place, n) => [place, corrupted.wanted[n]]));
+      const places = new Set(corrupted.wanted.filter((token) => token >= 0));
       const signs = new Set(answer.signs);
       const before = row.map((id, place) => !answer.documents[place] ? null : chip(name(id), {
-        kind: special[place] ? "special" : told.decoder === null && places.has(place) ? "aim" : "", hint: `place ${place}` }));
-      const reads = chips(told.tokens, told.documents, told.decoder === null ? wantedAt : null);
+        kind: special[place] ? "special" : corrupted.decoder === null && places.has(place) ? "aim" : "", hint: `place ${place}` }));
+      const reads = chips(corrupted.tokens, corrupted.documents, corrupted.decoder === null ? wantedAt : null);
       const words = counted(answer);
       prepared.replaceChildren(
         live && rows > 1 ? slider({ label: "Row", min: 1, max: rows, value: settings.row + 1, show: (n) => `${n} of ${rows}`, input: (n) => {
@@ -153,12 +153,12 @@ export const corruption = {
         } }).element : "",
         el("p", { "aria-live": "polite" }, words),
         section("Before", "The row as it is read from the text.", before),
-        section(told.decoder === null ? "After" : "The encoder reads", told.decoder === null
+        section(corrupted.decoder === null ? "After" : "The encoder reads", corrupted.decoder === null
           ? "What the model reads; below a token what is to be said there." : "The text after the damage.", reads),
-        told.decoder === null ? "" : section("The decoder reads, and is to say", "Below each token the one that comes next.",
-          chips(told.decoder.tokens, told.decoder.documents, wantedAt)),
-        told.drawn ? filling(answer, name, idOf) : "",
-        answer.epochs && told.decoder === null ? epochs(answer) : "");
+        corrupted.decoder === null ? "" : section("The decoder reads, and is to say", "Below each token the one that comes next.",
+          chips(corrupted.decoder.tokens, corrupted.decoder.documents, wantedAt)),
+        corrupted.drawn ? filling(answer, name, idOf) : "",
+        answer.epochs && corrupted.decoder === null ? epochs(answer) : "");
       announce(words);
 
       function chips(tokens, documents, aims) {
