@@ -279,7 +279,7 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
         page.wait_for_selector("input[type=range][max='4']")  # without the one that is gone
         assert visit.wrong == []
         page.get_by_label("Model").first.select_option(label="run, step 10 (not there any more)")
-        page.wait_for_selector("p.notice:has-text('run, step 10 is not there any more')")
+        page.wait_for_selector("p.notice:has-text('run, step 10 was deleted')")
         page.get_by_label("Model").first.select_option(label="run, step 40")
         page.wait_for_selector("section h3:has-text('run, step 40')")
 
