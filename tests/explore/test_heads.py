@@ -112,7 +112,8 @@ def test_a_text_that_is_too_long_is_cut_and_said(folders: dict[str, Path], tmp_p
         const file = bytes(`${given}/model.safetensors`);
         const model = new Model(read("model"), read("tokenizer"), file);
         const long = "the cat sat ".repeat(30);
-        const [one, two] = [new AttentionView(model, long), new AttentionView(model, long, { second: long })];
+        const one = new AttentionView(model, long);
+        const two = new AttentionView(model, long, { second: long });
         return [one, two].map((look) => [look.summary.cut, look.most,
           look.stacks[0].keys.length, model.words.encode(long).length]);
         """,

@@ -154,24 +154,24 @@ def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDA
     return wide
 
 
-def headers_of(model: ModelReference, answers: Sequence[HostResponse]) -> dict[str, str]:
+def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict[str, str]:
     """The headers of a response made of these responses of the host, computed concurrently."""
 
     def slowest(name: str) -> str:
-        return str(round(1000 * max(getattr(response.timings, name) for response in answers)))
+        return str(round(1000 * max(getattr(r.timings, name) for r in responses)))
 
-    cut = [each for answered in answers for each in answered.truncated]
+    truncated = [is_cut for response in responses for is_cut in response.truncated]
     return {
         "x-compute-type": model.opened.model.network.device.type,
         "x-compute-time": slowest("total"),
-        "x-compute-characters": str(sum(each.characters for each in answers)),
-        "x-compute-tokens": str(sum(sum(each.tokens) for each in answers)),
+        "x-compute-characters": str(sum(response.characters for response in responses)),
+        "x-compute-tokens": str(sum(response.prompt_tokens for response in responses)),
         "x-total-time": slowest("total"),
         "x-tokenization-time": slowest("tokenise"),
         "x-queue-time": slowest("queue"),
         "x-inference-time": slowest("compute"),
-        "x-windows": ",".join(str(n) for each in answers for n in each.windows),
-        "x-truncated": ",".join(str(n) for n, each in enumerate(cut) if each) or "none",
+        "x-windows": ",".join(str(n) for response in responses for n in response.windows),
+        "x-truncated": ",".join(str(n) for n, is_cut in enumerate(truncated) if is_cut) or "none",
     }
 
 
