@@ -547,13 +547,13 @@ def test_masks_of_a_fine_tuned_model_are_those_it_reads_with(
         assert page.locator(".notice:visible").count() == 0
         # What it could not learn by is drawn with its mask, and a token that is seen is no target.
         page.get_by_label("Objective").select_option("causal")
-        page.wait_for_selector(".notice:has-text('RefusalReason')")
+        page.wait_for_selector(".notice:has-text('Refused')")
         assert "so that there is nothing to predict" in page.inner_text("p[aria-live]")
         assert page.locator("rect.leaking").count() > 5
         # A control: a mask that hides what is to be predicted leaks nothing, in what is refused
         # for its head alone, too.
         page.get_by_label("Objective").select_option("masked")
-        page.wait_for_selector(".notice:has-text('RefusalReason')")
+        page.wait_for_selector(".notice:has-text('Refused')")
         assert page.locator("rect.leaking").count() == 0
         page.get_by_label("Family, or model").select_option("gpt2")
         page.get_by_label("Objective").select_option("causal")
