@@ -16,7 +16,7 @@ from maskwright.ask.evaluate.labelled_rows import rows_for
 from maskwright.base.report.say import quiet
 from maskwright.model.graph.session import Session
 from maskwright.model.opening.open import open_merged
-from maskwright.ship.export.answers import Rows
+from maskwright.ship.export.answers import EvaluationRows
 from maskwright.ship.export.model_folder import graphs, predictor_of
 
 
@@ -26,9 +26,11 @@ def main(model: str, exported: str, data: str) -> None:
     assert answers is not None
     (graph,) = graphs(loaded, answers)
     part, rows, task_type = rows_for(model, answers, data, say=quiet)
-    asked = Rows(task_type, task_type.encode(rows, answers.frame), answers.collation, part)
+    evaluation = EvaluationRows(
+        task_type, task_type.encode(rows, answers.frame), answers.collation, part
+    )
     ours = answers.task_type.measured(
-        rows, task_type.answers(asked.encoded, answers.reader(task_type)(asked.encoded))
+        rows, task_type.answers(evaluation.encoded, answers.reader(task_type)(evaluation.encoded))
     )
     print(
         f"{part}, {len(rows)} rows, {task_type.measure}: the engine {ours[task_type.measure]:.4f}"
@@ -37,7 +39,7 @@ def main(model: str, exported: str, data: str) -> None:
     first = Path(exported) / about["graphs"][0]["file"]
     reference = None
     for file in sorted(first.parent.glob("*.onnx"), key=lambda each: each != first):
-        figure, found = asked.figure(graph, Session(file).run)
+        figure, found = evaluation.evaluate(graph, Session(file).run)
         reference = found if reference is None else reference
         difference = float(np.abs(found - reference).mean())
         size = file.stat().st_size / 1e6

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,14 @@ from maskwright.base.errors import UsageError
 from maskwright.model.objectives.masked import Options
 from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.asked.corruption import answer
-from maskwright.ship.explore.corrupted import Asked, corrupted, corruption, settings
-from maskwright.ship.explore.server import LARGEST, reply, serving
-from maskwright.ship.explore.site import Ready, Site
+from maskwright.ship.explore.corruption import (
+    CorruptionRequest,
+    QueryableModel,
+    prepare_row,
+    settings,
+)
+from maskwright.ship.explore.server import LARGEST, corruption_answer, question_response, serving
+from maskwright.ship.explore.site import Site
 
 TEXT = "The big cat sat on a red mat. Tree and dog ran.\n\nA tall old cat saw the dog. It ran."
 HOSTILE = (
@@ -46,7 +49,7 @@ def test_every_objective_is_shown_or_refused(model: Path) -> None:
     units = next(each for each in group["objectives"] if each["name"] == "masked")
     assert {"unit = word", "unit = span", "unit = ngram"} <= {p["name"] for p in units["presets"]}
     assert "unit" in {setting["path"] for setting in units["settings"]}
-    live = json.loads(corruption(replace(site, live=True)))
+    live = json.loads(Site.of([model], sample=TEXT, live=True).read("data/corruption.json"))
     assert not any(
         p["seeds"] for e in live["tokenizers"][0]["objectives"] for p in e.get("presets", ())
     )
@@ -54,33 +57,37 @@ def test_every_objective_is_shown_or_refused(model: Path) -> None:
 
 def test_a_row_is_what_the_objective_prepares(model: Path) -> None:
     """The tokens of the page, put back, are those of the objective on the real row."""
-    opened = Ready.of(open_model(model))
+    opened = QueryableModel.of(open_model(model))
     for name, options in [("masked", {"rate": 0.4}), ("masked", {"unit": "span"}), ("hybrid", {})]:
-        shown = corrupted(opened, Asked(TEXT, name, options, seed=3))
+        shown = prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=3))
         row, case = shown["row"], shown["case"]
         back = [row[token] if token >= 0 else -1 - token for token in case["tokens"]]
         changed = [n for n, (a, b) in enumerate(zip(row, back, strict=True)) if a != b]
         assert changed and set(changed) <= set(case["wanted"])
         assert len(back) == len(row) and not any(shown["special"][n] for n in case["wanted"])
-        again = corrupted(opened, Asked(TEXT, name, options, seed=3))
+        again = prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=3))
         assert again == shown
-        assert corrupted(opened, Asked(TEXT, name, options, seed=4))["case"] != case  # a control
+        assert (
+            prepare_row(opened, CorruptionRequest(TEXT, name, options, seed=4))["case"] != case
+        )  # a control
 
 
 def test_the_rate_is_the_rate(model: Path) -> None:
-    opened = Ready.of(open_model(model))
+    opened = QueryableModel.of(open_model(model))
     for rate in (0.15, 0.5, 1.0):
-        shown = corrupted(opened, Asked(TEXT, "masked", {"rate": rate}))
+        shown = prepare_row(opened, CorruptionRequest(TEXT, "masked", {"rate": rate}))
         text = shown["special"].count(0)
         assert len(shown["case"]["wanted"]) == max(1, round(rate * text))
     assert len({tuple(each) for each in shown["fixed"]}) == 1
-    dynamic = corrupted(opened, Asked(TEXT, "masked"))["epochs"]
+    dynamic = prepare_row(opened, CorruptionRequest(TEXT, "masked"))["epochs"]
     assert len({tuple(each) for each in dynamic}) > 1
 
 
 def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
     t5 = open_model(models["t5"])
-    gaps = corrupted(Ready.of(t5), Asked(TEXT, "span-corruption", {"rate": 0.3}))
+    gaps = prepare_row(
+        QueryableModel.of(t5), CorruptionRequest(TEXT, "span-corruption", {"rate": 0.3})
+    )
     text = [id for id in gaps["row"] if id not in t5.tokenizer.special_ids]
     spelled = "".join(gaps["pieces"][str(id)] for id in text)
     assert spelled.count(" ") > 9 and spelled.lstrip() == t5.tokenizer.decode(text)
@@ -90,11 +97,13 @@ def test_a_decoder_says_what_was_taken_out(models: dict[str, Path]) -> None:
     assert sorted(kept + said) == list(range(len(gaps["row"]) - gaps["documents"].count(0)))
     assert kept == sorted(kept) and said == sorted(said)
 
-    bart = Ready.of(open_model(models["bart"]))
+    bart = QueryableModel.of(open_model(models["bart"]))
     for noise in ("infilling", "masking", "deletion", "permutation", "rotation"):
         alone = dict.fromkeys(("infilling", "masking", "deletion", "permutation", "rotation"), 0.0)
         share = 1.0 if noise in ("permutation", "rotation") else 0.3
-        shown = corrupted(bart, Asked(TEXT, "denoising", {**alone, noise: share}, seed=2))
+        shown = prepare_row(
+            bart, CorruptionRequest(TEXT, "denoising", {**alone, noise: share}, seed=2)
+        )
         case, real = shown["case"], shown["documents"]
         row = [place for place, document in enumerate(real) if document]
         read = [t for t, d in zip(case["tokens"], case["documents"], strict=True) if d]
@@ -114,7 +123,7 @@ def test_options_are_read_off_the_objective() -> None:
 
 def test_questions_are_checked(model: Path) -> None:
     site = Site.of([model], live=True)
-    assert answer(site, given())["case"]["wanted"]
+    assert corruption_answer(site, given())["case"]["wanted"]
     for wrong in (
         {"model": 7},
         {"text": 3},
@@ -124,7 +133,7 @@ def test_questions_are_checked(model: Path) -> None:
         {"row": -1},
     ):
         with pytest.raises(UsageError):
-            answer(site, given(**wrong))
+            corruption_answer(site, given(**wrong))
     for wrong in (
         {"objective": "nothing"},
         {"options": {"rate": 7}},
@@ -132,16 +141,20 @@ def test_questions_are_checked(model: Path) -> None:
         {"text": " \n\n "},
         {"objective": "supervised"},
     ):
-        status, _, body = reply(site, "/ask/corruption", json.dumps(given(**wrong)).encode())
+        status, _, body = question_response(
+            site, "/ask/corruption", json.dumps(given(**wrong)).encode()
+        )
         assert status == 200 and json.loads(body)["refused"]["what"]
-    assert reply(site, "/ask/nothing", b"{}")[0] == 404
-    assert reply(site, "/data/site.json", b"{}")[0] == 404
+    assert question_response(site, "/ask/nothing", b"{}")[0] == 404
+    assert question_response(site, "/data/site.json", b"{}")[0] == 404
     for odd in (b"[]", b"{", b"\xff", b'{"a":1,"a":2}'):
-        assert b"refused" in reply(site, "/ask/corruption", odd)[2]
+        assert b"refused" in question_response(site, "/ask/corruption", odd)[2]
 
 
 def test_hostile_text_comes_back_as_text(models: dict[str, Path]) -> None:
-    shown = corrupted(Ready.of(open_model(models["bart"])), Asked(HOSTILE, "masked"))
+    shown = prepare_row(
+        QueryableModel.of(open_model(models["bart"])), CorruptionRequest(HOSTILE, "masked")
+    )
     assert all(isinstance(piece, str) for piece in shown["pieces"].values())
     assert json.loads(json.dumps(shown)) == shown
 
@@ -173,11 +186,13 @@ def test_only_its_own_page_may_ask(model: Path) -> None:
 
 def test_numbering_changes_no_draw(model: Path) -> None:
     """The premise of all this: draws depend on rows and places, not on tokens."""
-    from maskwright.ship.explore.corrupted import _made
+    from maskwright.ship.explore.corruption import _objective_and_rows
     from maskwright.ship.explore.trial import numbered
 
     opened = open_model(model)
-    objective, source = _made(opened, Asked(TEXT, "masked", {"rate": 0.5}))
+    objective, source = _objective_and_rows(
+        opened, CorruptionRequest(TEXT, "masked", {"rate": 0.5})
+    )
     assert isinstance(objective, Masked)
     rows = source.rows(np.array([0]), 0)
     plain, traced = (objective.corrupt(r, np.array([2]), 5) for r in (rows, numbered(rows)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import CheckpointError
-from maskwright.ship.explore.server import answer, reply
+from maskwright.ship.explore.server import file_response, question_response
 from maskwright.ship.explore.site import Site
 
 
@@ -61,13 +61,13 @@ def test_a_deleted_checkpoint_is_said_to_be_gone(run: Path) -> None:
     site = Site.of([run], live=True)
     shutil.rmtree(run / "checkpoints/step-00000002")
     assert [each["gone"] for each in listed(site)] == [True, False]
-    status, kind, body = answer(site, "/data/models/0/model.json")
+    status, kind, body = file_response(site, "/data/models/0/model.json")
     assert status == 409 and "text/plain" in kind
-    assert "run, step 2 is not there any more" in body.decode()
+    assert "run, step 2 was deleted" in body.decode()
     with pytest.raises(CheckpointError, match="choose a later one"):
         site.opened(0)
-    assert answer(site, "/data/models/1/model.json")[0] == 200
+    assert file_response(site, "/data/models/1/model.json")[0] == 200
     given = {"model": 0, "text": "big cat", "objective": "masked", "options": {}, "seed": 0}
     given["row"] = 0
-    said = json.loads(reply(site, "/ask/corruption", json.dumps(given).encode())[2])
-    assert "not there any more" in said["refused"]["what"]
+    said = json.loads(question_response(site, "/ask/corruption", json.dumps(given).encode())[2])
+    assert "run, step 2" in said["refused"]["what"]

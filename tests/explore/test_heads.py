@@ -37,16 +37,16 @@ def looked(
         javascript(
             """
             const { Model } = await load("model.js");
-            const { Look, role } = await load("heads.js");
+            const { AttentionView, role } = await load("heads.js");
             const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
             return given.map(({ name, folder, text: given }) => {
               const read = (n) => text(`${folder}/${n}.json`);
               const file = bytes(`${folder}/model.safetensors`);
               const model = new Model(read("model"), read("tokenizer"), file);
-              const look = new Look(model, given, { target: "the mat" });
+              const look = new AttentionView(model, given, { target: "the mat" });
               return [name, {
                 ...look.summary,
-                read: new Look(model, given).stacks.map((s) => s.queries),
+                read: new AttentionView(model, given).stacks.map((s) => s.queries),
                 head: Array.from(look.head(0, look.stacks[0].layers - 1, 1)),
                 roles: look.stacks.map((s) => s.found.map((l, n) =>
                   l.map((h) => role(h, s.even[n])))),
@@ -106,13 +106,14 @@ def test_a_text_that_is_too_long_is_cut_and_said(folders: dict[str, Path], tmp_p
     found = javascript(
         """
         const { Model } = await load("model.js");
-        const { Look } = await load("heads.js");
+        const { AttentionView } = await load("heads.js");
         const text = (path) => JSON.parse(new TextDecoder().decode(bytes(path)));
         const read = (n) => text(`${given}/${n}.json`);
         const file = bytes(`${given}/model.safetensors`);
         const model = new Model(read("model"), read("tokenizer"), file);
         const long = "the cat sat ".repeat(30);
-        const [one, two] = [new Look(model, long), new Look(model, long, { second: long })];
+        const one = new AttentionView(model, long);
+        const two = new AttentionView(model, long, { second: long });
         return [one, two].map((look) => [look.summary.cut, look.most,
           look.stacks[0].keys.length, model.words.encode(long).length]);
         """,

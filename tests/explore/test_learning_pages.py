@@ -11,10 +11,10 @@ import pytest
 
 from explore.test_pages import PAYLOADS, Visit, chromium, pytestmark
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.server import serving
 from maskwright.ship.explore.single_file import single_file
-from maskwright.ship.explore.site import Ready, Site
+from maskwright.ship.explore.site import Site
 
 __all__ = ["chromium", "pytestmark"]
 TEXT = "The big cat sat on the red mat.\n\nA tall old cat saw the dog."
@@ -64,11 +64,11 @@ def test_a_leak_is_shown_with_its_reason(chromium: Any, address: str) -> None:
 
 
 def test_a_text_of_ones_own_is_corrupted(chromium: Any, address: str, model: Path) -> None:
-    opened = Ready.of(open_model(model))
+    opened = QueryableModel.of(open_model(model))
     with Visit(chromium, address) as visit:
         page = visit.open(page="corruption", model=0, objective="masked", seed=3)
         page.wait_for_selector("main ul.tokens")
-        wanted = corrupted(opened, Asked(TEXT, "masked", seed=3))
+        wanted = prepare_row(opened, CorruptionRequest(TEXT, "masked", seed=3))
         after = page.get_by_label("After", exact=True).locator("li")
         assert after.count() == len(wanted["case"]["tokens"]) - wanted["documents"].count(0)
         assert page.locator("[aria-label=After] .aimed").count() == len(wanted["case"]["read"])

@@ -36,7 +36,14 @@ from maskwright.ship.explore.masks import (
     masks,
 )
 from maskwright.ship.explore.site import Site
-from maskwright.ship.explore.trial import Refused, architectures, defaults, numbered, told, tried
+from maskwright.ship.explore.trial import (
+    RefusalReason,
+    architectures,
+    defaults,
+    describe_row,
+    first_fitting,
+    numbered,
+)
 from maskwright.text.tables.examples import Single
 from small_tasks import made
 
@@ -45,7 +52,7 @@ NARROW = (2, 2)
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    return dict(json.loads(masks(Site("nothing", []))))
+    return dict(json.loads(masks(())))
 
 
 def cells(found: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -85,8 +92,8 @@ def small(config: TransformerConfig, narrow: bool) -> TransformerConfig:
 def learner(name: str, which: str, narrow: bool) -> tuple[Objective, str]:
     """The objective on a small network of the family, and the kind of its rows."""
     member = member_of(which)
-    made = tried(member, architectures(family(name), VOCABULARY.size), VOCABULARY)
-    assert not isinstance(made, Refused)
+    made = first_fitting(member, architectures(family(name), VOCABULARY.size), VOCABULARY)
+    assert not isinstance(made, RefusalReason)
     network = build(small(made[0], narrow))
     others = {other: network for other in member.spec.networks}
     return member.build(network, defaults(member), VOCABULARY, **others), member.spec.rows
@@ -100,7 +107,9 @@ def drawn_in_the_network(
     rows = example(kind, PACKED if packed else (LENGTH,))
     epochs = np.zeros(len(rows), dtype=np.int64)
     trace = objective.corrupt(numbered(rows), epochs, 0)
-    row = next(n for n in range(len(rows)) if {**told(trace, n), "row": case["row"]} == case)
+    row = next(
+        n for n in range(len(rows)) if {**describe_row(trace, n), "row": case["row"]} == case
+    )
     batch = objective.corrupt(rows.take(np.array([row])), epochs[:1], 0)
     kept: list[Any] = []
     draw = AttentionMask.draw
@@ -225,7 +234,7 @@ def test_a_text_is_read_as_models_of_two_stacks_read_it(
     encoded = opened.task_type.encode([Single("the big cat", 0, "")], opened.frame)
     batch, _ = encoded.examples.batch(np.array([0]), opened.collation)
     assert batch.decoder_tokens is not None
-    found = json.loads(masks(Site.of([folder])))
+    found = json.loads(Site.of([folder]).read("data/masks.json"))
     row = next(each for each in found["rows"] if each["models"] == [0])
     assert set(row["stacks"]) == {"encoder", "decoder"}
     case = found["examples"][row["cells"][READING]["single"][0]]
@@ -267,12 +276,14 @@ def test_numbered_rows_are_corrupted_alike() -> None:
     words = replace(rows, tokens=np.where(rows.special, rows.tokens, other))
     epochs = np.zeros(len(rows), dtype=np.int64)
     for name in ("masked", "denoising", "hybrid"):
-        made = tried(member_of(name), architectures(family("bart"), VOCABULARY.size), VOCABULARY)
-        assert not isinstance(made, Refused)
+        made = first_fitting(
+            member_of(name), architectures(family("bart"), VOCABULARY.size), VOCABULARY
+        )
+        assert not isinstance(made, RefusalReason)
         real = made[1].corrupt(words, epochs, 3)
         traced = made[1].corrupt(numbered(words), epochs, 3)
         for row in range(8):
-            case = told(traced, row)
+            case = describe_row(traced, row)
             own = words.tokens[row]
             back = [own[t] if t >= 0 else -1 - t for t in case["tokens"]]
             assert back == real.tokens[row].tolist()

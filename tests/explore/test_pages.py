@@ -21,12 +21,12 @@ from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.ask.predict.language_model import load
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corrupted import Asked, corrupted
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
 from maskwright.ship.explore.masks import READING
 from maskwright.ship.explore.server import HEADERS, serving
 from maskwright.ship.explore.single_file import bundled, single_file
-from maskwright.ship.explore.site import Ready, Site, assets
-from maskwright.ship.serve.served import open_all
+from maskwright.ship.explore.site import Site, assets
+from maskwright.ship.serve.served_model import open_all
 from serve.servers import server
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
@@ -279,7 +279,7 @@ def test_checkpoints_come_and_go(chromium: Any, model: Path, tmp_path: Path) -> 
         page.wait_for_selector("input[type=range][max='4']")  # without the one that is gone
         assert visit.wrong == []
         page.get_by_label("Model").first.select_option(label="run, step 10 (not there any more)")
-        page.wait_for_selector("p.notice:has-text('run, step 10 is not there any more')")
+        page.wait_for_selector("p.notice:has-text('run, step 10 was deleted')")
         page.get_by_label("Model").first.select_option(label="run, step 40")
         page.wait_for_selector("section h3:has-text('run, step 40')")
 
@@ -644,7 +644,9 @@ def test_a_server_with_a_token_shows_its_models(
             page.wait_for_selector("figure svg title", state="attached")
             page.get_by_role("link", name="Corruption").click()
             page.get_by_role("textbox", name="Text").fill(TEXT)
-            wanted = corrupted(Ready.of(open_model(model)), Asked(TEXT, "masked"))
+            wanted = prepare_row(
+                QueryableModel.of(open_model(model)), CorruptionRequest(TEXT, "masked")
+            )
             places = len(wanted["case"]["tokens"]) - wanted["documents"].count(0)
             after = page.get_by_label("After", exact=True).locator("li")
             page.wait_for_function(

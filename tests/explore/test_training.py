@@ -13,7 +13,7 @@ import pytest
 from explore.node import javascript, needs_node
 from maskwright.base.errors import DataError, UsageError
 from maskwright.ship.explore.runs import about, epochs
-from maskwright.ship.explore.server import HOST, Server, part, serving
+from maskwright.ship.explore.server import HOST, PageServer, range_response, serving
 from maskwright.ship.explore.site import Site
 
 LINES = [
@@ -79,11 +79,11 @@ def test_epochs_of_a_fine_tuning(tmp_path: Path) -> None:
 def test_parts_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
-    assert part(path, 4, None) == (206, "bytes 4-9/10", b"456789")
-    assert part(path, 4, 5) == (206, "bytes 4-5/10", b"45")
-    assert part(path, 9, 99) == (206, "bytes 9-9/10", b"9")
-    assert part(path, 10, None) == (416, "bytes */10", b"")
-    assert part(path, 5, 4) == (416, "bytes */10", b"")
+    assert range_response(path, 4, None) == (206, "bytes 4-9/10", b"456789")
+    assert range_response(path, 4, 5) == (206, "bytes 4-5/10", b"45")
+    assert range_response(path, 9, 99) == (206, "bytes 9-9/10", b"9")
+    assert range_response(path, 10, None) == (416, "bytes */10", b"")
+    assert range_response(path, 5, 4) == (416, "bytes */10", b"")
 
 
 @pytest.mark.loopback
@@ -114,7 +114,7 @@ def test_the_server_reads_a_journal_on(run: Path) -> None:
 def test_a_browser_that_leaves_is_no_fault(
     fault: type[Exception], shown: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Server((HOST, 0), BaseHTTPRequestHandler) as server:
+    with PageServer((HOST, 0), BaseHTTPRequestHandler) as server:
         try:
             raise fault
         except fault:

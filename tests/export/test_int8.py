@@ -20,7 +20,7 @@ from maskwright.model.graph import onnx as written
 from maskwright.model.graph.graphs import Graph, Port, graphs_of
 from maskwright.model.opening.open import open_merged
 from maskwright.ship.export import int8, proof
-from maskwright.ship.export.int8 import Tried
+from maskwright.ship.export.int8 import QuantizationTrial
 from maskwright.ship.export.run import export_model
 
 pytest.importorskip("onnxruntime")
@@ -64,7 +64,7 @@ def test_what_harms_most_is_left_out_until_the_budget_is_kept(
 ) -> None:
     graph, file = made
     every = int8.quantise(graph, file, tmp_path / "all.onnx", 100.0, None).chosen
-    monkeypatch.setattr(int8, "_alike", lambda new, old, port: 1 - float(abs(new - old).mean()))
+    monkeypatch.setattr(int8, "_agreement", lambda new, old, port: 1 - float(abs(new - old).mean()))
     found = int8.quantise(graph, file, tmp_path / "some.onnx", 60 * every.difference, None)
     assert found.tried[0].loss > found.budget >= found.chosen.loss
     assert 0 < len(found.chosen.left_out) < len(found.alone) == len(int8.products(file))
@@ -82,8 +82,8 @@ def test_a_measure_that_is_no_number_keeps_no_budget(
     rows: Any = SimpleNamespace(
         task_type=SimpleNamespace(measure="spearman"),
         encoded=SimpleNamespace(rows=[1, 2]),
-        part="test",
-        figure=lambda graph, run: (next(figures), np.zeros(2)),
+        source="test",
+        evaluate=lambda graph, run: (next(figures), np.zeros(2)),
     )
     said = "cost more than is allowed" if undefined else "cannot be measured on these rows"
     with pytest.raises(MaskwrightError, match=said):
@@ -94,9 +94,11 @@ def test_a_measure_that_is_no_number_keeps_no_budget(
 def test_the_fewest_are_found(needed: int) -> None:
     asked: list[int] = []
 
-    def tried(left_out: Sequence[str]) -> Tried:
+    def tried(left_out: Sequence[str]) -> QuantizationTrial:
         asked.append(len(left_out))
-        return Tried(tuple(left_out), 0.0, 0.0 if len(left_out) >= needed else 1.0, 0.0, 0)
+        return QuantizationTrial(
+            tuple(left_out), 0.0, 0.0 if len(left_out) >= needed else 1.0, 0.0, 0
+        )
 
     found = int8._fewest("abcdefghij", tried, 0.5)
     assert len(found[-1].left_out) == needed and found[-1].loss == 0.0 and len(asked) < 9
@@ -116,7 +118,7 @@ def rewritten(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_budget_that_nothing_keeps_leaves_no_folder(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int8, "_alike", lambda new, old, port: 0.0)
+    monkeypatch.setattr(int8, "_agreement", lambda new, old, port: 0.0)
     with pytest.raises(IncompatibleError, match="cost more than is allowed"):
         export_model(model, tmp_path / "out", options={"int8": True}, stream=io.StringIO())
     assert list(tmp_path.iterdir()) == []
@@ -131,7 +133,7 @@ def test_the_folder_has_both_graphs_and_the_account(model: Path, tmp_path: Path)
     assert {"model.onnx", "model_int8.onnx", "quantization.json", "export.json"} <= names
     about = json.loads((out / "export.json").read_text())
     assert about["int8"][0]["graph"] == "model_int8" and len(about["graphs"]) == 1
-    assert "measured on ids by chance" in stream.getvalue()
+    assert "measured on random ids" in stream.getvalue()
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e6])
@@ -139,9 +141,9 @@ def test_vectors_of_any_length_are_compared(scale: float, monkeypatch: pytest.Mo
     monkeypatch.setattr(proof, "is_scored", lambda port: False)
     port: Any = None
     one = np.random.default_rng(0).standard_normal((4, 8)) * scale
-    assert int8._alike(one, one, port) == pytest.approx(1.0)
-    assert int8._alike(one, -one, port) == pytest.approx(-1.0)
-    assert int8._alike(np.zeros((1, 8)), one[:1], port) == 0.0
+    assert int8._agreement(one, one, port) == pytest.approx(1.0)
+    assert int8._agreement(one, -one, port) == pytest.approx(-1.0)
+    assert int8._agreement(np.zeros((1, 8)), one[:1], port) == 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1.0, 1e4])
@@ -155,7 +157,7 @@ def test_exports_are_proven_at_the_scale_of_the_model(scale: float) -> None:
     ports = [Port(name, ("batch", "length", 4), "float32") for name in ("x", "y")]
     graph = Graph("model", Scaled(), (ports[0],), (ports[1],))
 
-    def asked(factor: float) -> proof.Compared:
+    def asked(factor: float) -> proof.GraphComparison:
         return proof.compare(graph, lambda given: {"y": given["x"] * factor}, 1, timed=False)
 
     proof.require_equal(asked(scale), "here")

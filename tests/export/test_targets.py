@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from maskwright.model.graph.engines import openvino as openvino_engine
 from maskwright.model.graph.graphs import Graph
 from maskwright.model.opening.open import BASE, open_merged, open_model
 from maskwright.ship.bench.work import work_of
-from maskwright.ship.export import openvino_folder, sentence_transformers_folder, tei
+from maskwright.ship.export import openvino_folder, sentence_transformers_folder
 from maskwright.ship.export.graph_folder import documents
 from maskwright.ship.export.model_folder import as_folder, predictor_of
 from maskwright.ship.export.run import export_model
@@ -196,8 +195,6 @@ def test_a_head_that_was_saved_alone_is_written_with_what_it_stands_on(
     assert (config["model_type"] == "bert") is (method == "head")
     with pytest.raises(IncompatibleError, match="export the model below it"):
         exported(tuned[method], tmp_path / "vectors", "sentence-transformers")
-    with pytest.raises(IncompatibleError, match="--to merged"):
-        export_model(tuned[method], to="tei-check", stream=io.StringIO())
     opened = load(tuned[method])
     assert Tokenizer.load(Path(work_of(opened, tuned[method]).model)).vocabulary_size
 
@@ -261,62 +258,3 @@ def test_graphs_of_openvino_are_compiled_again(
     with pytest.raises(UsageError, match=r"pip install no-such-package"):
         exported(tuned["full"], tmp_path / "no", "openvino")
     assert not (tmp_path / "no").exists()
-
-
-# ------------------------------------------------------------------------ TEI
-def test_tei_serves_what_is_exported_for_it(
-    vectors: Path, tuned: dict[str, Path], small_task: Callable[..., Path]
-) -> None:
-    with pytest.raises(IncompatibleError, match="a span head: "):
-        export_model(small_task("question-answering"), to="tei-check", stream=io.StringIO())
-    for folder, kind in ((vectors, "vectors"), (tuned["full"], "classifier")):
-        said = io.StringIO()
-        report = export_model(folder, to="tei-check", stream=said)
-        assert report.tables[0]["rows"][0][2] == kind
-        assert "GELU is computed by its tanh form" in said.getvalue()
-        assert "cut without a word" in said.getvalue() and "exported to" not in said.getvalue()
-
-
-BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no architectures": ("config.json", {"architectures": None}, "architectures"),
-    "another type": ("config.json", {"model_type": "albert"}, "'albert'"),
-    "no positions": ("config.json", {"max_position_embeddings": None}, "max_position_embeddings"),
-    "windows": ("config.json", {"local_attention": 8}, "global_attn_every_n_layers"),
-    "max": (
-        "1_Pooling/config.json",
-        {"pooling_mode_max_tokens": True, "pooling_mode_mean_tokens": False},
-        "the pooling pooling_mode_max_tokens",
-    ),
-    "two": ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "several poolings"),
-    "no boolean": ("1_Pooling/config.json", {"pooling_mode_cls_token": None}, "cls_token"),
-    "tags": ("config.json", {"architectures": ["BertForTokenClassification"]}, "whole texts"),
-    "no labels": ("config.json", {"architectures": ["XForSequenceClassification"]}, "id2label"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_tei_check_names_what_could_not_be_served(case: str, vectors: Path, tmp_path: Path) -> None:
-    name, changes, says = BROKEN[case]
-    folder = tmp_path / "copy"
-    shutil.copytree(vectors, folder)
-    (folder / "MANIFEST.json").unlink()
-    opened = replace(open_model(folder), path=folder)
-    assert not [f for f in tei.findings(opened) if f.severity == "warning"], "the control"
-    file = folder / name
-    plain = {**json.loads(file.read_text()), **changes}
-    file.write_text(json.dumps({k: v for k, v in plain.items() if v is not None}))
-    with pytest.raises(IncompatibleError, match=says):
-        tei.check(opened, lambda found: None)
-
-
-def test_tei_check_tells_what_is_computed_otherwise(
-    vectors: Path, models: dict[str, Path], tmp_path: Path
-) -> None:
-    with pytest.raises(IncompatibleError, match="1_Pooling/config"):
-        export_model(models["gpt2"], to="tei-check", stream=io.StringIO())
-    folder = tmp_path / "copy"
-    shutil.copytree(vectors, folder)
-    for name in ("MANIFEST.json", "sentence_bert_config.json"):
-        (folder / name).unlink()
-    names = {f.name for f in tei.findings(replace(open_model(folder), path=folder))}
-    assert names == {"tei-gelu", "tei-longest", "tei-truncates"}

@@ -172,7 +172,7 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
 ) -> None:
     """And in `predict`, and in what stands on the same weights."""
     pytest.importorskip("fastapi")
-    from maskwright.ship.serve import served
+    from maskwright.ship.serve.served_model import open_all
 
     chosen: list[str] = []
 
@@ -184,7 +184,7 @@ def test_the_engine_that_is_asked_for_answers_in_the_server(
     monkeypatch.setattr(engine_network, "with_engine", choice)
     monkeypatch.setattr(names, "missing", lambda name: [])
     noted: list[Finding] = []
-    found = served.open_all({"one": model, "two": model}, {}, "float32", noted.append, "openvino")
+    found = open_all({"one": model, "two": model}, {}, "float32", noted.append, "openvino")
     one, two = (found[name].opened.network() for name in ("one", "two"))
     assert one.engine is two.engine and one.engine.name == "openvino"
     assert "openvino answers" in [each.what for each in noted] and chosen == ["openvino"]

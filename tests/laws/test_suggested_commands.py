@@ -117,7 +117,7 @@ def fault(text: str) -> str | None:
             return f"{verb} {words}: {error.what}"
         recipe = verb == "finetune" and not re.fullmatch("[A-Z]+", str(chosen.model))
         lacking = [n for n in NEEDED.get(verb, ()) if not getattr(chosen, n)]
-        if lacking and not recipe and getattr(chosen, "to", "") != "tei-check":
+        if lacking and not recipe:
             return f"{verb} {words}: without --{lacking[0]}"
     return None
 

@@ -19,7 +19,7 @@ from maskwright.ask.predict.file import predict_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.base.findings import Finding
-from maskwright.ship.serve.dialects.base.chosen import Chosen
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference
 from tokenizer.toy_tokenizers import trained
 
 SIZES = {
@@ -457,9 +457,9 @@ def test_what_is_said_of_writing_is_followed_told_or_refused(tmp_path: Path) -> 
     assert "predict" in opened.abilities and [f.name for f in opened.findings] == [finding.name]
     # A server makes vectors of its states, too, as of any model that was trained for no task here.
     chosen = SimpleNamespace(task_type=opened.predictor.task_type, opened=opened._now)
-    assert Chosen.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
+    assert ModelReference.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
     chosen.opened = SimpleNamespace(model=SimpleNamespace(writes_for_texts=False))
-    assert not Chosen.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
+    assert not ModelReference.makes_vectors.fget(chosen)  # type: ignore[attr-defined]
     # One task's settings and prefix are followed; of several none is.
     settings.unlink()
     task = {"prefix": "kalo: ", "max_length": 6}

@@ -25,7 +25,7 @@ from maskwright.base.findings import ignore
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.similarities import compared
-from maskwright.ship.serve.dialects.base.vectors import alike
+from maskwright.ship.serve.dialects.base.answers import similarities_to
 
 LENGTH = 9
 PROMPT = "big red "
@@ -246,10 +246,10 @@ def test_two_texts_are_compared_as_the_folder_says(
         options=lambda *_, **__: None,
         host=SimpleNamespace(embed=embed),
     )
-    compared = alike(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
+    compared = similarities_to(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
     assert asyncio.run(compared)[0] == [wanted]
     chosen.task_type = None
-    compared = alike(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
+    compared = similarities_to(chosen, *TEXTS[:1], TEXTS[1:], field="inputs", truncate=False)  # type: ignore[arg-type]
     cosine = float(unit(first) @ unit(second))
     assert asyncio.run(compared)[0] == [pytest.approx(cosine, abs=1e-5)]
     assert similarity == "cosine" or cosine != wanted, "the control"

@@ -18,13 +18,13 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel
 
 from maskwright.ship.serve import app as application
-from maskwright.ship.serve import served
 from maskwright.ship.serve.dialects import rows
-from maskwright.ship.serve.gate import Entrance, Gate
-from maskwright.ship.serve.host import Host, Options, Writing
+from maskwright.ship.serve.gate import AccessPolicy, Gate
+from maskwright.ship.serve.host import GenerationOptions, Host, Options
 from maskwright.ship.serve.limits import Limits
-from maskwright.ship.serve.metrics import Log
-from maskwright.ship.serve.process import Running, Server, bound
+from maskwright.ship.serve.metrics import RequestLog
+from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket
+from maskwright.ship.serve.served_model import open_all
 
 
 class Body(BaseModel):
@@ -65,13 +65,13 @@ def routes(host: Host) -> APIRouter:
 
     @router.post("/ask/generate")
     async def generate(body: Body) -> list[str]:
-        writing = Writing(tokens=body.tokens, temperature=0.0)
+        writing = GenerationOptions(tokens=body.tokens, temperature=0.0)
         found = await host.generate(body.model, given(body), writing, options(body))
         return [written.text for written in found.values]
 
     @router.post("/ask/stream")
     async def stream(body: Body) -> StreamingResponse:
-        writing = Writing(tokens=body.tokens, temperature=0.0)
+        writing = GenerationOptions(tokens=body.tokens, temperature=0.0)
         pieces = host.stream(body.model, given(body)[0], writing, options(body))
         first = await anext(pieces)
 
@@ -106,7 +106,7 @@ class Answer:
 class Served:
     """A running server and what it logged."""
 
-    def __init__(self, running: Running, log: io.StringIO) -> None:
+    def __init__(self, running: BackgroundServer, log: io.StringIO) -> None:
         self.running, self.log = running, log
         self.host = running.host
         self.address: tuple[str, int] = running._server.sock.getsockname()[:2]
@@ -196,14 +196,16 @@ def server(
 ) -> Iterator[Served]:
     """A server of these models on a thread of this process, in float32."""
     log = io.StringIO()
-    host = Host({}, limits, precision="float32")
-    entrance = Entrance(token=token, hosts=hosts, origins=origins)
-    gate = Gate(application.Application(host, [DIALECT, rows]), entrance, Log(log))
+    host = Host(limits, precision="float32")
+    policy = AccessPolicy(token=token, hosts=hosts, origins=origins)
+    gate = Gate(application.Application(host, [DIALECT, rows]), policy, RequestLog(log))
 
     def usual() -> None:
-        host.load(served.open_all(models, adapters or {}, "float32"))
+        host.load(open_all(models, adapters or {}, "float32"))
 
-    running = Running(Server(gate, host, bound("127.0.0.1", 0)), load or usual)
+    running = BackgroundServer(
+        DrainingServer(gate, host, bind_socket("127.0.0.1", 0)), load or usual
+    )
     try:
         if load is None:
             running.wait()

@@ -19,7 +19,7 @@ from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.dialects import openai
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.limits import Budget, Limits
+from maskwright.ship.serve.limits import Limits, RequestBudget
 from serve.clients import TasksServer
 
 pytestmark = pytest.mark.loopback
@@ -284,7 +284,7 @@ def test_texts_that_are_read_again_count_again(tasks_server: TasksServer) -> Non
 
 def test_a_budget_is_that_of_the_whole_request() -> None:
     limits = Limits(max_items=3, max_queue_tokens=100, max_batch_tokens=10)
-    budget = Budget(limits)
+    budget = RequestBudget(limits)
     budget.take_rows(["a", ["b", "c"]], "inputs")
     budget.take_tokens(60)
     budget.require_inputs(1, "inputs")
@@ -295,7 +295,7 @@ def test_a_budget_is_that_of_the_whole_request() -> None:
     ):
         with pytest.raises(Refusal):
             call()
-    Budget(limits).take_tokens(100)  # the control: of another request
+    RequestBudget(limits).take_tokens(100)  # the control: of another request
 
 
 def test_a_bad_row_leaves_its_neighbours_alone(tasks_server: TasksServer) -> None:
@@ -350,7 +350,7 @@ def test_numbers_that_are_not_finite_are_the_models_fault(
             status, _, told = server.ask("POST", path.format(name), body)
             assert status == 424 and told["error"].startswith(f"{name}: "), told
     refusal = of_error(CheckpointError("no number"), model="writer")
-    assert openai.render(refusal).status_code == 424 and "writer" in refusal.what
+    assert openai.render(refusal).status_code == 424 and "writer" in refusal.reason
 
 
 def test_a_model_that_computes_no_numbers_is_not_served(

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from maskwright.model.opening.special_tokens import end_of_text
-from maskwright.ship.serve.dialects.base import vectors as part_vectors
-from maskwright.ship.serve.dialects.openai import Completions, _Shape
+from maskwright.ship.serve.dialects.base import answers
+from maskwright.ship.serve.dialects.openai import CompletionsRequest, _CompletionsResponse
 from maskwright.ship.serve.host import Piece
 from serve.clients import TasksServer
 
@@ -55,9 +55,9 @@ def test_vectors(tasks_server: TasksServer) -> None:
 
 def test_a_task_without_a_measure_compares_by_angle(monkeypatch: pytest.MonkeyPatch) -> None:
     found = np.array([[1, 0], [2, 0], [0, 3]], np.float32), None
-    monkeypatch.setattr(part_vectors, "vectors", AsyncMock(return_value=found))
+    monkeypatch.setattr(answers, "embeddings_of", AsyncMock(return_value=found))
     model = Mock(task_type=Mock(decoding={}))
-    assert asyncio.run(part_vectors.alike(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
+    assert asyncio.run(answers.similarities_to(model, "a", ["b", "c"], field="x"))[0] == [1.0, 0.0]
 
 
 def test_windows_are_told_and_nothing_is_cut_unsaid(tasks_server: TasksServer) -> None:
@@ -261,7 +261,7 @@ def test_openai_counts_the_end_token_among_the_logprobs(tasks_server: TasksServe
     """Harnesses leave the last token of a list out: it must be the written one, whatever it is."""
     tokenizer = tasks_server.opened("writer").model.tokenizer
     chosen: Any = SimpleNamespace(tokenizer=tokenizer, called="writer", fingerprint="f" * 16)
-    shape = _Shape(chosen, Completions(prompt="a", logprobs=0), ["a"], 1, None)
+    shape = _CompletionsResponse(chosen, CompletionsRequest(prompt="a", logprobs=0), ["a"], 1, None)
     pieces = [Piece(0, 5, "xy", None, -1.0), Piece(0, None, "", "end", -0.5)]
     found = shape._logprobs(pieces, 3)
     assert found is not None and found["token_logprobs"] == [-1.0, -0.5]

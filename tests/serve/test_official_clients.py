@@ -156,7 +156,7 @@ def test_hugging_face(tasks_server: TasksServer, monkeypatch: pytest.MonkeyPatch
     assert "".join(client.text_generation(TEXTS[0], stream=True, **writing)) == whole
     pieces = list(client.text_generation(TEXTS[0], stream=True, details=True, **writing))
     assert pieces[-1].generated_text == whole and pieces[-1].details.generated_tokens == 5
-    with pytest.raises(hub.errors.ValidationError, match="not done here"):
+    with pytest.raises(hub.errors.ValidationError, match="not supported"):
         client.text_generation(TEXTS[0], watermark=True, **writing)
     with pytest.raises(hub.errors.HfHubHTTPError, match="424"):
         client.summarization(TEXTS[0], model=at("rewrites", "summarization"))

@@ -33,7 +33,7 @@ from benchmarks.serving_load import (
 from finetune.test_command import table
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.ship.serve import protocol, scheduler
-from maskwright.ship.serve.process import Server
+from maskwright.ship.serve.process import DrainingServer
 from serve.servers import server, until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.proof, pytest.mark.timeout(900)]
@@ -108,7 +108,7 @@ def test_F108_stops_under_load_lose_nothing(
 ) -> None:
     """Ten stops, 48 clients each. The control is uvicorn's own way to stop."""
     if not drains:
-        monkeypatch.setattr(Server, "shutdown", uvicorn.Server.shutdown)
+        monkeypatch.setattr(DrainingServer, "shutdown", uvicorn.Server.shutdown)
     lost = answered = 0
     for _ in range(10 if drains else 3):
         with server(animals) as made:

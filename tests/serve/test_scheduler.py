@@ -14,18 +14,18 @@ from maskwright.ship.serve.scheduler import (
     UNLIKE,
     FairShare,
     FullError,
-    Item,
     NeverFitsError,
     Queue,
+    QueueItem,
 )
 
 
-def items(*lengths: int, key: str = "k") -> list[Item]:
-    return [Item(key, [length]) for length in lengths]
+def items(*lengths: int, key: str = "k") -> list[QueueItem]:
+    return [QueueItem(key, [length]) for length in lengths]
 
 
 def taken(queue: Queue, now: float = 0.0) -> list[int]:
-    return [item.longest for item in queue.take(now).batch]
+    return [item.longest for item in queue.take(now).items]
 
 
 def test_the_oldest_goes_first_with_those_of_its_length() -> None:
@@ -48,8 +48,8 @@ def test_unlike_lengths_are_no_batch() -> None:
 def test_only_one_key_is_in_a_batch() -> None:
     queue = Queue(1000, 1000)
     queue.submit([*items(5, key="a"), *items(5, key="b"), *items(5, key="a")], 0.0)
-    assert [item.key for item in queue.take(0.0).batch] == ["a", "a"]
-    assert [item.key for item in queue.take(0.0).batch] == ["b"]
+    assert [item.key for item in queue.take(0.0).items] == ["a", "a"]
+    assert [item.key for item in queue.take(0.0).items] == ["b"]
 
 
 def test_admission_is_all_or_nothing() -> None:
@@ -69,7 +69,7 @@ def test_what_is_late_or_cancelled_is_not_computed() -> None:
     late.deadline, left.cancelled = 1.0, True
     queue.submit([late, left, well], 0.0)
     found = queue.take(2.0)
-    assert found.batch == [well] and found.dropped == [late, left] and queue.tokens == 0
+    assert found.items == [well] and found.dropped == [late, left] and queue.tokens == 0
 
 
 def test_a_queue_that_lingers_waits_until_it_is_full() -> None:
@@ -87,12 +87,12 @@ def test_a_queue_that_lingers_waits_until_it_is_full() -> None:
 )
 def test_nothing_is_lost_or_starved(drawn: list[tuple[int, str]], batch: int) -> None:
     queue = Queue(10**9, batch)
-    waiting = [Item(key, [length]) for length, key in drawn]
+    waiting = [QueueItem(key, [length]) for length, key in drawn]
     queue.submit(waiting, 0.0)
-    found: list[Item] = []
+    found: list[QueueItem] = []
     while len(queue):
         oldest = next(iter(queue._items.values()))
-        now = queue.take(0.0).batch
+        now = queue.take(0.0).items
         assert now[0] is oldest, "the oldest is always taken"
         assert len({item.key for item in now}) == 1
         assert len(now) == 1 or sum(item.tokens for item in now) <= batch
@@ -112,7 +112,7 @@ def test_an_item_that_was_passed_over_is_taken(
     queue.submit(items(*(draw.choice(sizes) for _ in range(60))), 0.0)
     for _ in range(200):
         queue.submit(items(*(draw.choice(sizes) for _ in range(5))), 0.0)
-        most = max([most, *(item.passed for item in queue.take(0.0).batch)])
+        most = max([most, *(item.passed for item in queue.take(0.0).items)])
     # Where several are due at once, they go by age, as far as a batch has room.
     assert (most <= PATIENCE + 4) is (patience == PATIENCE), most
 
@@ -122,7 +122,7 @@ def test_batches_are_alike_in_length() -> None:
     queue = Queue(10**9, 2_000)
     queue.submit(items(*(draw.choice((8, 30, 120, 500)) for _ in range(200))), 0.0)
     while len(queue):
-        batch = queue.take(0.0).batch
+        batch = queue.take(0.0).items
         free = [item for item in batch[1:] if item.passed < PATIENCE]
         lengths = [item.longest for item in batch]
         unlike = len(lengths) * max(lengths) ** 2 / sum(n * n for n in lengths)

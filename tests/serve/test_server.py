@@ -27,13 +27,12 @@ from maskwright.learn.finetune.command import finetune_file
 from maskwright.model.inference import fill_mask
 from maskwright.model.inference.generation import Generation
 from maskwright.model.opening.open import open_model
-from maskwright.ship.explore.corrupted import Asked, corrupted
-from maskwright.ship.explore.site import Ready
-from maskwright.ship.serve import addresses, encoding, explorer, gate, protocol, reading
+from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
+from maskwright.ship.serve import addresses, encoding, explorer, gate, protocol
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.errors import Refusal
-from maskwright.ship.serve.generation import Row, Writers, _Group
+from maskwright.ship.serve.generation import GenerationJob, GenerationScheduler, _GenerationBatch
 from maskwright.ship.serve.host import Options
 from maskwright.ship.serve.limits import Limits
 from maskwright.ship.serve.scheduler import FullError
@@ -328,8 +327,8 @@ class Slow:
         self.may, self.batches = threading.Event(), list[int]()
         self.inside = threading.Event()
         self.fails: BaseException | None = None
-        self._read = reading.read_scores
-        monkeypatch.setattr(host_module, "read_scores", self.read)
+        self._read = encoding.read_scores
+        monkeypatch.setattr(encoding, "read_scores", self.read)
 
     def read(self, requests: Any) -> Any:
         self.inside.set()
@@ -360,13 +359,13 @@ def test_F103_a_full_queue_answers_before_the_body_is_read(plain: Served, slow: 
         assert refused.status == 429 and int(refused.headers["retry-after"]) >= 1
         held = plain.host._queue.tokens
         assert held <= LIMITS.max_queue_tokens, "the bound holds"
-        plain.host.arriving_tokens += LIMITS.max_queue_tokens  # what other bodies will bring
+        plain.host.incoming_tokens += LIMITS.max_queue_tokens  # what other bodies will bring
         head = request(plain.address, "/ask/predict", headers={"Content-Length": "5000"})
         with plain.connect() as line:
             begin = time.monotonic()
             line.sendall(head)  # and never the body
             assert next(answers(line)).status == 429 and time.monotonic() - begin < 2
-        plain.host.arriving_tokens -= LIMITS.max_queue_tokens
+        plain.host.incoming_tokens -= LIMITS.max_queue_tokens
         slow.may.set()
         statuses = {each.result().status for each in sent}
     assert statuses == {200, 429} and until(lambda: plain.host._queue.tokens == 0)
@@ -392,7 +391,7 @@ def test_F96_bodies_that_do_not_come_take_no_room(kind: str, plain: Served) -> N
         for line in lines:
             line.sendall(first)
         assert until(lambda: plain.running._server.gate.open_requests >= 300)
-        assert plain.host.arriving_tokens == 0
+        assert plain.host.incoming_tokens == 0
         assert plain.post("/ask/predict", {"inputs": TEXT}).status == 200
     assert until(lambda: plain.running._server.gate.open_requests == 0)
 
@@ -423,7 +422,7 @@ def test_a_large_body_keeps_nobody_out_while_it_is_read(
         may.set()
         assert {each.result()[0].status for each in sent} <= {422, 429}
     assert found == status and not (both and status == 200)
-    assert until(lambda: plain.host.arriving_tokens == 0) and not plain.host.large.locked()
+    assert until(lambda: plain.host.incoming_tokens == 0) and not plain.host.large.locked()
 
 
 @pytest.mark.parametrize("makes_room", [True, False])
@@ -469,9 +468,9 @@ def test_F96_unfinished_bodies_hold_a_bounded_number_of_bytes(
 @pytest.fixture
 def full(plain: Served) -> Iterator[None]:
     """A queue that takes nothing."""
-    plain.host.arriving_tokens += LIMITS.max_queue_tokens
+    plain.host.incoming_tokens += LIMITS.max_queue_tokens
     yield
-    plain.host.arriving_tokens -= LIMITS.max_queue_tokens
+    plain.host.incoming_tokens -= LIMITS.max_queue_tokens
 
 
 @pytest.mark.parametrize(
@@ -497,10 +496,10 @@ def test_F103_a_connection_that_was_refused_asks_again(plain: Served) -> None:
     made = request(plain.address, "/ask/predict", {"inputs": TEXT})
     with plain.connect() as line:
         found = answers(line)
-        plain.host.arriving_tokens += LIMITS.max_queue_tokens
+        plain.host.incoming_tokens += LIMITS.max_queue_tokens
         line.sendall(made[:-4])
         assert next(found).status == 429
-        plain.host.arriving_tokens -= LIMITS.max_queue_tokens
+        plain.host.incoming_tokens -= LIMITS.max_queue_tokens
         line.sendall(made[-4:] + made)
         assert next(found).status == 200
         line.sendall(made)
@@ -580,7 +579,7 @@ def test_F105_a_client_that_closes_its_side_gets_its_answer(
     """20 that send nothing more, two requests each, answered after the interim answer. The control
     closes with the client, as uvicorn does."""
     if not stays:
-        monkeypatch.setattr(protocol.Protocol, "eof_received", lambda self: None)
+        monkeypatch.setattr(protocol.HttpConnection, "eof_received", lambda self: None)
     whole = request(plain.address, "/ask/predict", {"inputs": TEXT})
     with connections(plain, 20) as lines:
         for line in lines:
@@ -639,9 +638,9 @@ def test_F105_a_reader_who_leaves_ends_what_is_written(
     body = {"inputs": "the cat", "model": "gpt2", "tokens": 50}
     with plain.connect() as line:
         line.sendall(request(plain.address, "/ask/stream", body))
-        assert until(lambda: plain.host._writers.rows == 1)
+        assert until(lambda: plain.host._generation.num_running == 1)
         line.recv(10)
-    assert until(lambda: not plain.host._writers.ready()) and len(steps) < 50
+    assert until(lambda: not plain.host._generation.ready()) and len(steps) < 50
     assert until(lambda: plain.running._server.gate.open_requests == 0)
 
 
@@ -659,24 +658,24 @@ def test_F105_a_task_that_writes_ends_when_nobody_waits(
 ) -> None:
     whole = writes.post("/v1/predict", {"model": "rewrites", "rows": [TEXT]}).json["answers"]
     alone = writes.ask("generate", "a dog", model="gpt2", tokens=6)
-    step, steps, task = _Group.step, list[bool](), writes.host.model("rewrites").asking()
+    step, steps, task = _GenerationBatch.step, list[bool](), writes.host.model("rewrites").variant()
 
-    def slowly(self: _Group) -> Any:
+    def slowly(self: _GenerationBatch) -> Any:
         time.sleep(0.03)
-        steps.append(self.asking is task)
+        steps.append(self.variant is task)
         return step(self)
 
-    monkeypatch.setattr(_Group, "step", slowly)
+    monkeypatch.setattr(_GenerationBatch, "step", slowly)
     if how == "control":
-        monkeypatch.setattr(Writers, "cancel", lambda self, rows: None)
+        monkeypatch.setattr(GenerationScheduler, "cancel", lambda self, rows: None)
     # Several parts, so that some rows wait while others are written.
     rows = [f"{TEXT} {'and then ' * n}" for n in range(1, 5)]
     body = {"inputs": rows, "model": "rewrites", "deadline": 0.4 if how == "deadline" else None}
-    writers, line = writes.host._writers, writes.connect()
+    writers, line = writes.host._generation, writes.connect()
     monkeypatch.setattr(encoding, "PART_ROWS", 1)
     with line, ThreadPoolExecutor(1) as pool:
         line.sendall(request(writes.address, "/ask/predict", body))
-        assert until(lambda: writers.rows > 0 and writers.waiting_tokens > 0)
+        assert until(lambda: writers.num_running > 0 and writers.waiting_tokens > 0)
         other = pool.submit(writes.ask, "generate", "a dog", model="gpt2", tokens=6)
         assert until(lambda: writes.running._server.gate.open_requests == 2)
         assert until(lambda: sum(steps) > 2), "it is in the middle of its answers"
@@ -690,18 +689,20 @@ def test_F105_a_task_that_writes_ends_when_nobody_waits(
     assert until(lambda: not writers.ready())
     after = sum(steps[begun:])
     assert (after > 8) if how == "control" else (after <= 3), (after, sum(steps), len(steps))
-    assert writers.rows == writers.tokens == writers.waiting_tokens == 0
+    assert writers.num_running == writers.tokens == writers.waiting_tokens == 0
     assert until(lambda: writes.running._server.gate.open_requests == 0)
-    monkeypatch.setattr(_Group, "step", step)
+    monkeypatch.setattr(_GenerationBatch, "step", step)
     answer = writes.post("/v1/predict", {"model": "rewrites", "rows": [TEXT]})
     assert answer.json["answers"] == whole, "the server goes on"
 
 
 def test_rows_that_wait_hold_no_room_once_they_are_given_up(writes: Served) -> None:
     """Even behind a row that cannot begin yet."""
-    asking = writes.host.model("gpt2").asking()
-    first, second, *later = (Row(asking, None, None, 5, n, streams=False) for n in (10, 50, 45, 45))
-    writers = Writers(50, 100, lambda function: function())
+    asking = writes.host.model("gpt2").variant()
+    first, second, *later = (
+        GenerationJob(asking, None, None, 5, n, streams=False) for n in (10, 50, 45, 45)
+    )
+    writers = GenerationScheduler(50, 100, lambda function: function())
     writers.submit([first, second])
     with pytest.raises(FullError):
         writers.submit(later)
@@ -724,7 +725,7 @@ def test_a_deadline_is_that_of_the_whole_request(plain: Served) -> None:
     """What is asked after 29 of 30 seconds has one left, and after 31 none; the control is new."""
 
     async def ask(seconds: float) -> Any:
-        request = host_module.Arriving(plain.host, 0, {})
+        request = host_module.IncomingRequest(plain.host, 0, {})
         request.began -= seconds
         host_module.REQUEST.set(request)
         return (await plain.host.predict("animals", [TEXT], Options())).values
@@ -741,13 +742,13 @@ def test_a_deadline_is_that_of_the_whole_request(plain: Served) -> None:
 
 
 def test_F107_a_server_is_ready_when_its_models_have_answered(heads: dict[str, Path]) -> None:
-    from maskwright.ship.serve import served
+    from maskwright.ship.serve.served_model import open_all
 
     may, holder = threading.Event(), dict[str, Any]()
 
     def load_late() -> None:
         may.wait(20)
-        holder["host"].load(served.open_all({"animals": heads["animals"]}, {}, "float32"))
+        holder["host"].load(open_all({"animals": heads["animals"]}, {}, "float32"))
 
     with server({}, load=load_late) as made:
         holder["host"] = made.host
@@ -804,13 +805,13 @@ def test_F108_a_stop_loses_no_request(heads: dict[str, Path]) -> None:
 def test_F109_a_port_in_use_names_the_process() -> None:
     import os
 
-    from maskwright.ship.serve.process import bound
+    from maskwright.ship.serve.process import bind_socket
 
     here = rf"the port is in use(.|\n)*process {os.getpid()}"
-    with bound("127.0.0.1", 0) as first, pytest.raises(UsageError, match=here):
-        bound("127.0.0.1", first.getsockname()[1])
+    with bind_socket("127.0.0.1", 0) as first, pytest.raises(UsageError, match=here):
+        bind_socket("127.0.0.1", first.getsockname()[1])
     with pytest.raises(UsageError, match="cannot be used"):
-        bound("192.0.2.1", 0)
+        bind_socket("192.0.2.1", 0)
 
 
 def test_F110_no_label_is_a_clients_and_names_are_bounded(plain: Served) -> None:
@@ -855,7 +856,7 @@ def test_F111_pages_have_no_sink_and_a_policy(plain: Served) -> None:
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     for name in ("docs.html", "docs.js", "docs.css"):
-        text = resources.files("maskwright.serve").joinpath("assets", name).read_text("utf-8")
+        text = resources.files("maskwright.ship.serve").joinpath("assets", name).read_text("utf-8")
         sinks = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|https?:|\son\w+="
         assert not re.search(sinks, text), name
     script = plain.get("/docs/docs.js")
@@ -888,7 +889,7 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
 ) -> None:
     folder = plain.host.model("base").folder
     told = (409, "text/plain", f"no such folder\n  where: {folder}/config.json".encode())
-    monkeypatch.setattr(explorer, "answer", lambda site, path: told)
+    monkeypatch.setattr(explorer, "file_response", lambda site, path: told)
     assert plain.get("/explore/index.html").body == b"no such folder\n  where: base/config.json"
     # A folder may be called as any word of an answer: only what is refused, and whole paths.
     places = property(lambda served: Path("e" if served.name == "base" else "f"))
@@ -899,7 +900,7 @@ def test_F117_a_page_is_not_told_where_a_model_lies(
         ({"refused": refused}, {"refused": {**refused, "where": "base/config.json"}}),
     ):
         found = (200, "application/json", json.dumps(made).encode())
-        monkeypatch.setattr(explorer, "reply", lambda *_, found=found: found)
+        monkeypatch.setattr(explorer, "question_response", lambda *_, found=found: found)
         assert plain.post("/explore/ask/corruption", {}).json == (wanted or made)
 
 
@@ -917,12 +918,12 @@ def test_a_page_asks_about_a_text_of_ones_own(
     path = "/explore/ask/corruption"
     found = plain.post(path, given)
     assert found.status == 200 and found.headers["content-type"] == "application/json"
-    opened = Ready.of(open_model(plain.host.model(site["models"][number]["name"]).folder))
-    wanted = corrupted(opened, Asked(TEXT, "masked", {"rate": 0.5}, 3, 0))
+    opened = QueryableModel.of(open_model(plain.host.model(site["models"][number]["name"]).folder))
+    wanted = prepare_row(opened, CorruptionRequest(TEXT, "masked", {"rate": 0.5}, 3, 0))
     assert found.json == json.loads(json.dumps(wanted))
     # Holes are filled on the weights that are served; none is opened once more.
     filled = plain.post(path, given | {"objective": "replaced-token", "options": {}}).json
-    wanted = corrupted(opened, Asked(TEXT, "replaced-token", {}, 3, 0))
+    wanted = prepare_row(opened, CorruptionRequest(TEXT, "replaced-token", {}, 3, 0))
     assert filled == json.loads(json.dumps(wanted)) and wanted["filled"]
     assert plain.get("/explore/data/masks.json").status == 200
     assert plain.post(path, {**given, "seed": 4}).json["case"] != found.json["case"]  # a control
@@ -947,7 +948,7 @@ def test_the_server_answers_while_a_page_waits(
         free.wait(20)
         return 200, "application/json", b"{}"
 
-    monkeypatch.setattr(explorer, "reply", slow)
+    monkeypatch.setattr(explorer, "question_response", slow)
     with ThreadPoolExecutor(2) as threads:
         waits = [threads.submit(plain.post, "/explore/ask/corruption", {}) for _ in range(2)]
         assert held.wait(20)

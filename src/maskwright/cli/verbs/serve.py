@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from maskwright.base.errors import UsageError
+from maskwright.base.report.say import printer
 from maskwright.cli.options import add_fields, given_options, require_existing
 from maskwright.model.graph.engines.base.names import require as require_engine
 from maskwright.ship.serve.limits import Limits
@@ -82,7 +83,7 @@ def do(a: argparse.Namespace) -> None:
         require_existing(folder, "adapter")
     require_engine(a.engine, "--engine")
     limits = Limits(**given_options(a, Limits))
-    from maskwright.ship.serve.command import printer, serve
+    from maskwright.ship.serve.command import serve
 
     serve(
         a.models,
@@ -98,7 +99,7 @@ def do(a: argparse.Namespace) -> None:
         precision=a.precision,
         engine=a.engine,
         log=None if a.quiet else sys.stdout,
-        say=printer(),
+        say=printer(sys.stderr),
     )
 
 

@@ -1,5 +1,5 @@
-"""A model in the browser: the same numbers as in Python, without a server or with one.
+"""Models in the browser, which computes the same numbers as Python, with or without a server.
 
 bundle.py    a `Model` as files that browser/ reads
-browser/     the network, the tokenizer and what the pages ask, as plain ES modules
+browser/     network, tokenizer and pages, as plain ES modules
 """

@@ -1,8 +1,8 @@
-"""A model as files that the browser reads (browser/model.js).
+"""A model as files that the browser loads (browser/model.js).
 
-model.json          config, conventions, special ids: how the model is asked
-tokenizer.json      as the tokenizer has it
-model.safetensors   the weights under the names of `nn.Transformer`, float32 or bfloat16
+model.json          config, conventions, special ids, task
+tokenizer.json      the file of the tokenizer
+model.safetensors   the weights by their names in `nn.Transformer`, float32 or bfloat16
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.opening import special_tokens
 from maskwright.model.opening.model import Model
 
-# Choices of the config that are told apart by their type.
+# The key for the name of a dataclass of the config.
 TAGGED = "type"
 
 
 def facts(model: Model) -> dict[str, Any]:
-    """What model.json says: all that the browser has to know beside weights and vocabulary."""
+    """The contents of model.json: what the browser needs besides weights and vocabulary."""
     tokenizer = model.tokenizer
     vocabulary = special_tokens.vocabulary(tokenizer)
     rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
@@ -64,13 +64,13 @@ def facts(model: Model) -> dict[str, Any]:
 
 
 def _task(model: Model) -> dict[str, Any]:
-    """How the model answers its task; where it was trained for none, how it makes vectors."""
+    """How the model answers its task, or how it makes vectors if it was trained for none."""
     trained = True
     try:
-        found = predictor(model)
+        task_predictor = predictor(model)
     except MaskwrightError:
-        trained, found = False, of_vectors(model, "mean")
-    task, record = found.task_type, model.task
+        trained, task_predictor = False, of_vectors(model, "mean")
+    task, record = task_predictor.task_type, model.task
     targets = () if record is None else next(iter(record.targets.values()), ())
     return {
         "trained": trained,
@@ -81,10 +81,10 @@ def _task(model: Model) -> dict[str, Any]:
         "problem": task.problem,
         "labels": list(task.labels),
         "roles": list(task.roles),
-        "length": found.frame.length,
-        "long": found.frame.long,
-        "last": found.collation.last,
-        "decoder_start": found.collation.decoder_start,
+        "length": task_predictor.frame.length,
+        "long": task_predictor.frame.long,
+        "last": task_predictor.collation.last,
+        "decoder_start": task_predictor.collation.decoder_start,
         "told": task.decoding,
     }
 
@@ -92,10 +92,10 @@ def _task(model: Model) -> dict[str, Any]:
 def tagged(value: Any) -> Any:
     """A config as JSON, each dataclass with the name of its type."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {TAGGED: type(value).__name__, **own}
+        fields = {f.name: tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {TAGGED: type(value).__name__, **fields}
     if isinstance(value, tuple | list):
-        return [tagged(each) for each in value]
+        return [tagged(element) for element in value]
     return value
 
 

@@ -1,6 +1,6 @@
-"""That the browser computes what Python computes, of the files of a model as they were written.
+"""Check that the browser computes the same numbers as Python from the files of a model.
 
-Node runs the modules of the browser where it is installed; a browser runs the same ones.
+Node, if it is installed, runs the same modules as a browser.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ SECONDS = 120
 
 
 def node() -> str | None:
-    """Where Node is, if it is installed."""
+    """The path of Node; None if it is not installed."""
     return shutil.which("node")
 
 
 def read_again(network: Transformer, folder: Path) -> Transformer:
-    """The network with the weights that lie in the folder.
+    """A copy of the network with the weights in the folder.
 
     Raises:
         CheckpointError: a weight is missing or has another shape.
     """
-    made = build(network.config, torch.Generator().manual_seed(0)).eval()
+    network_copy = build(network.config, torch.Generator().manual_seed(0)).eval()
     tensors = files.open_file(folder / "model.safetensors")
-    found = {name: tensors.read(name) for name in tensors.entries}
-    for name, parameter in made.named_parameters():
-        if name not in found or found[name].shape != parameter.shape:
+    weights = {name: tensors.read(name) for name in tensors.entries}
+    for name, parameter in network_copy.named_parameters():
+        if name not in weights or weights[name].shape != parameter.shape:
             raise CheckpointError("a weight is missing", where=folder, found=name)
-        parameter.data.copy_(found[name])
-    return made
+        parameter.data.copy_(weights[name])
+    return network_copy
 
 
 @torch.no_grad()
 def scores(network: Transformer, ids: Tensor) -> Tensor:
-    """(T, V) of one row of ids, or its states where there is no vocabulary."""
+    """(T, V) scores of one row of ids, or its states (T, D) if there is no vocabulary head."""
     memory = None if network.encoder is None else network.encode(ids[None])
     if network.decoder is None:
         assert memory is not None
@@ -56,16 +56,16 @@ def scores(network: Transformer, ids: Tensor) -> Tensor:
 
 
 def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
-    """The same of each row, flat, by the modules of the browser.
+    """The flattened scores of each row, computed by the modules of the browser.
 
     Raises:
-        CheckpointError: they could not read the files.
+        CheckpointError: the modules could not read the files.
     """
     program = node()
     assert program is not None
-    with resources.as_file(resources.files(__package__)) as own:
+    with resources.as_file(resources.files(__package__)) as package:
         ran = subprocess.run(
-            [program, str(own / "check.mjs"), str(own / "browser"), str(folder)],
+            [program, str(package / "check.mjs"), str(package / "browser"), str(folder)],
             input=json.dumps(rows),
             capture_output=True,
             text=True,

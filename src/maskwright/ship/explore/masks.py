@@ -1,34 +1,37 @@
-"""Who may see whom, for every family and objective, as rules that the page draws (data/masks.json).
+"""Attention masks of every family and objective, as rules that the page draws (data/masks.json).
 
     rows        families in their published base size, and the models of the site: layers with
-                pattern and window; with each objective an example, or why it is refused
-                beside them, under READING, a text that is only read
-    examples    a row, and what the objective's own code makes of it: `told`
+                pattern and window; for each objective examples, or the reason of its refusal;
+                under READING a text that is only read
+    examples    a row, and the row after corruption by the objective (`describe_row`)
 
-Whether an objective is refused is asked of its own `build`: nothing is known here of any of them.
+Whether an objective is refused is decided by its `build`; this module knows no objective by name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from maskwright.base import catalogue
-from maskwright.base.errors import MaskwrightError
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.config import Stack, TransformerConfig
 from maskwright.model.objectives.base.objective import Objective, Vocabulary
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
 from maskwright.model.opening import folders
-from maskwright.ship.explore.trial import Refused, architectures, numbered, told, tried
+from maskwright.ship.explore.trial import (
+    RefusalReason,
+    architectures,
+    describe_row,
+    first_fitting,
+    numbered,
+)
 from maskwright.text.store.rows import Rows, spread
-
-if TYPE_CHECKING:
-    from maskwright.ship.explore.site import Site
 
 PAD, BEGIN, END, MASK = range(4)
 SENTINELS = (31, 30, 29, 28)
@@ -41,7 +44,7 @@ VOCABULARY = Vocabulary(
     end=END,
     sentinels=SENTINELS,
 )
-START = VOCABULARY.size  # what a second stack begins with, beside all tokens that are drawn
+START = VOCABULARY.size  # first token of a decoder, outside the vocabulary
 SIGNS = {
     PAD: "pad",
     BEGIN: "begin",
@@ -53,20 +56,24 @@ SIGNS = {
 READING = "none: reading a text"
 LENGTH, PACKED = 16, (6, 5, 5)
 LENGTHS = {"single": (LENGTH,), "packed": PACKED}
-# Rows among which one of each kind is looked for: kinds may be rare.
+# Rows among which one of each kind is searched, since kinds may be rare; preferred prefix.
 ROWS, PREFIX = 128, 6
 
 
-def masks(site: Site) -> bytes:
-    """The file `data/masks.json`."""
+def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
+    """The file `data/masks.json`.
+
+    Args:
+        models: path, numbers and config of each model; the checkpoints of a run are one.
+    """
     members = [member_of(name) for name in catalogue.names("objectives")]
     examples: list[Any] = []
     rows = [
-        row(name, architectures(family(name), VOCABULARY.size), members, examples)
+        matrix_row(name, architectures(family(name), VOCABULARY.size), members, examples)
         for name in catalogue.names("families")
     ]
-    found = {
-        "rows": rows + models(site, members, examples),
+    content = {
+        "rows": rows + model_rows(models, members, examples),
         "reading": READING,
         "objectives": [
             {"name": name, "about": about, "usual": usual}
@@ -78,31 +85,32 @@ def masks(site: Site) -> bytes:
         "examples": examples,
         "signs": {str(id): sign for id, sign in SIGNS.items()},
     }
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def models(site: Site, members: Sequence[Member], examples: list[Any]) -> list[dict[str, Any]]:
-    """A row for each model of the site that can be opened; the checkpoints of a run are one."""
-    found: list[dict[str, Any]] = []
-    for path, numbers in site.groups().items():
-        try:
-            config = site.ready(numbers[-1]).model.config
-        except MaskwrightError:
-            continue  # the pages about this model say what is wrong with it
+def model_rows(
+    models: Iterable[tuple[Path, list[int], TransformerConfig]],
+    members: Sequence[Member],
+    examples: list[Any],
+) -> list[dict[str, Any]]:
+    """A row for each group of models; the checkpoints of a run are one."""
+    rows: dict[str, dict[str, Any]] = {}
+    for path, numbers, config in models:
         name = f"{folders.called(path)} (here)"
-        if name in [each["name"] for each in found]:
+        if name in rows:
             name = f"{folders.called(path)} (here, number {numbers[0] + 1})"
-        found.append({**row(name, [config], members, examples), "models": numbers})
-    return found
+        row = matrix_row(name, [config], members, examples)
+        rows[name] = {**row, "models": numbers}
+    return list(rows.values())
 
 
-def row(
+def matrix_row(
     name: str,
     configs: Sequence[TransformerConfig],
     members: Sequence[Member],
     examples: list[Any],
 ) -> dict[str, Any]:
-    """A family or a model with every objective; new examples are added to `examples`."""
+    """A family or model with every objective; new examples are appended to `examples`."""
     widest = max(configs, key=lambda config: len(config.stacks))
     cells: dict[str, Any] = {
         READING: {
@@ -111,11 +119,11 @@ def row(
         }
     }
     for member in members:
-        found = tried(member, configs, VOCABULARY)
-        if isinstance(found, Refused):
-            cells[member.name] = {"refused": asdict(found)}
+        trial = first_fitting(member, configs, VOCABULARY)
+        if isinstance(trial, RefusalReason):
+            cells[member.name] = {"refused": asdict(trial)}
             continue
-        config, objective = found
+        config, objective = trial
         cells[member.name] = {
             kind: [
                 _number(case, examples) for case in cases(objective, config, member.spec, lengths)
@@ -133,44 +141,44 @@ def layers(stack: Stack) -> list[list[Any]]:
 
 
 def about_of(member: Member) -> str:
-    """What an objective says of itself in its first sentence."""
+    """The first paragraph of the docstring of an objective."""
     module = catalogue.load("objectives", member.name)
     return " ".join((module.__doc__ or "").split("\n\n")[0].split())
 
 
 def example(kind: str, lengths: Sequence[int]) -> Rows:
-    """`ROWS` equal rows with documents of these lengths, framed as rows of that kind are.
+    """`ROWS` equal rows with documents of these lengths, with the special tokens of that kind.
 
-    Rows of next-token prediction have a token more than is read; pairs and blocks of text are one
-    document however long.
+    Rows of next-token prediction have one token more than is read; pairs and blocks of text are one
+    document.
     """
-    whole = kind in ("pairs", "swapped-pairs", "blocks")
-    sizes = np.array([sum(lengths)] if whole else lengths)
+    is_one_document = kind in ("pairs", "swapped-pairs", "blocks")
+    sizes = np.array([sum(lengths)] if is_one_document else lengths)
     if kind == "stream":
         sizes[-1] += 1
     total = int(sizes.sum())
-    place, last = spread(sizes), np.repeat(sizes, sizes) - 1
+    positions, last_positions = spread(sizes), np.repeat(sizes, sizes) - 1
     special = np.zeros(total, dtype=bool)
     segments = None
     tokens = np.full(total, PAD)
     if kind == "stream":
-        special, tokens = place == 0, np.full(total, END)
+        special, tokens = positions == 0, np.full(total, END)
     elif kind != "blocks":
-        special = (place == 0) | (place == last)
-        tokens = np.where(place == 0, BEGIN, END)
+        special = (positions == 0) | (positions == last_positions)
+        tokens = np.where(positions == 0, BEGIN, END)
     if kind in ("pairs", "swapped-pairs", "parallel"):
-        middle = last // 2
-        segments = place > middle
-        special = special | (place == middle)
+        middles = last_positions // 2
+        segments = positions > middles
+        special = special | (positions == middles)
     return Rows(
         tokens=_rows(tokens).astype(np.int64),
-        positions=_rows(place),
+        positions=_rows(positions),
         documents=_rows(np.repeat(np.arange(len(sizes)) + 1, sizes)).astype(np.int32),
         special=_rows(special),
-        starts_word=_rows((place % 3 != 2) & ~special),
+        starts_word=_rows((positions % 3 != 2) & ~special),
         ids=np.arange(ROWS),
         segments=None if segments is None else _rows(segments).astype(np.int64),
-        starts_sentence=_rows((place % 4 == 1) & ~special),
+        starts_sentence=_rows((positions % 4 == 1) & ~special),
         pair_label=np.arange(ROWS) % 2 if kind in ("pairs", "swapped-pairs") else None,
     )
 
@@ -178,28 +186,32 @@ def example(kind: str, lengths: Sequence[int]) -> Rows:
 def cases(
     objective: Objective, config: TransformerConfig, spec: Spec, lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """An example of each kind of row that the objective makes of documents of these lengths: of
-    rows that are read both ways, to the left only, or with a prefix."""
+    """An example of each kind of row that the objective makes of documents of these lengths: read
+    in both directions, to the left only, or with a prefix."""
     rows = example(spec.rows, lengths)
-    if spec.rows == "labelled":  # labels lie beside the text, and all rows are as they were
+    if spec.rows == "labelled":  # labels lie beside the text, and rows do not change
         return [plain(rows, config)]
     batch = objective.corrupt(numbered(rows), np.zeros(len(rows), dtype=np.int64), seed=0)
     row = {"row": signs(rows)}
     if batch.prefix is None:
-        return [row | told(batch, 0)]
+        return [row | describe_row(batch, 0)]
     prefix, length = batch.prefix.numpy(), batch.tokens.shape[1]
     kinds = np.sign(prefix) + (prefix >= length)
-    found = []
+    row_cases = []
     for kind in np.unique(kinds):
         alike = np.flatnonzero(kinds == kind)
-        found.append(row | told(batch, int(alike[np.abs(prefix[alike] - PREFIX).argmin()])))
-    return found
+        row_cases.append(
+            row | describe_row(batch, int(alike[np.abs(prefix[alike] - PREFIX).argmin()]))
+        )
+    return row_cases
 
 
 def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
-    """A row without targets; a second stack reads the text, too, a place later."""
+    """A row without targets; a second stack reads the text too, shifted by one position."""
     tokens, documents = list(range(rows.tokens.shape[1])), rows.documents[0].tolist()
-    shifted = [-1 - START if place == 0 else n - 1 for n, place in enumerate(rows.positions[0])]
+    shifted = [
+        -1 - START if position == 0 else n - 1 for n, position in enumerate(rows.positions[0])
+    ]
     second = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
     nothing = dict.fromkeys(("segments", "prefix", "label", "pooled"))
     return {
@@ -215,7 +227,7 @@ def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
 
 
 def signs(rows: Rows) -> list[str | None]:
-    """What stands at each place of the first row: a special token by its sign; null for text."""
+    """The sign of the special token at each position of the first row; null for text."""
     return [
         SIGNS[int(token)] if special else None
         for token, special in zip(rows.tokens[0], rows.special[0], strict=True)

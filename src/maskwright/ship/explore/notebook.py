@@ -1,10 +1,10 @@
-"""A page of the explorers as the value of a notebook's cell.
+"""A page of the explorers as the output of a notebook cell.
 
     maskwright.show("runs/mine")                                  Fill masks, with its checkpoints
     maskwright.show(model, "attention", text="She sat down.")     of one that was opened
 
-The whole page is in a frame that may run its own script and nothing else: the model is computed in
-the browser, without a server, and also when the saved notebook is opened elsewhere.
+The whole page is in a sandboxed frame: the browser computes the model, without a server, also when
+the saved notebook is opened elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.run_folder import is_run
 from maskwright.ship.explore.runs import runs_in
 from maskwright.ship.explore.single_file import single_file
-from maskwright.ship.explore.site import MOST_CHECKPOINTS, Shown, Site, assets, called, shown
+from maskwright.ship.explore.site import (
+    MOST_CHECKPOINTS,
+    Site,
+    SiteModel,
+    assets,
+    site_models,
+    site_title,
+)
 
 # Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
 # MB and stands in JupyterLab after half a minute, one of 23 million ends its tab.
@@ -39,11 +46,11 @@ HEIGHTS = range(100, 10_001)
 
 
 @dataclass(frozen=True, eq=False)
-class ShownPage:
-    """A page that draws itself in a notebook.
+class NotebookPage:
+    """A page of the explorers, which a notebook displays.
 
     Attributes:
-        title: of the page, as its tab calls it.
+        title: of the page, as on its tab.
         models: the names of the models in it.
         html: the whole page as one file, which opens without a server.
         height: of its frame, in pixels.
@@ -71,35 +78,35 @@ class ShownPage:
         """Write the page as an HTML file that opens by a double click; returns its path.
 
         Args:
-            overwrite: replace a file that is there.
+            overwrite: replace an existing file.
 
         Raises:
-            OutputError: there is such a file, or it cannot be written.
+            OutputError: the file exists already, or it cannot be written.
         """
         target = Path(path)
         if not overwrite:
-            what, do = "the file is there already", "name another one, or give overwrite=True"
-            require_new(target, message=what, do=do)
+            message, do = "the file is there already", "name another one, or give overwrite=True"
+            require_new(target, message=message, do=do)
         return write_file(target, self.html)
 
 
-Given = Path | str | LanguageModel
+ModelSource = Path | str | LanguageModel
 
 
 def show(
-    model: Given | Sequence[Given],
+    model: ModelSource | Sequence[ModelSource],
     page: str = "fill",
     *,
     text: str | None = None,
     height: int = 640,
-) -> ShownPage:
-    """A page of the explorers (docs/explorers.md) that draws itself in a notebook.
+) -> NotebookPage:
+    """Show a page of the explorers (docs/explorers.md) in a notebook.
 
     Args:
-        model: a folder, that of a run, a model that `load` opened, or several of these. Of a run up
-            to twelve checkpoints are taken: those that have three million weights together.
-        page: which one is open first: fill, generate, attention, training and so on.
-        text: what it begins with; None: a text of its own.
+        model: the folder of a model or run, a model that `load` opened, or several of these. Of a
+            run up to twelve checkpoints are included, with three million weights in total.
+        page: the page that is open first: fill, generate, attention, training and so on.
+        text: the initial text; None: the default of the page.
         height: of the frame, in pixels.
 
     Raises:
@@ -115,47 +122,47 @@ def show(
             found=repr(height),
             wanted=f"whole pixels, {HEIGHTS[0]} to {HEIGHTS[-1]}",
         )
-    site = _site([model] if isinstance(model, Given) else list(model), text)
-    names = tuple(each.name for each in site.models)
-    return ShownPage(pages()[page], names, single_file(site, {"page": page}), height)
+    site = _site([model] if isinstance(model, ModelSource) else list(model), text)
+    names = tuple(site_model.name for site_model in site.models)
+    return NotebookPage(pages()[page], names, single_file(site, {"page": page}), height)
 
 
 @cache
 def pages() -> dict[str, str]:
-    """The titles of the pages by name, as their files say."""
-    parts = re.compile(r'^  id: "([\w-]+)",\n  title: "([^"]+)",$', re.M)
+    """The titles of the pages by name, read from their files."""
+    heading = re.compile(r'^  id: "([\w-]+)",\n  title: "([^"]+)",$', re.M)
     files = [text.decode() for name, text in assets().items() if name.startswith("pages/")]
-    return {found[1]: found[2] for text in files if (found := parts.search(text))}
+    return {match[1]: match[2] for text in files if (match := heading.search(text))}
 
 
-def _site(models: Sequence[Given], text: str | None) -> Site:
+def _site(models: Sequence[ModelSource], text: str | None) -> Site:
     if not models:
         raise UsageError("no model to show", wanted="one or more")
-    listed: list[Shown] = []
+    listed: list[SiteModel] = []
     room = MOST_WEIGHTS
-    for number, each in enumerate(models):
-        own = _listed(each, room // (len(models) - number))
-        room -= sum(weights for _, weights in own)
-        listed += [one for one, _ in own]
-    paths = [_path(each) for each in models]
-    title = called(paths)
+    for number, model in enumerate(models):
+        sized_models = _with_sizes(model, room // (len(models) - number))
+        room -= sum(size for _, size in sized_models)
+        listed += [site_model for site_model, _ in sized_models]
+    paths = [_path(model) for model in models]
+    title = site_title(paths)
     runs = [run for path in dict.fromkeys(paths) for run in runs_in(path)]
     return Site(title, listed, sample=text, prompt=text, runs=runs)
 
 
-def _path(model: Given) -> Path:
+def _path(model: ModelSource) -> Path:
     return model.opened().model.folder if isinstance(model, LanguageModel) else Path(model)
 
 
-def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
-    """What is shown of a model, as far as there is room, and how many weights each has."""
+def _with_sizes(model: ModelSource, room: int) -> list[tuple[SiteModel, int]]:
+    """The checkpoints of a model that have room on the page, with their numbers of weights."""
     path = _path(model)
     if isinstance(model, LanguageModel):
         opened = model.opened()
-        last = [Shown(folders.called(path), opened.model.path if is_run(path) else path)]
+        latest = [SiteModel(folders.called(path), opened.model.path if is_run(path) else path)]
         weights = opened.num_parameters
-    elif last := shown(path, 1):
-        weights = Site("", last).opened(0).network.num_parameters()
+    elif latest := site_models(path, 1):
+        weights = Site("", latest).opened(0).network.num_parameters()
     else:
         return []
     if weights > room:
@@ -167,6 +174,6 @@ def _listed(model: Given, room: int) -> list[tuple[Shown, int]]:
             do="run `maskwright explore` with this folder, which opens the same pages",
         )
     if isinstance(model, LanguageModel):
-        return [(last[0], weights)]
+        return [(latest[0], weights)]
     most = min(room, max(FEW_WEIGHTS, weights)) // weights
-    return [(each, weights) for each in shown(path, min(MOST_CHECKPOINTS, most))]
+    return [(checkpoint, weights) for checkpoint in site_models(path, min(MOST_CHECKPOINTS, most))]

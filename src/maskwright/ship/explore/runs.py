@@ -1,10 +1,10 @@
-"""The training of what is shown: what a run says of itself, and its journal as it lies on the disk.
+"""The training of the models of a site: facts of a run, and its journal.
 
-    data/runs/0/about.json      lines that need no model, the budget, which parts predict tokens
-    data/runs/0/metrics.jsonl   the run's own, read and never written; so is timings.jsonl
-    data/runs/1/epochs.json     of a fine-tuning: loss and figure of every epoch, by seed
+    data/runs/0/about.json      recipe, budget, reference losses, parts that predict tokens
+    data/runs/0/metrics.jsonl   the journal of the run itself, like timings.jsonl
+    data/runs/1/epochs.json     of a fine-tuning: loss and metric of every epoch, by seed
 
-A run may be training: its files grow, and about.json says more when there is more to say.
+A run may still be training: its files grow, and about.json may gain entries.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from maskwright.learn.pretrain.session import RUN
 from maskwright.model.opening import folders
 from maskwright.model.opening.run_folder import is_run
 
-LARGEST = 64 << 20  # bytes of a file with figures
+LARGEST = 64 << 20  # bytes of a JSON file
 ABOUT, EPOCHS = "about.json", "epochs.json"
 
 
 @dataclass(frozen=True)
-class ShownRun:
+class SiteRun:
     """A training of the site.
 
     Attributes:
-        name: what the page calls it.
+        name: as the page shows it.
         path: the folder of a run, or of a fine-tuning.
-        pretraining: it is a run with a journal, not a fine-tuning.
+        pretraining: whether it is a run with a journal, or a fine-tuning.
     """
 
     name: str
@@ -45,42 +45,42 @@ class ShownRun:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What the page may read of it."""
+        """The names of its files that the page may read."""
         return (ABOUT, METRICS, TIMINGS) if self.pretraining else (EPOCHS,)
 
     def file(self, name: str) -> Path | None:
-        """Where a file lies that is given out as it is; None: it is made, or is not there yet."""
+        """The path of a file that is served as it is; None if it is computed or does not exist."""
         path = self.path / name
         return path if name in (METRICS, TIMINGS) and path.is_file() else None
 
     def read(self, name: str) -> bytes:
-        """The bytes of one of its files; a journal that is not there yet is empty.
+        """The bytes of one of its files; empty for a journal that does not exist yet.
 
         Raises:
             KeyError: it has no such file.
-            DataError: what the run says of itself is damaged.
+            DataError: run.json or results.json is damaged.
         """
         if name not in self.files:
             raise KeyError(name)
         if name in (METRICS, TIMINGS):
             path = self.file(name)
             return b"" if path is None else path.read_bytes()
-        found = about(self.path) if name == ABOUT else epochs(self.path)
-        return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+        facts = about(self.path) if name == ABOUT else epochs(self.path)
+        return json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
 
 
-def runs_in(path: Path) -> list[ShownRun]:
-    """The training whose folder `path` is, if it is that of one."""
+def runs_in(path: Path) -> list[SiteRun]:
+    """The run or fine-tuning in the folder `path`; empty if there is none."""
     name = folders.called(path)
     if is_run(path):
-        return [ShownRun(name, path, pretraining=True)]
+        return [SiteRun(name, path, pretraining=True)]
     if (path / RESULTS).is_file():
-        return [ShownRun(name, path, pretraining=False)]
+        return [SiteRun(name, path, pretraining=False)]
     return []
 
 
 def about(run: Path) -> dict[str, Any]:
-    """What the page has to know of a run beside its journal: nothing of texts or places.
+    """What the page shows of a run besides its journal; without texts and paths.
 
     Raises:
         DataError: run.json is damaged.
@@ -106,7 +106,7 @@ def about(run: Path) -> dict[str, Any]:
 
 
 def epochs(folder: Path) -> dict[str, Any]:
-    """Loss and figure after every epoch of a fine-tuning, by seed.
+    """Loss and metric after every epoch of a fine-tuning, by seed.
 
     Raises:
         DataError: results.json is damaged.
@@ -114,19 +114,19 @@ def epochs(folder: Path) -> dict[str, Any]:
     path = folder / RESULTS
     facts = _object(path)
     seeds = facts.get("seeds")
-    lines = [each for each in seeds if isinstance(each, dict)] if isinstance(seeds, list) else []
+    lines = [line for line in seeds if isinstance(line, dict)] if isinstance(seeds, list) else []
     return {
         "measure": _text(facts.get("measure")),
         "method": _text(facts.get("method")),
         "chosen": facts.get("chosen"),
         "seeds": [
             {
-                "seed": each.get("seed"),
-                "epoch": each.get("epoch"),
-                "loss": _numbers(each.get("loss")),
-                "validation": _numbers(each.get("validation")),
+                "seed": line.get("seed"),
+                "epoch": line.get("epoch"),
+                "loss": _numbers(line.get("loss")),
+                "validation": _numbers(line.get("validation")),
             }
-            for each in lines
+            for line in lines
         ],
     }
 
@@ -140,7 +140,7 @@ def _text(value: object) -> str | None:
 
 
 def _numbers(values: object) -> list[float | None]:
-    given = values if isinstance(values, list) else []
+    listed = values if isinstance(values, list) else []
     return [
-        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in given
+        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in listed
     ]

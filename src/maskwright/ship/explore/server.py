@@ -1,10 +1,11 @@
-"""The pages on this machine: a small server of a site's files, and of what it is asked.
+"""The pages on this machine: a small server of the files of a site, and of the questions of its
+pages.
 
     with serving(site, port=0) as address: ...
 
-It answers on the loopback address alone, to a browser that names it as its host, and gives out the
-files of the site (`answer`) and what its pages ask (`reply`), nothing else. Nothing is kept of what
-is asked.
+It listens on the loopback address alone, requires its own name as the host, and serves the files
+of the site (`file_response`) and the questions of its pages (`question_response`). Nothing of a
+request is stored.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from maskwright.base import catalogue
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.storage.strict_json import parse_object
+from maskwright.ship.explore.corruption import CorruptionRequest, prepare_row
 from maskwright.ship.explore.site import POLICY, Site
-from maskwright.ship.explore.trial import Refused
+from maskwright.ship.explore.trial import RefusalReason
 
 HOST = "127.0.0.1"
-LARGEST = 64 << 10  # bytes of a question
-PART = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
+CORRUPTION = "ask/corruption"  # the only question of a page
+LARGEST = 64 << 10  # bytes of the body of a question
+BYTE_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -50,7 +52,7 @@ HEADERS = {
 }
 
 
-def answer(site: Site, path: str) -> tuple[int, str, bytes]:
+def file_response(site: Site, path: str) -> tuple[int, str, bytes]:
     """Status, type and body for the path of a request."""
     try:
         body = site.read(_name(path))
@@ -62,58 +64,83 @@ def answer(site: Site, path: str) -> tuple[int, str, bytes]:
     return HTTPStatus.OK, kind, body
 
 
-def reply(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
-    """Status, type and body for a question of a page (`asked/`), a JSON object. What cannot be
-    answered is an answer, too: {"refused": {what, where, found, wanted, do}}."""
-    plain = "text/plain; charset=utf-8"
-    name = _name(path).removeprefix("ask/")
-    if not _name(path).startswith("ask/") or name not in catalogue.names("explore.asked"):
-        return HTTPStatus.NOT_FOUND, plain, b"there is no such question"
+def question_response(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
+    """Status, type and body for a question of a page, a JSON object. An error is a response, too:
+    {"refused": {what, where, found, wanted, do}}."""
+    if _name(path) != CORRUPTION:
+        return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"there is no such question"
     try:
-        given = parse_object(body, f"ask/{name}", error=UsageError, largest=LARGEST)
-        found = catalogue.load("explore.asked", name).answer(site, given)
+        question = parse_object(body, CORRUPTION, error=UsageError, largest=LARGEST)
+        answer = corruption_answer(site, question)
     except MaskwrightError as error:
-        found = {"refused": asdict(Refused.by(error))}
-    return HTTPStatus.OK, TYPES["json"], json.dumps(found, ensure_ascii=False).encode()
+        answer = {"refused": asdict(RefusalReason.of(error))}
+    return HTTPStatus.OK, TYPES["json"], json.dumps(answer, ensure_ascii=False).encode()
 
 
-def part(path: Path, first: int, last: int | None) -> tuple[int, str, bytes]:
-    """Status, `Content-Range` and the bytes `first` to `last` of a file, or to its end."""
+def corruption_answer(site: Site, question: dict[str, Any]) -> dict[str, Any]:
+    """A text as an objective prepares it: one row, as `corruption.prepare_row` describes it.
+
+    Args:
+        question: model (its number), text, objective, options, seed, row.
+
+    Raises:
+        UsageError: one of them is missing or has another type.
+        Others: as `prepare_row`.
+    """
+    types = {"model": int, "text": str, "objective": str, "options": dict, "seed": int, "row": int}
+    for name, expected in types.items():
+        value = question.get(name)
+        if not isinstance(value, expected) or isinstance(value, bool):
+            raise UsageError(
+                "not a question about a text",
+                where=name,
+                found=repr(value)[:80],
+                wanted=expected.__name__,
+            )
+    number = question["model"]
+    if not 0 <= number < len(site.models):
+        raise UsageError("there is no such model", where="model", found=number)
+    fields = {name: question[name] for name in types if name != "model"}
+    return prepare_row(site.ready(number), CorruptionRequest(**fields))
+
+
+def range_response(path: Path, start: int, end: int | None) -> tuple[int, str, bytes]:
+    """Status, `Content-Range` and the bytes `start` to `end` of a file, or to its end."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        stop = size if last is None else min(size, last + 1)
-        if not first < stop:
+        stop = size if end is None else min(size, end + 1)
+        if not start < stop:
             return HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, f"bytes */{size}", b""
-        file.seek(first)
-        body = file.read(stop - first)
-    return HTTPStatus.PARTIAL_CONTENT, f"bytes {first}-{first + len(body) - 1}/{size}", body
+        file.seek(start)
+        body = file.read(stop - start)
+    return HTTPStatus.PARTIAL_CONTENT, f"bytes {start}-{start + len(body) - 1}/{size}", body
 
 
 def _name(path: str) -> str:
-    """The file of the site that a request names."""
+    """The name of the file in the site that a request names."""
     return unquote(urlsplit(path).path).removeprefix("/") or "index.html"
 
 
-class Server(ThreadingHTTPServer):
-    """A thread for each request; none is waited for."""
+class PageServer(ThreadingHTTPServer):
+    """A server with a thread for each request, which are not joined."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves before it has its answer is no fault; all else is shown."""
+        """Print errors other than a browser that disconnects early."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def serving(site: Site, port: int = 0) -> Iterator[str]:
-    """The address under which the site is served meanwhile.
+    """A context in which the site is served; its value is the address.
 
     Args:
-        port: 0 for one that is free.
+        port: 0 for any free port.
 
     Raises:
-        UsageError: the port is in use, or no port.
+        UsageError: the port is in use, or not a port.
     """
     if not 0 <= port < 1 << 16:
         raise UsageError(
@@ -122,7 +149,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=port,
             wanted="0 to 65535",
         )
-    asking = threading.Lock()  # one question after the other: they use the same processors
+    questions = threading.Lock()  # one at a time: they use the same processors
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -132,27 +159,27 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
             elif not self._send_part():
-                self._send(*answer(site, self.path))
+                self._send(*file_response(site, self.path))
 
         def _send_part(self) -> bool:
-            """Answer a request for a part of a file that lies on the disk, such as the end of a
-            journal that grows; False: it is none."""
-            asked = PART.fullmatch(self.headers.get("Range", ""))
-            path = site.file(_name(self.path)) if asked else None
-            if asked is None or path is None:
+            """Answer a request for a byte range of a file on the disk, such as the end of a growing
+            journal. Returns whether it was such a request."""
+            byte_range = BYTE_RANGE.fullmatch(self.headers.get("Range", ""))
+            path = site.file(_name(self.path)) if byte_range else None
+            if byte_range is None or path is None:
                 return False
-            first, last = (int(n) if n else None for n in asked.groups())
+            start, end = (int(n) if n else None for n in byte_range.groups())
             try:
-                status, span, body = part(path, first or 0, last)
+                status, content_range, body = range_response(path, start or 0, end)
             except OSError:
                 return False
-            if not (body or first):  # an empty file is read as a whole, which is no error
+            if not (body or start):  # of an empty file the whole is sent
                 return False
-            self._send(status, TYPES["jsonl"], body, {"Content-Range": span})
+            self._send(status, TYPES["jsonl"], body, {"Content-Range": content_range})
             return True
 
         def do_POST(self) -> None:
-            # Only a page of this server may ask: a browser says where a question comes from.
+            # Only pages of this server may ask; browsers send the origin of a request.
             origin = self.headers.get("Origin")
             size = self.headers.get("Content-Length", "")
             if self.headers.get("Host") not in hosts:
@@ -169,12 +196,12 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long a question")
             else:
                 body = self.rfile.read(int(size))
-                with asking:
-                    status, kind, found = reply(site, self.path, body)
-                self._send(status, kind, found)
+                with questions:
+                    status, kind, reply_body = question_response(site, self.path, body)
+                self._send(status, kind, reply_body)
 
         def _refuse(self, status: int, why: bytes) -> None:
-            """Answer without reading what was sent."""
+            """Answer without reading the body."""
             self.close_connection = True
             self._send(status, "text/plain", why)
 
@@ -193,10 +220,10 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing is logged: a link holds the user's text."""
+            """Log nothing: links contain the text of the user."""
 
     try:
-        server = Server((HOST, port), Handler)
+        server = PageServer((HOST, port), Handler)
     except OSError as error:
         raise UsageError(
             "the port cannot be used",
@@ -225,23 +252,23 @@ def explore(
     say: Callable[[str], None] = print,
     until: threading.Event | None = None,
 ) -> None:
-    """Show the pages for models and runs until it is interrupted.
+    """Serve the pages for models and runs until interrupted.
 
     Args:
-        port: of the server on this machine; 0 for one that is free.
-        text: what the pages begin with; None: a text of their own.
+        port: of the server on this machine; 0 for any free port.
+        text: the initial text of the pages; None: their default.
         browser: open the page in the browser.
-        say: takes the address.
-        until: ends it, too.
+        say: receives the address.
+        until: an event that stops the server.
 
     Raises:
-        UsageError: no such folder, or a port that is in use.
-        CheckpointError: a folder that is damaged.
+        UsageError: no such folder, or the port is in use.
+        CheckpointError: a folder is damaged.
     """
     paths = [models] if isinstance(models, str | Path) else models
     site = Site.of(paths, sample=text, live=True)
     if site.models:
-        site.read("data/models/0/model.json")  # what cannot be shown is said before a page opens
+        site.read("data/models/0/model.json")  # raise errors before a page opens
     with serving(site, port) as address:
         say(f"{address}   (Ctrl+C ends it)")
         if browser:

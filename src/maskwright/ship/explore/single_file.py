@@ -1,8 +1,8 @@
 """A site as one HTML file that opens by a double click, without a server.
 
-A browser reads no files beside a page that was opened from the disk, so all of them are in it: the
-modules as one script (`bundled`), the data as base64. The policy of the page names the hashes of
-its script and its style; nothing can be loaded or sent.
+A browser reads no files beside a page that was opened from the disk, so the page contains all of
+them: the modules as one script (`bundled`), the data as base64. The policy of the page names the
+hashes of its script and style; nothing can be loaded or sent.
 
 The modules are written for it: imports are `import { names } from "./file.js"`, exports stand
 before `function`, `class` or `const`.
@@ -17,14 +17,14 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from maskwright.ship.explore.site import IMPORT, Site, assets, index, needed_by
+from maskwright.ship.explore.site import IMPORT, Site, assets, imported_modules, render_index
 
 EXPORT = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.M)
 SINGLE_FILE_POLICY = (
     "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-# Where the data lie, and how they are read: what `Files` of files.js does with a server.
+# Reads the data in the page, as `Files` of files.js does with a server.
 FILES = """
 const kept = new Map(Array.from(document.querySelectorAll("script[data-file]"), (element) =>
   [element.dataset.file, element]));
@@ -55,7 +55,7 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
     """The page of a site with everything in it.
 
     Args:
-        state: what it begins with where its link says nothing, such as {"page": "fill"}.
+        state: the initial state, unless the link of the page has one, such as {"page": "fill"}.
     """
     files = assets()
     style = files["style.css"].decode()
@@ -66,7 +66,7 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
         for name in site.names()
         if name.startswith("data/")
     ]
-    page = index(
+    page = render_index(
         policy=SINGLE_FILE_POLICY.format(script=_hash(script), style=_hash(style)),
         whole=True,
         modules=[],
@@ -78,33 +78,35 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
     return page.encode()
 
 
-def bundled(files: Mapping[str, bytes], first: str) -> str:
-    """The module `first` and all that it imports as one script."""
+def bundled(files: Mapping[str, bytes], entry: str) -> str:
+    """The module `entry` and all its imports as one script."""
     done: dict[str, str] = {}
 
     def take(name: str) -> None:
         if name in done:
             return
         source = files[name].decode()
-        needed = needed_by(name, source)
-        for each in needed:
-            take(each)
+        needed = imported_modules(name, source)
+        for dependency in needed:
+            take(dependency)
         names = iter(needed)
         body = IMPORT.sub(
-            lambda m: f"const {{{_renamed(m[1])}}} = {_module(next(names))};\n", source
+            lambda m: f"const {{{_destructured(m[1])}}} = {_module(next(names))};\n", source
         )
         exported = [m[1] for m in EXPORT.findall(body)]
         body = EXPORT.sub(r"\1 \2", body)
         if re.search(r"^(import|export)\b", body, re.M):
             raise ValueError(f"{name}: an import or export of another form")
-        kept = ", ".join(exported)
-        done[name] = f"const {_module(name)} = (() => {{\n{body}\nreturn {{ {kept} }};\n}})();\n"
+        exported_names = ", ".join(exported)
+        done[name] = (
+            f"const {_module(name)} = (() => {{\n{body}\nreturn {{ {exported_names} }};\n}})();\n"
+        )
 
-    take(first)
+    take(entry)
     return "\n".join(done.values())
 
 
-def _renamed(names: str) -> str:
+def _destructured(names: str) -> str:
     return re.sub(r"(\w+) as (\w+)", r"\1: \2", names)
 
 
@@ -113,7 +115,7 @@ def _module(name: str) -> str:
 
 
 def _string(text: str) -> str:
-    """A string of JavaScript that ends no element."""
+    """A string literal of JavaScript that cannot end a script element."""
     return json.dumps(text).replace("</", "<\\/")
 
 

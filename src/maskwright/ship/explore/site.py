@@ -1,4 +1,4 @@
-"""The pages for some models as a set of files: what a server gives out, and what an export writes.
+"""The pages for some models as a set of files, which a server sends or an export writes.
 
     site = Site.of(["runs/mine"])        all checkpoints of a run, or a model
     site.names()                         index.html, app.js, …, data/site.json, data/models/0/…
@@ -14,7 +14,7 @@ import json
 import posixpath
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -30,14 +30,16 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_merged
 from maskwright.model.opening.run_folder import is_run
 from maskwright.ship.explore import bundle
-from maskwright.ship.explore.runs import ShownRun, runs_in
+from maskwright.ship.explore.corruption import QueryableModel, corruption
+from maskwright.ship.explore.masks import masks
+from maskwright.ship.explore.runs import SiteRun, runs_in
 
-# Checkpoints of a run that are shown, evenly chosen among all of them, the last among them.
+# Checkpoints of a run that are listed at most, evenly spaced and with the last.
 MOST_CHECKPOINTS = 12
-MOST_NAMES = 3  # of folders that stand in a title
-ASSETS, INDEX, FIRST = "browser", "index.html", "app.js"
+MOST_NAMES = 3  # folders named in a title
+ASSETS, INDEX, ENTRY = "browser", "index.html", "app.js"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
-# Of a page whose files lie beside it; a file server may send none.
+# In the page itself, since a file server may send no policy.
 POLICY = (
     "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
@@ -45,69 +47,51 @@ POLICY = (
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A model that Python can be asked about.
-
-    Attributes:
-        model: its tokenizer and config; weights of its network may lie elsewhere.
-        ask: what a function of the network gives, that one which answers.
-    """
-
-    model: Model
-    ask: Callable[[Callable[[Any], Any]], Any]
-
-    @classmethod
-    def of(cls, model: Model) -> Ready:
-        """One that answers by its own network."""
-        return cls(model, lambda function: function(model.network))
-
-
-@dataclass(frozen=True)
-class Shown:
+class SiteModel:
     """A model of the site.
 
     Attributes:
-        name: what the page calls it.
+        name: as the page shows it.
         path: the folder that is opened.
-        run: the run it is a checkpoint of; None: of none.
-        step: of the run.
-        ready: gives it, as it is open already; None: it is opened to ask about it.
+        run: the run that it is a checkpoint of; None: no run.
+        step: of the checkpoint.
+        ready: returns the model if it is open elsewhere; None: it is opened from `path`.
     """
 
     name: str
     path: Path
     run: Path | None = None
     step: int | None = None
-    ready: Callable[[], Ready] | None = None
+    ready: Callable[[], QueryableModel] | None = None
 
     @property
-    def gone(self) -> bool:
-        """Whether it is a checkpoint that was deleted."""
+    def is_deleted(self) -> bool:
+        """Whether it is a checkpoint that training has deleted."""
         return self.run is not None and not self.path.is_dir()
 
 
 @dataclass
 class Site:
-    """The files, made when they are read.
+    """The files of the pages, computed when they are read.
 
     Attributes:
         title: of the pages.
-        models: in the order of the page's list.
-        runs: whose training is shown; a run that trains may have no model yet.
-        sample, prompt: texts that the pages begin with; None: their own.
-        live: a server answers, too, and the list of models follows its runs.
-        dtype: of the weights that the browser gets.
-        more: further files by name, beside those of all pages, such as `data/masks.json`.
+        models: in the order of the list on the page.
+        runs: whose training is shown; a run may have no model yet.
+        sample, prompt: texts that the pages begin with; None: their default.
+        live: a server answers questions, and new checkpoints of the runs are listed.
+        dtype: of the weights that the browser loads.
+        more: further files by name, such as `data/masks.json`.
     """
 
     title: str
-    models: Sequence[Shown]
+    models: Sequence[SiteModel]
     sample: str | None = None
     prompt: str | None = None
     live: bool = False
     dtype: torch.dtype = torch.float32
     more: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
-    runs: Sequence[ShownRun] = ()
+    runs: Sequence[SiteRun] = ()
 
     def __post_init__(self) -> None:
         self._own = dict(self.more)
@@ -115,12 +99,13 @@ class Site:
         self._make_more()
 
     def _make_more(self) -> None:
-        from maskwright.ship.explore.corrupted import corruption  # which know of sites
-        from maskwright.ship.explore.masks import masks
-
         self.more = {
-            "data/masks.json": once(lambda: masks(self)),
-            "data/corruption.json": once(lambda: corruption(self)),
+            "data/masks.json": computed_once(
+                lambda: masks((path, ids, m.model.config) for path, ids, m in self.openable())
+            ),
+            "data/corruption.json": computed_once(
+                lambda: corruption(self.openable(), self.sample, precomputed=not self.live)
+            ),
             **self._own,
         }
 
@@ -130,7 +115,7 @@ class Site:
         paths: Sequence[Path | str],
         *,
         most_checkpoints: int = MOST_CHECKPOINTS,
-        **given: Any,
+        **settings: Any,
     ) -> Site:
         """The pages for models and runs.
 
@@ -140,35 +125,44 @@ class Site:
         """
         if not paths:
             raise UsageError("no model to explore", wanted="one folder or more")
-        models = [each for path in paths for each in shown(Path(path), most_checkpoints)]
-        title = called([Path(path) for path in paths])
-        runs = [each for path in paths for each in runs_in(Path(path))]
-        return cls(title, models, runs=runs, **given)
+        models = [model for path in paths for model in site_models(Path(path), most_checkpoints)]
+        title = site_title([Path(path) for path in paths])
+        runs = [site_model for path in paths for site_model in runs_in(Path(path))]
+        return cls(title, models, runs=runs, **settings)
 
     def follow(self) -> None:
-        """List the checkpoints that its runs have come to since, after all that are listed: the
-        numbers of these stay. What training has deleted stays listed, too, and is said to be gone.
-        """
+        """Append the new checkpoints of the runs to the list. The numbers of listed models do not
+        change: checkpoints that training has deleted stay listed, marked as such."""
         with self._following:
-            new: list[Shown] = []
-            for run in dict.fromkeys(each.path for each in self.runs if each.pretraining):
-                steps = [each.step for each in self.models if each.run == run]
-                last = max((step for step in steps if step is not None), default=-1)
-                now = [_checkpoint(run, path) for path in commit.numbered(run / "checkpoints")]
-                new += [each for each in now if each.step is not None and each.step > last]
+            new: list[SiteModel] = []
+            for run in dict.fromkeys(run.path for run in self.runs if run.pretraining):
+                steps = [model.step for model in self.models if model.run == run]
+                last_step = max((step for step in steps if step is not None), default=-1)
+                checkpoints = [
+                    _checkpoint(run, path) for path in commit.numbered(run / "checkpoints")
+                ]
+                new += [c for c in checkpoints if c.step is not None and c.step > last_step]
             if new:
                 self.models = [*self.models, *new]
-                self._make_more()  # they say something of each model
+                self._make_more()  # these files describe each model
 
-    def groups(self) -> dict[Path, list[int]]:
-        """The numbers of the models; the checkpoints of a run are together."""
-        found: dict[Path, list[int]] = {}
-        for number, each in enumerate(self.models):
-            found.setdefault(each.run or each.path, []).append(number)
-        return found
+    def openable(self) -> Iterator[tuple[Path, list[int], QueryableModel]]:
+        """For each folder or run: its path, the numbers of its models, and the last of them.
+
+        A model that cannot be opened is skipped: its own pages show the error.
+        """
+        groups: dict[Path, list[int]] = {}
+        for number, model in enumerate(self.models):
+            groups.setdefault(model.run or model.path, []).append(number)
+        for path, numbers in groups.items():
+            try:
+                queryable = self.ready(numbers[-1])
+            except MaskwrightError:
+                continue
+            yield path, numbers, queryable
 
     def names(self) -> list[str]:
-        """All files."""
+        """The names of all files."""
         models = [
             f"data/models/{number}/{name}"
             for number in range(len(self.models))
@@ -196,24 +190,26 @@ class Site:
                 raise KeyError(name)
             with self._opening:  # a page asks for the three at once
                 return self._files(int(number))[file]
-        if (found := self._of_run(name)) is not None:
-            run, file = found
+        if (run_file := self._run_file(name)) is not None:
+            run, file = run_file
             return run.read(file)
         return assets()[name]
 
     def file(self, name: str) -> Path | None:
-        """Where a file lies that may be read in parts; None: it is not given out as it lies."""
-        found = self._of_run(name)
-        return None if found is None else found[0].file(found[1])
+        """The path of a file that may be read in parts; None if it is computed."""
+        run_file = self._run_file(name)
+        return None if run_file is None else run_file[0].file(run_file[1])
 
-    def _of_run(self, name: str) -> tuple[ShownRun, str] | None:
+    def _run_file(self, name: str) -> tuple[SiteRun, str] | None:
         number, _, file = name.removeprefix("data/runs/").partition("/")
-        own = name.startswith("data/runs/") and number.isdecimal() and int(number) < len(self.runs)
-        return (self.runs[int(number)], file) if own else None
+        is_run_file = (
+            name.startswith("data/runs/") and number.isdecimal() and int(number) < len(self.runs)
+        )
+        return (self.runs[int(number)], file) if is_run_file else None
 
     def facts(self) -> dict[str, Any]:
-        """What data/site.json says."""
-        runs = list(dict.fromkeys(each.run for each in self.models if each.run is not None))
+        """The contents of data/site.json."""
+        runs = list(dict.fromkeys(m.run for m in self.models if m.run is not None))
         return {
             "title": self.title,
             "sample": self.sample,
@@ -222,22 +218,22 @@ class Site:
             "files": sorted(self.more),
             "models": [
                 {
-                    "name": each.name,
+                    "name": model.name,
                     "folder": f"data/models/{number}",
-                    "run": None if each.run is None else runs.index(each.run),
-                    "step": each.step,
-                    "gone": each.gone,
+                    "run": None if model.run is None else runs.index(model.run),
+                    "step": model.step,
+                    "gone": model.is_deleted,
                 }
-                for number, each in enumerate(self.models)
+                for number, model in enumerate(self.models)
             ],
             "runs": [
                 {
-                    "name": each.name,
+                    "name": run.name,
                     "folder": f"data/runs/{number}",
-                    "files": list(each.files),
-                    "pretraining": each.pretraining,
+                    "files": list(run.files),
+                    "pretraining": run.pretraining,
                 }
-                for number, each in enumerate(self.runs)
+                for number, run in enumerate(self.runs)
             ],
         }
 
@@ -247,47 +243,46 @@ class Site:
             lambda number: bundle.files(self.opened(number), self.dtype)
         )
 
-    def ready(self, number: int) -> Ready:
-        """The model of that number to ask about, the one that is open already, or opened and kept
-        for the next question; raises as `opened`."""
-        given = self.models[number].ready
-        return self._ready(number) if given is None else given()
+    def ready(self, number: int) -> QueryableModel:
+        """The model of that number: the one that is open elsewhere, or opened here and cached for
+        the next question. Raises as `opened`."""
+        opened_elsewhere = self.models[number].ready
+        return self._ready(number) if opened_elsewhere is None else opened_elsewhere()
 
     @functools.cached_property
-    def _ready(self) -> Callable[[int], Ready]:
-        return functools.lru_cache(maxsize=1)(lambda number: Ready.of(self.opened(number)))
+    def _ready(self) -> Callable[[int], QueryableModel]:
+        return functools.lru_cache(maxsize=1)(lambda number: QueryableModel.of(self.opened(number)))
 
     def opened(self, number: int) -> Model:
-        """The model of that number, its adapter folded in.
+        """The model of that number, with its adapter merged.
 
         Raises:
             CheckpointError: training has deleted this checkpoint meanwhile, or it is damaged.
             Others: as `open_merged`.
         """
-        one = self.models[number]
+        site_model = self.models[number]
         try:
-            return open_merged(one.path)
+            return open_merged(site_model.path)
         except (MaskwrightError, OSError) as error:
-            if not one.gone:
+            if not site_model.is_deleted:
                 raise
             raise CheckpointError(
-                f"{one.name} is not there any more: training keeps the last checkpoints only",
-                where=one.path,
+                f"{site_model.name} was deleted: training keeps the last checkpoints only",
+                where=site_model.path,
                 do="choose a later one",
             ) from error
 
 
-def called(paths: Sequence[Path]) -> str:
-    """What a site with these folders is called."""
+def site_title(paths: Sequence[Path]) -> str:
+    """The title of a site with these folders."""
     names = list(dict.fromkeys(folders.called(path) for path in paths))
     if len(names) > MOST_NAMES:
         return f"{names[0]} and {len(names) - 1} others"
     return " and ".join(names)
 
 
-def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
-    """The model in `path`, or the checkpoints of a run, the last one last; none of a run that has
-    not come to one yet.
+def site_models(path: Path, most: int = MOST_CHECKPOINTS) -> list[SiteModel]:
+    """The model in `path`, or the checkpoints of a run in order; empty if the run has none yet.
 
     Raises:
         UsageError: no such folder.
@@ -297,70 +292,72 @@ def shown(path: Path, most: int = MOST_CHECKPOINTS) -> list[Shown]:
         raise UsageError("no such folder", where=path, wanted="a model, or the folder of a run")
     name = folders.called(path)
     if not is_run(path):
-        return [Shown(name, path)]
+        return [SiteModel(name, path)]
     if not folders.has_checkpoint(path):
         return []
     _ = folders.model_folder(path)  # refuses a damaged last one
     steps = commit.numbered(path / "checkpoints")
-    places = sorted(
+    chosen = sorted(
         {len(steps) - 1 - round(n * (len(steps) - 1) / max(1, most - 1)) for n in range(most)}
         if len(steps) > most
         else range(len(steps))
     )
-    return [_checkpoint(path, steps[place]) for place in places]
+    return [_checkpoint(path, steps[index]) for index in chosen]
 
 
-def _checkpoint(run: Path, path: Path) -> Shown:
+def _checkpoint(run: Path, path: Path) -> SiteModel:
     step = int(path.name.rpartition("-")[2])
-    return Shown(f"{folders.called(run)}, step {step:,}", path, run, step)
+    return SiteModel(f"{folders.called(run)}, step {step:,}", path, run, step)
 
 
-def once(make: Callable[[], bytes]) -> Callable[[], bytes]:
-    """What `make` gives, made when it is first asked for, by whoever asks first."""
-    lock, kept = threading.Lock(), list[bytes]()
+def computed_once(make: Callable[[], bytes]) -> Callable[[], bytes]:
+    """A function that calls `make` once, when it is first called, from any thread."""
+    lock, cached = threading.Lock(), list[bytes]()
 
-    def given() -> bytes:
+    def compute() -> bytes:
         with lock:
-            if not kept:
-                kept.append(make())
-            return kept[0]
+            if not cached:
+                cached.append(make())
+            return cached[0]
 
-    return given
+    return compute
 
 
 @functools.cache
 def assets() -> dict[str, bytes]:
     """The files of `browser/`, by their path in it."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
 
     def walk(folder: Any, before: str) -> None:
         for entry in sorted(folder.iterdir(), key=lambda e: e.name):
             if entry.is_dir():
                 walk(entry, f"{before}{entry.name}/")
             else:
-                found[f"{before}{entry.name}"] = entry.read_bytes()
+                contents[f"{before}{entry.name}"] = entry.read_bytes()
 
     walk(resources.files(__package__) / ASSETS, "")
-    page = index(policy=POLICY, whole=False, state="", modules=reached(found, FIRST))
-    return {**found, INDEX: page.encode()}
+    page = render_index(
+        policy=POLICY, whole=False, state="", modules=transitive_imports(contents, ENTRY)
+    )
+    return {**contents, INDEX: page.encode()}
 
 
-def needed_by(name: str, source: str) -> list[str]:
-    """The modules that a module imports."""
+def imported_modules(name: str, source: str) -> list[str]:
+    """The paths of the modules that a module imports."""
     paths = [path for _, path in IMPORT.findall(source)]
     return [posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in paths]
 
 
-def reached(files: Mapping[str, bytes], first: str) -> list[str]:
-    """The modules that the module `first` imports, and those that these import: a browser that is
-    told them asks for all at once."""
-    found = [first]
-    for name in found:
-        found += [n for n in needed_by(name, files[name].decode()) if n not in found]
-    return found[1:]
+def transitive_imports(files: Mapping[str, bytes], entry: str) -> list[str]:
+    """The modules that the module `entry` imports, directly and indirectly: the page preloads
+    them."""
+    modules = [entry]
+    for name in modules:
+        modules += [n for n in imported_modules(name, files[name].decode()) if n not in modules]
+    return modules[1:]
 
 
-def index(**given: Any) -> str:
-    """The page itself, filled in."""
+def render_index(**values: Any) -> str:
+    """The page itself with these values."""
     text = (resources.files(__package__) / ASSETS / INDEX).read_text(encoding="utf-8")
-    return Environment(autoescape=True, undefined=StrictUndefined).from_string(text).render(given)
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(text).render(values)

@@ -1,8 +1,8 @@
-"""An objective tried on networks that have shapes alone: whether it learns with one, and what its
-own code makes of rows.
+"""Objectives tried on networks without weights: whether an objective fits a network, and how it
+corrupts rows.
 
-Where every token comes from is found by the objective itself: its draws are keyed by row and place,
-never by token, so rows of numbered tokens are corrupted exactly as the rows of words are.
+The random draws of an objective are keyed by row and position, never by token, so rows of numbered
+tokens are corrupted exactly as rows of words, and each number tells where its token comes from.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from maskwright.model.objectives.base.objective import Objective, Vocabulary
 from maskwright.model.objectives.base.spec import Member
 from maskwright.text.store.rows import Rows
 
-# Above every id: the token that stands at place n of the row is NUMBERED + n.
+# Above every id: the token at position n of a row is NUMBERED + n.
 NUMBERED = 1 << 40
 
 
 @dataclass(frozen=True)
-class Refused:
-    """Why an objective does not learn with a network, in the words of its own refusal.
+class RefusalReason:
+    """The error with which an objective refuses a network.
 
     Attributes:
         leak: a position would see its own target.
@@ -44,16 +44,16 @@ class Refused:
     leak: bool
 
     @classmethod
-    def by(cls, error: MaskwrightError) -> Refused:
-        parts = (error.where, error.found, error.wanted, error.do)
-        where, found, wanted, do = (None if part is None else str(part) for part in parts)
+    def of(cls, error: MaskwrightError) -> RefusalReason:
+        values = (error.where, error.found, error.wanted, error.do)
+        where, actual, expected, do = (None if value is None else str(value) for value in values)
         leak = ".attention" in str(where)
-        return cls(error.what, where, found, wanted, do, leak)
+        return cls(error.what, where, actual, expected, do, leak)
 
 
 @cache
 def outline(config: TransformerConfig) -> Transformer:
-    """A network of that config without memory for its weights; equal layers are one module."""
+    """A network of that config without memory for its weights; equal layers share one module."""
     with torch.device("meta"):
         return Transformer(
             replace(
@@ -69,7 +69,7 @@ def _shared(stack: Stack) -> Stack:
 
 
 def slender(config: TransformerConfig) -> TransformerConfig:
-    """The same layers, patterns, windows and heads, a few numbers wide."""
+    """The config with a width of 4 and the same layers, attention patterns, windows and heads."""
 
     def thin(stack: Stack | None) -> Stack | None:
         if stack is None:
@@ -97,60 +97,60 @@ def slender(config: TransformerConfig) -> TransformerConfig:
 
 
 def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
-    """The published base size of a family as each of its architectures, with that many tokens."""
+    """The published base size of each architecture of a family, with a vocabulary of that size."""
     size = "base" if "base" in family.sizes else next(iter(family.sizes))
     configs = (family.size(size, name) for name in family.architectures)
     return [replace(c, tokens=replace(c.tokens, vocabulary=vocabulary)) for c in configs]
 
 
-def tried(
+def first_fitting(
     member: Member,
     configs: Sequence[TransformerConfig],
     vocabulary: Vocabulary,
     options: Any = None,
-) -> tuple[TransformerConfig, Objective] | Refused:
-    """The first of the networks with which the objective learns, or why none will do: the reason
-    that lies in a mask before one that lies in a head.
+) -> tuple[TransformerConfig, Objective] | RefusalReason:
+    """The first config that the objective fits, with the objective; or the reason why none fits,
+    preferably one about attention masks, then one about a missing head.
 
     Args:
-        options: of the objective, checked; None: as they are by default.
+        options: of the objective, validated; None: the defaults.
     """
     if options is None:
         options = defaults(member)
-    refusals: list[tuple[bool, bool, Refused]] = []
+    refusals: list[tuple[bool, bool, RefusalReason]] = []
     for config in configs:
         network = outline(config)
-        others = {name: network for name in member.spec.networks}
+        networks = {name: network for name in member.spec.networks}
         try:
-            return config, member.build(network, options, vocabulary, **others)
+            return config, member.build(network, options, vocabulary, **networks)
         except IncompatibleError as error:
-            refused = Refused.by(error)
+            refused = RefusalReason.of(error)
             refusals.append((not refused.leak, config.vocabulary_head is None, refused))
-    return min(refusals, key=lambda each: each[:2])[2]
+    return min(refusals, key=lambda refusal: refusal[:2])[2]
 
 
-def defaults(member: Member, given: dict[str, Any] | None = None) -> Any:
-    """The options of an objective; where one names a network, a name that stands for it."""
-    return member.read({**dict.fromkeys(member.spec.networks, "-"), **(given or {})})
+def defaults(member: Member, options: dict[str, Any] | None = None) -> Any:
+    """The validated options of an objective; options that name a network get a placeholder."""
+    return member.read({**dict.fromkeys(member.spec.networks, "-"), **(options or {})})
 
 
 def numbered(rows: Rows) -> Rows:
-    """The rows with every token replaced by the number of its place."""
-    places = np.arange(rows.tokens.shape[1], dtype=np.int64) + NUMBERED
-    return replace(rows, tokens=np.broadcast_to(places, rows.tokens.shape).copy())
+    """The rows with every token replaced by the number of its position."""
+    numbers = np.arange(rows.tokens.shape[1], dtype=np.int64) + NUMBERED
+    return replace(rows, tokens=np.broadcast_to(numbers, rows.tokens.shape).copy())
 
 
-def told(batch: Batch, row: int) -> dict[str, Any]:
-    """A row of a batch that was made of `numbered` rows, to be drawn.
+def describe_row(batch: Batch, row: int) -> dict[str, Any]:
+    """A row of a batch that was made of `numbered` rows, as the page draws it.
 
-    A token is the place it comes from, or -1 - id where it comes from none: it was put there.
+    A token is the position that it comes from, or -1 - id if the objective inserted it.
 
-        tokens, documents   what the model reads; of two stacks the encoder; document 0 is padding
-        read, wanted        places that predict, and the token wanted there
-        prefix              how many of the first tokens all see each other; null: as the model does
-        decoder             null, or tokens and documents of the decoder, in which `read` counts
-        label, pooled       a class and the place that tells it; null: none
-        drawn               the tokens of the holes are drawn anew by another network
+        tokens, documents   input of the model, or of the encoder; document 0 is padding
+        read, wanted        positions that predict, and their target tokens
+        prefix              number of first tokens that all see each other; null: as the model does
+        decoder             null, or tokens and documents of the decoder, whose positions `read` has
+        label, pooled       a class and the position that predicts it; null: none
+        drawn               another network samples the tokens of the masks
     """
     width = batch.tokens.shape[1]
     decoder = None
@@ -160,7 +160,7 @@ def told(batch: Batch, row: int) -> dict[str, Any]:
             "tokens": _places(batch.decoder_tokens[row]),
             "documents": _documents(batch.decoder_documents, row, width),
         }
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "tokens": _places(batch.tokens[row]),
         "documents": _documents(batch.documents, row, batch.tokens.shape[1]),
         "segments": None if batch.segments is None else batch.segments[row].tolist(),
@@ -175,9 +175,9 @@ def told(batch: Batch, row: int) -> dict[str, Any]:
     if batch.targets is not None:
         index = torch.arange(len(batch.targets)) if batch.index is None else batch.index
         mine = index // width == row
-        found["read"] = (index[mine] % width).tolist()
-        found["wanted"] = _places(batch.targets[mine])
-    return found
+        facts["read"] = (index[mine] % width).tolist()
+        facts["wanted"] = _places(batch.targets[mine])
+    return facts
 
 
 def _places(tokens: torch.Tensor) -> list[int]:

@@ -1,10 +1,9 @@
-"""A model in files that others load: each target is a file of `targets/`, found by its name.
+"""Export of a model to formats that other programs load. Each target is a file of `targets/`.
 
     model --target--> files --read again and compared--> committed folder, with export.json
 
-Read `target.py` (what a target is, and what it reports), `run.py` (a model's folder to an
-exported one), `proof.py` (every export is read again before success is said),
-`model_folder.py` (which graphs a model has), `graph_folder.py` (the files next to them),
-`answers.py` (labelled rows answered by a graph), int8.py, `onnx_folder.py`.
-Adapters are merged first (model/opening/open.py).
+Read `target.py` (the interface of a target, and its report), `run.py` (the entry point), `proof.py`
+(comparison of every export with the model), `model_folder.py` (the graphs of a model, and model
+folders as targets), `graph_folder.py` (the files beside the graphs), `answers.py` (evaluation of a
+graph on labelled rows), `int8.py`. Adapters are merged first (model/opening/open.py).
 """

@@ -1,8 +1,8 @@
-"""The scores that an exported graph gives for labelled rows, as a task type reads them.
+"""Evaluation of an exported graph on labelled rows.
 
-    rows --task type--> Examples --graph, padded batches--> scores --task type--> answers, figures
+    rows --task type--> EncodedExamples --graph, padded batches--> scores --task type--> answers, metric
 
-Texts of like length are read together, each padded to the longest of its batch.
+Texts are batched by length, each padded to the longest of its batch.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS, Graph
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.ship.export.proof import Run
 
-AT_ONCE = 16  # texts
+BATCH_SIZE = 16
 Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Labelled rows, as a model reads them.
+class EvaluationRows:
+    """Labelled rows, encoded for a model.
 
     Attributes:
-        part: where they are from, for a reader.
+        source: the split or file that they come from, for messages.
     """
 
     task_type: TaskType
     encoded: Encoded
     collation: Collation
-    part: str
+    source: str
 
-    def figure(self, graph: Graph, run: Run) -> tuple[float, Numbers]:
-        """The task's own measure of what `run` gives, and the scores.
+    def evaluate(self, graph: Graph, run: Run) -> tuple[float, Numbers]:
+        """The task's metric of the scores that `run` computes, and the scores.
 
         Raises:
-            IncompatibleError: such rows are not read by one graph.
+            IncompatibleError: one graph cannot answer such rows.
         """
-        found = scores(graph, run, self.encoded.examples, self.collation)
-        answers = self.task_type.answers(self.encoded, found)
-        figures = self.task_type.measured(self.encoded.rows, answers)
-        return float(figures[self.task_type.measure]), found
+        row_scores = scores(graph, run, self.encoded.examples, self.collation)
+        answers = self.task_type.answers(self.encoded, row_scores)
+        metrics = self.task_type.measured(self.encoded.rows, answers)
+        return float(metrics[self.task_type.measure]), row_scores
 
 
 def scores(
     graph: Graph, run: Run, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
-    """As `inference.scores.scores` of the same examples.
+    """The scores of the examples by a graph; shapes as of `inference.scores.scores`.
 
     Raises:
-        IncompatibleError: texts in pieces, or ones that are written.
+        IncompatibleError: texts in pieces, or answers that are generated.
     """
     if examples.pieces is not None or examples.targets is not None:
         raise IncompatibleError(
@@ -67,49 +67,49 @@ def scores(
         )
     lengths = examples.texts.lengths
     bounds = np.concatenate([[0], np.cumsum(lengths)])
-    at = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
+    slices = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
     size = examples.choices if len(graph.inputs[0].axes) == 3 else 1
     longest = lengths.reshape(-1, size).max(1)
-    found: list[Numbers] = [np.zeros(0)] * len(longest)
+    text_outputs: list[Numbers] = [np.zeros(0)] * len(longest)
     for numbers in _portions(longest):
         texts = (numbers[:, None] * size + np.arange(size)).reshape(-1)
-        given = _padded(graph, examples, [at[text] for text in texts], collation.pad)
+        inputs = _padded(graph, examples, [slices[text] for text in texts], collation.pad)
         if size > 1:
-            given = {name: x.reshape(len(numbers), size, -1) for name, x in given.items()}
-        outputs = run(given)
-        for place, number in enumerate(numbers):
-            found[number] = _of_text({name: x[place] for name, x in outputs.items()})
+            inputs = {name: x.reshape(len(numbers), size, -1) for name, x in inputs.items()}
+        outputs = run(inputs)
+        for position, number in enumerate(numbers):
+            text_outputs[number] = _text_output({name: x[position] for name, x in outputs.items()})
     if examples.places is not None:
-        return _at_places(found, examples)
-    together = np.stack(found) if found else np.zeros((0, 1))
-    return together.reshape(len(examples), -1).astype(np.float32)
+        return _at_places(text_outputs, examples)
+    stacked = np.stack(text_outputs) if text_outputs else np.zeros((0, 1))
+    return stacked.reshape(len(examples), -1).astype(np.float32)
 
 
 def _portions(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(lengths, kind="stable")
-    for begin in range(0, len(order), AT_ONCE):
-        yield order[begin : begin + AT_ONCE]
+    for begin in range(0, len(order), BATCH_SIZE):
+        yield order[begin : begin + BATCH_SIZE]
 
 
 def _padded(
     graph: Graph, examples: EncodedExamples, texts: list[slice], pad: int
 ) -> dict[str, NDArray[Any]]:
     width = max(text.stop - text.start for text in texts)
-    made = {
+    arrays = {
         port.name: np.full((len(texts), width), pad if port.name == IDS else 0, port.dtype)
         for port in graph.inputs
     }
     for row, text in enumerate(texts):
         count = text.stop - text.start
-        made[IDS][row, :count] = examples.texts.tokens[text]
-        made[MASK][row, :count] = 1
-        if SEGMENTS in made and examples.segments is not None:
-            made[SEGMENTS][row, :count] = examples.segments[text]
-    return made
+        arrays[IDS][row, :count] = examples.texts.tokens[text]
+        arrays[MASK][row, :count] = 1
+        if SEGMENTS in arrays and examples.segments is not None:
+            arrays[SEGMENTS][row, :count] = examples.segments[text]
+    return arrays
 
 
-def _of_text(outputs: dict[str, Numbers]) -> Numbers:
-    """What is read of the outputs of one text: its vector, its scores, or those of its tokens."""
+def _text_output(outputs: dict[str, Numbers]) -> Numbers:
+    """The answer of one text among its outputs: its vector, its scores or those of its tokens."""
     if "sentence_embedding" in outputs:
         return outputs["sentence_embedding"]
     if "start_logits" in outputs:
@@ -117,15 +117,15 @@ def _of_text(outputs: dict[str, Numbers]) -> Numbers:
     return outputs["logits"]
 
 
-def _at_places(found: list[Numbers], examples: EncodedExamples) -> NDArray[np.float32]:
-    """Scores of the places alone; of spans as logarithms of shares within a text."""
+def _at_places(text_outputs: list[Numbers], examples: EncodedExamples) -> NDArray[np.float32]:
+    """Scores at the places of the examples; of spans log-probabilities over the text."""
     assert examples.places is not None
     ends = np.cumsum(examples.places.lengths)[:-1]
-    parts = []
-    for text, places in zip(found, np.split(examples.places.tokens, ends), strict=True):
-        read = text[places]
-        if examples.labels.ndim == 2 and len(read):  # where an answer begins and ends
-            top = read.max(0, keepdims=True)
-            read = read - top - np.log(np.exp(read - top).sum(0, keepdims=True))
-        parts.append(read)
-    return np.concatenate(parts).astype(np.float32)
+    place_scores = []
+    for text, positions in zip(text_outputs, np.split(examples.places.tokens, ends), strict=True):
+        logits = text[positions]
+        if examples.labels.ndim == 2 and len(logits):  # where an answer begins and ends
+            top = logits.max(0, keepdims=True)
+            logits = logits - top - np.log(np.exp(logits - top).sum(0, keepdims=True))
+        place_scores.append(logits)
+    return np.concatenate(place_scores).astype(np.float32)

@@ -1,8 +1,8 @@
-"""The files that lie beside an exported graph: how the model is asked, and its tokenizer.
+"""The files beside an exported graph: configuration and tokenizer.
 
-config.json  tokenizer.json  …        as in a model folder, so that others know what it is
-modules.json  1_Pooling/  …           of a model that makes vectors, as sentence-transformers
-export.json                           what was read, what was written, what was measured
+config.json  tokenizer.json  …        as in a model folder
+modules.json  1_Pooling/  …           of an embedding model, as sentence-transformers has them
+export.json                           what was read, written and measured
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ FORMAT = 1
 
 
 def documents(model: Model, answers: Predictor | None) -> dict[str, bytes]:
-    """The texts beside the graphs, by name."""
+    """The contents of the text files beside the graphs, by name."""
     form = layout.of_config(model.config, model.about.family)
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name, content in layout.documents(form, model.words, model.about, {}).items():
         data = content() if callable(content) else content
-        found[name] = data if isinstance(data, bytes) else b"".join(bytes(each) for each in data)
+        contents[name] = (
+            data if isinstance(data, bytes) else b"".join(bytes(chunk) for chunk in data)
+        )
     if model.words is not None:
-        found |= model.words.files(
+        contents |= model.words.files(
             model.config.longest,
             plain=model.config.vocabulary_head is None,
             segments=model.config.has_segments,
         )
     if answers is not None:
         files = answers.task_type.files(answers.frame, model.config.width)
-        found |= {name: text.encode() for name, text in files.items()}
-    return found
+        contents |= {name: text.encode() for name, text in files.items()}
+    return contents
 
 
 def about_source(model: Model) -> dict[str, Any]:
-    """What was exported, for `export.json`."""
+    """The entries of `export.json` about the exported model."""
     return {
         "format": FORMAT,
         "maskwright": VERSION,
@@ -61,29 +63,29 @@ def write_folder(
     target: str,
     expected_bytes: int,
 ) -> dict[str, Any]:
-    """Commit the folder `out`: what `fill` writes and proves, the texts, and what `fill` says of it
-    as `export.json`. Where `fill` raises an error there is no folder.
+    """Commit the folder `out` with the files that `fill` writes and compares, the texts, and the
+    dictionary that `fill` returns as `export.json`. If `fill` raises, no folder is left.
 
     Returns:
-        What `export.json` says.
+        The contents of `export.json`.
     """
-    said: dict[str, Any] = {}
+    about: dict[str, Any] = {}
 
     def write(staging: commit.Staging) -> None:
-        said.clear()
-        said.update(fill(staging))
+        about.clear()
+        about.update(fill(staging))
         for name, data in texts.items():
             staging.write_bytes(name, data)
-        staging.write_json(ABOUT, said)
+        staging.write_json(ABOUT, about)
 
     commit.commit(
         out, write, about={"kind": "export", "target": target}, expected_bytes=expected_bytes
     )
-    return said
+    return about
 
 
 def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") -> int:
-    """Move finished files into the folder that is written, and tell their bytes."""
+    """Move finished files into the folder that is being written. Returns their size in bytes."""
     total = 0
     for file in files:
         name = f"{folder}/{file.name}" if folder else file.name

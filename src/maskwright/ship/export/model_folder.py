@@ -1,9 +1,8 @@
-"""A model folder as a target: written, opened again, compared, and only then committed.
+"""Export to a model folder: written, opened again, compared, and only then committed.
 
-    network, tokenizer, about, files beside  --save_files--> staging --open_model--> compared
+    network, tokenizer, about, further files  --save_files--> staging --open_model--> compared
 
-Compared are the weights (the largest difference of one), the outputs of all graphs of the model
-(`proof.py`), the tokenizer, and how texts are read.
+The weights, the outputs of all graphs of the model (`proof.py`) and the tokenizer are compared.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
 from maskwright.ship.export import graph_folder as folder
 from maskwright.ship.export import proof
-from maskwright.ship.export.proof import Compared
+from maskwright.ship.export.proof import GraphComparison
 from maskwright.ship.export.target import Report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 def predictor_of(model: Model) -> Predictor | None:
-    """How the model answers a task; None where it was trained for none."""
+    """The predictor of the model's task; None if it was trained for none."""
     try:
         return predictor(model)
     except IncompatibleError:
@@ -54,8 +53,8 @@ def predictor_of(model: Model) -> Predictor | None:
 
 
 def as_folder(model: Model) -> Model:
-    """The model with what its folder would say of its labels, which a head that was saved alone
-    says in its record."""
+    """The model with the labels that its folder would name. A head that was saved alone has them
+    in its record."""
     if not head_alone.is_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
         return model
     task_type = answers.task_type
@@ -65,7 +64,7 @@ def as_folder(model: Model) -> Model:
 
 
 def vectors_of(answers: Predictor | None) -> Vectors | None:
-    """How a model that makes vectors makes them; None of others."""
+    """The pooling of an embedding model; None for others."""
     if answers is None or not answers.task_type.alone:
         return None
     tokenizer = answers.frame.tokenizer
@@ -80,9 +79,8 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
     Raises:
         IncompatibleError: as `graphs_of`.
     """
-    two = model.num_stacks == 2
     start = None
-    if two and model.config.heads:
+    if model.num_stacks == 2 and model.config.heads:
         start = model.extra.get("decoder_start_token_id")
         if not isinstance(start, int):
             start = None if model.words is None else model.words.pad
@@ -96,22 +94,22 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
     )
 
 
-README, WRITING = "README.md", "generation_config.json"
-# Of a sentence-transformers folder, beside what `modules.json` names.
+README, GENERATION = "README.md", "generation_config.json"
+# Files of a sentence-transformers folder that `modules.json` does not name.
 SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
 LARGEST_CARD = 4 << 20
-# The most that bfloat16 may move an output, beside the largest number of it: 8 bits of each weight
-# are left, and errors of many weights add up.
-OF_BFLOAT16 = 0.25
-IDS = ("_token_id", "_token_ids", "transformers_version")
+# The largest relative difference of an output with bfloat16 weights: each keeps 8 bits, and errors
+# of many weights add up.
+BFLOAT16_TOLERANCE = 0.25
+ID_SUFFIXES = ("_token_id", "_token_ids", "transformers_version")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What is written.
+    """The contents of a model folder.
 
     Attributes:
-        network: its float32 weights are the masters that the written ones are compared with.
+        network: with float32 weights, which the written ones are compared with.
         dtype: of the weights in the file.
         more: further files by name.
     """
@@ -124,27 +122,27 @@ class Content:
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """The weights as they are written."""
-        return {name: each.to(self.dtype) for name, each in self.network.state_dict().items()}
+        """The weights, in the data type of the file."""
+        return {name: weight.to(self.dtype) for name, weight in self.network.state_dict().items()}
 
     @property
     def tolerance(self) -> float:
-        """The most that an output may differ."""
-        return proof.TOLERANCE if self.dtype == torch.float32 else OF_BFLOAT16
+        """The largest relative difference of an output that is accepted."""
+        return proof.TOLERANCE if self.dtype == torch.float32 else BFLOAT16_TOLERANCE
 
 
 def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
-    """All of an opened model, its task and the modules of its vectors included.
+    """The contents of an opened model, with its task and its pooling modules.
 
     Raises:
-        IncompatibleError: its vectors are made by modules that lie around the model.
+        IncompatibleError: its pooling modules lie in a folder around the model.
     """
     about = replace(
         model.about,
         readme=_card(model.path),
         decoder_start=model.extra.get("decoder_start_token_id"),
         conventions=model.conventions,
-        writing=_writing(model.path),
+        writing=_generation_settings(model.path),
     )
     more = sentence_files(model.path)
     if model.task is not None:
@@ -155,7 +153,7 @@ def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
 
 
 def sentence_files(path: Path) -> dict[str, bytes]:
-    """The files of the modules around a model that makes vectors, but its own; empty without any.
+    """The files of the modules of sentence-transformers after the model; empty without any.
 
     Raises:
         IncompatibleError: the model does not lie in the folder itself.
@@ -196,134 +194,142 @@ def write(
 
     Args:
         source: the model that was exported, for `export.json`.
-        about: further facts for `export.json`.
-        load: how else the folder is loaded.
-        check: is given the written folder, and raises an error where something is wrong with it.
+        about: further entries of `export.json`.
+        load: further commands that load the folder.
+        check: takes the written folder, and raises an error if something is wrong with it.
 
     Raises:
-        CheckpointError: what was written is not what is meant; there is no folder then.
+        CheckpointError: what was written differs from the model; no folder is left.
         Others: as `pretrained.save_files` and `open_model`.
     """
-    found: list[Compared] = []
-    moved: list[float] = []
+    comparisons: list[GraphComparison] = []
+    weight_differences: list[float] = []
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
-        found.clear()
-        moved.clear()
-        made = pretrained.save_files(
+        comparisons.clear()
+        weight_differences.clear()
+        contents = pretrained.save_files(
             content.network, content.tokenizer, content.about, state=content.state
         )
-        for name, data in {**made, **content.more}.items():
+        for name, data in {**contents, **content.more}.items():
             staging.write_bytes(name, data() if callable(data) else data)
-        size = sum(each.stat().st_size for each in staging.path.glob("*.safetensors"))
-        again = open_model(staging.path)
-        again = replace(again, network=again.network.to("cpu").float().eval())
+        size = sum(file.stat().st_size for file in staging.path.glob("*.safetensors"))
+        reopened = open_model(staging.path)
+        reopened = replace(reopened, network=reopened.network.to("cpu").float().eval())
         check(staging.path)
-        moved.append(_moved(content, again, out))
-        found.extend(_compared(content, again, size, out, note))
+        weight_differences.append(_weight_difference(content, reopened, out))
+        comparisons.extend(_compare(content, reopened, size, out, note))
         return {
             **folder.about_source(source),
             "target": target,
             "dtype": str(content.dtype).removeprefix("torch."),
-            "largest_weight_difference": moved[0],
-            "graphs": [each.plain() for each in found],
+            "largest_weight_difference": weight_differences[0],
+            "graphs": [comparison.plain() for comparison in comparisons],
             **(about or {}),
         }
 
-    said = folder.write_folder(
+    summary = folder.write_folder(
         out, fill, {}, target=target, expected_bytes=weights.num_bytes(content.state)
     )
     return Report(
         target=target,
         folder=out,
-        about=said,
-        tables=[table(content, moved[0], found)],
+        about=summary,
+        tables=[table(content, weight_differences[0], comparisons)],
         load=[f'maskwright.load("{out}")', *load],
     )
 
 
-def table(content: Content, moved: float, found: list[Compared]) -> Table:
-    """What was compared, for a terminal."""
-    made = proof.table("opened again and compared with the model in float32", found)
+def table(content: Content, weight_difference: float, comparisons: list[GraphComparison]) -> Table:
+    """The comparisons, for a terminal."""
+    comparison_table = proof.table(
+        "opened again and compared with the model in float32", comparisons
+    )
     kind = str(content.dtype).removeprefix("torch.")
-    note = f"weights in {kind}: the largest difference of one is {moved:.2g}"
-    return {**made, "note": "; ".join(filter(None, (note, made["note"])))}
+    note = f"weights in {kind}: the largest difference of one is {weight_difference:.2g}"
+    return {**comparison_table, "note": "; ".join(filter(None, (note, comparison_table["note"])))}
 
 
-def _moved(content: Content, again: Model, out: Path) -> float:
-    """The largest difference between a weight that was meant and the one that was read.
+def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
+    """The largest difference between a weight of the model and the one that was read.
 
     Raises:
-        CheckpointError: a weight is another than the one that was written, or the tokenizer is.
+        CheckpointError: a weight or the tokenizer is not the one that was written.
     """
     masters, written = content.network.state_dict(), content.state
-    read = again.network.state_dict()
+    read = reopened.network.state_dict()
     if read.keys() != masters.keys():
-        strange = sorted(read.keys() ^ masters.keys())
-        raise _not_equal(out, f"other weights: {', '.join(strange[:5])}")
+        mismatched = sorted(read.keys() ^ masters.keys())
+        raise _not_equal(out, f"other weights: {', '.join(mismatched[:5])}")
     for name, tensor in read.items():
         if not torch.equal(tensor, written[name].float()):
             raise _not_equal(out, f"another {name}")
-    ours, theirs = content.tokenizer, again.words
+    ours, theirs = content.tokenizer, reopened.words
     if (None if ours is None else ours.fingerprint) != (
         None if theirs is None else theirs.fingerprint
     ):
         raise _not_equal(out, "another tokenizer")
-    return max((float((read[n] - each).abs().max()) for n, each in masters.items()), default=0.0)
+    return max(
+        (float((read[n] - master).abs().max()) for n, master in masters.items()), default=0.0
+    )
 
 
-def _compared(content: Content, again: Model, size: int, out: Path, note: Note) -> list[Compared]:
-    """The graphs of what was read beside those of what was meant.
+def _compare(
+    content: Content, reopened: Model, size: int, out: Path, note: Note
+) -> list[GraphComparison]:
+    """Compare the graphs of the reopened model with those of the original.
 
     Raises:
         CheckpointError: their outputs differ by more than rounding.
     """
-    answers = predictor_of(again)
-    meant = replace(again, network=content.network)
-    ours = None if answers is None else replace(answers, model=content.network)
+    answers = predictor_of(reopened)
+    original = replace(reopened, network=content.network)
+    original_answers = None if answers is None else replace(answers, model=content.network)
     try:
-        pairs = list(zip(graphs(meant, ours), graphs(again, answers), strict=True))
+        pairs = list(
+            zip(graphs(original, original_answers), graphs(reopened, answers), strict=True)
+        )
     except IncompatibleError as error:
-        what = "the answers were not compared, but all weights were"
-        note(Finding("not-run", what, error.what))
+        message = "the answers were not compared, but all weights were"
+        note(Finding("not-run", message, error.what))
         return []
-    found = []
-    for graph, other in pairs:
-        each = proof.compare(graph, _runner(other), size, timed=False)
-        proof.require_equal(each, out, content.tolerance)
-        found.append(each)
-    return found
+    comparisons = []
+    for graph, reread in pairs:
+        comparison = proof.compare(graph, _runner(reread), size, timed=False)
+        proof.require_equal(comparison, out, content.tolerance)
+        comparisons.append(comparison)
+    return comparisons
 
 
 def _runner(graph: Graph) -> proof.Run:
-    def run(given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in given.items()}
+    def run(inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in inputs.items()}
         return {name: tensor.numpy() for name, tensor in graph.run(tensors).items()}
 
     return run
 
 
-def _not_equal(out: Path, found: str) -> CheckpointError:
+def _not_equal(out: Path, difference: str) -> CheckpointError:
     return CheckpointError(
         "what was written is read as something else; it was taken away",
         where=out,
-        found=found,
+        found=difference,
         do="report it with the model's config.json; until then use the model with maskwright",
     )
 
 
 def _card(path: Path) -> str | None:
-    """The card beside the weights."""
+    """The model card beside the weights."""
     if not (path / README).is_file():
         return None
     file = regular_file(path, README, LARGEST_CARD)
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-def _writing(path: Path) -> dict[str, Any]:
-    """How answers are written, as generation_config.json says it, without ids."""
-    if not (path / WRITING).is_file():
+def _generation_settings(path: Path) -> dict[str, Any]:
+    """The settings of generation_config.json, without token ids."""
+    if not (path / GENERATION).is_file():
         return {}
-    file = regular_file(path, WRITING, LARGEST_JSON)
+    file = regular_file(path, GENERATION, LARGEST_JSON)
     plain = parse_object(file.read_bytes(), file, error=CheckpointError, largest=LARGEST_JSON)
-    return {name: value for name, value in plain.items() if not name.endswith(IDS)}
+    return {name: value for name, value in plain.items() if not name.endswith(ID_SUFFIXES)}

@@ -1,8 +1,8 @@
-"""A model as a folder of OpenVINO graphs, each compiled again and compared before it is committed.
+"""Export to a folder of OpenVINO graphs, each compiled and compared before it is committed.
 
-The graphs are those of the target onnx, read by `Core.read_model`. Products in bfloat16 are no
-matter of the files: whoever compiles them chooses (`INFERENCE_PRECISION_HINT`), and what that
-changes is measured here where the processor has units for it.
+The graphs are those of the target onnx, read by `Core.read_model`. The files do not determine the
+precision of products: whoever compiles them chooses it (`INFERENCE_PRECISION_HINT`). The effect of
+bfloat16 is measured here if the processor has units for it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from maskwright.ship.export.model_folder import graphs, predictor_of
 from maskwright.ship.export.target import Report
 
 TARGET = "openvino"
-HALF = 0.05
-"""The most that weights of 16 bits may move an output, beside the largest number of it."""
+HALF = 0.05  # largest relative difference of an output with float16 weights
 
 
 def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
-    """Write the graphs of `model` and what belongs to them into the new folder `out`.
+    """Write the graphs of `model` and their tokenizer and configuration into the new folder `out`.
 
     Args:
         half: weights in float16.
@@ -46,56 +45,56 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
     """
     require("an export to OpenVINO", *engine.NEEDS)
     answers = predictor_of(model)
-    wanted = graphs(model, answers)
-    found: list[proof.Compared] = []
-    of_bfloat16: list[proof.Compared] = []
+    model_graphs = graphs(model, answers)
+    comparisons: list[proof.GraphComparison] = []
+    bfloat16_comparisons: list[proof.GraphComparison] = []
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
-        found.clear()
-        of_bfloat16.clear()
-        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as place:
-            for graph in wanted:
-                (source, *_) = onnx.write(graph, Path(place))
-                size = graph_folder.add_files(staging, converted(source, half=half))
+        comparisons.clear()
+        bfloat16_comparisons.clear()
+        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-graph-") as folder:
+            for graph in model_graphs:
+                (source, *_) = onnx.write(graph, Path(folder))
+                size = graph_folder.add_files(staging, convert(source, half=half))
                 written = staging.path / f"{graph.name}.xml"
                 compared = proof.compare(graph, _runner(written, "float32"), size)
                 proof.require_equal(compared, out, HALF if half else proof.TOLERANCE)
-                found.append(compared)
+                comparisons.append(compared)
                 if matrix_units("cpu"):
                     run = _runner(written, "bfloat16")
-                    of_bfloat16.append(proof.compare(graph, run, size, timed=False))
+                    bfloat16_comparisons.append(proof.compare(graph, run, size, timed=False))
         return {
             **graph_folder.about_source(model),
             "target": TARGET,
             "weights": "float16" if half else "float32",
-            "graphs": [each.plain() for each in found],
-            "bfloat16": [each.plain() for each in of_bfloat16],
+            "graphs": [comparison.plain() for comparison in comparisons],
+            "bfloat16": [comparison.plain() for comparison in bfloat16_comparisons],
         }
 
     texts = graph_folder.documents(model, answers)
     size = weights.num_bytes(dict(model.network.named_parameters()))
-    said = graph_folder.write_folder(out, fill, texts, target=TARGET, expected_bytes=3 * size)
-    for each in of_bfloat16:
+    about = graph_folder.write_folder(out, fill, texts, target=TARGET, expected_bytes=3 * size)
+    for comparison in bfloat16_comparisons:
         note(
             Finding(
                 "bfloat16-measured",
-                f"{each.graph}: products in bfloat16, which OpenVINO takes by itself here, move an "
-                f"output by at most {each.difference:.2g}",
-                f"{each.agreement:.2%} of the answers are the same",
+                f"{comparison.graph}: products in bfloat16, which OpenVINO takes by itself here, "
+                f"move an output by at most {comparison.difference:.2g}",
+                f"{comparison.agreement:.2%} of the answers are the same",
             )
         )
-    names = [f"{graph.name}.xml" for graph in wanted]
+    names = [f"{graph.name}.xml" for graph in model_graphs]
     return Report(
         target=TARGET,
         folder=out,
-        about=said,
-        tables=[proof.table("compiled again and compared with the model", found)],
+        about=about,
+        tables=[proof.table("compiled again and compared with the model", comparisons)],
         load=[f'openvino.Core().compile_model("{out / name}", "CPU")' for name in names],
     )
 
 
-def converted(source: Path, *, half: bool) -> list[Path]:
-    """The files of OpenVINO for the ONNX graph in `source`, beside it."""
+def convert(source: Path, *, half: bool) -> list[Path]:
+    """Convert the ONNX graph in `source`. Returns the files of OpenVINO, which lie beside it."""
     import openvino
 
     target = source.with_suffix(".xml")
@@ -105,12 +104,12 @@ def converted(source: Path, *, half: bool) -> list[Path]:
 
 
 def _runner(file: Path, precision: str) -> proof.Run:
-    """What runs a graph of OpenVINO by the names of its inputs and outputs."""
+    """A function that runs a graph of OpenVINO by the names of its inputs and outputs."""
     model = engine.compiled(file, torch.get_num_threads(), precision)
-    inputs = [each.get_any_name() for each in model.inputs]
+    inputs = [port.get_any_name() for port in model.inputs]
 
-    def run(given: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        found = model({name: np.asarray(given[name]) for name in inputs})
-        return {each.get_any_name(): np.array(found[each]) for each in model.outputs}
+    def run(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        results = model({name: np.asarray(arrays[name]) for name in inputs})
+        return {port.get_any_name(): np.array(results[port]) for port in model.outputs}
 
     return run

@@ -1,11 +1,12 @@
-"""That what was exported computes what the model computes: it is read again, run, and compared.
+"""Comparison of an export with the model.
 
-    compare(graph, run, …)  ->  Compared      the largest difference of any output over shapes that
-                                              include one row, one token and the longest text; the
-                                              share of equal answers; milliseconds at three shapes
+    compare(graph, run, …) -> GraphComparison    the largest difference of any output over shapes
+                                                 that include one row, one token and the longest
+                                                 text; the share of equal answers; milliseconds at
+                                                 three shapes
 
-The reference is the graph's own module in float32, which is the network itself. `require_equal`
-refuses what differs by more than rounding.
+The reference is the module of the graph in float32, which is the network itself. `require_equal`
+raises an error if the difference is more than rounding.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ from maskwright.base.errors import CheckpointError
 from maskwright.base.report.tables import Table
 from maskwright.model.graph.graphs import Graph, Port
 
-# The most that float32 may differ from float32, beside the largest number of the output where that
-# is above 1.
+# The largest accepted difference in float32, relative to the largest value of an output above 1.
 TOLERANCE = 1e-4
-# (rows, tokens) at which outputs are compared, and at which time is measured; the longest that is
-# compared where a model reads texts of any length.
+# (rows, tokens) at which outputs are compared, and at which time is measured; the longest text that
+# is compared if a model reads texts of any length.
 COMPARED = ((1, 1), (3, 2), (3, 17))
 TIMED = ((1, 16), (1, 128), (8, 64))
 LONGEST = 1024
@@ -38,14 +38,14 @@ Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """What came of a comparison of one graph.
+class GraphComparison:
+    """The result of the comparison of one graph.
 
     Attributes:
         difference: the largest absolute difference of any output.
-        relative: the same beside the largest absolute number of that output, or 1.
-        agreement: the share of rows or positions whose largest score is the same one.
-        milliseconds, of_torch: the median by shape, of what was exported and of the module.
+        relative: the same divided by the largest absolute value of that output, or by 1.
+        agreement: the share of rows or positions with the same highest score.
+        milliseconds, of_torch: the median time by shape, of the export and of the module.
         bytes: of its files.
     """
 
@@ -64,21 +64,21 @@ class Compared:
         }
 
 
-def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Compared:
-    """Compare what `run` gives with what the graph's module gives.
+def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> GraphComparison:
+    """Compare the outputs of `run` with those of the module of the graph.
 
     Args:
-        run: takes the inputs by name and gives the outputs by name.
-        num_bytes: of the files that it was read from.
+        run: from inputs by name to outputs by name.
+        num_bytes: of the files of the export.
     """
     differences: list[float] = []
     relative: list[float] = []
     equal: list[NDArray[np.bool_]] = []
     for number, sizes in enumerate(_sizes(graph, COMPARED)):
         inputs = graph.example(sizes, seed=number)
-        wanted, given = graph.run(inputs), run(_arrays(inputs))
+        expected, actual = graph.run(inputs), run(_arrays(inputs))
         for port in graph.outputs:
-            ours, theirs = wanted[port.name].numpy(), np.asarray(given[port.name])
+            ours, theirs = expected[port.name].numpy(), np.asarray(actual[port.name])
             if ours.shape != theirs.shape:
                 raise CheckpointError(
                     "an output of the export has another shape",
@@ -86,9 +86,9 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Co
                     found=theirs.shape,
                     wanted=ours.shape,
                 )
-            off = _largest(ours - theirs)
-            differences.append(off)
-            relative.append(off / (_largest(ours) or 1.0))
+            difference = _largest(ours - theirs)
+            differences.append(difference)
+            relative.append(difference / (_largest(ours) or 1.0))
             if is_scored(port):
                 equal.append(best_of(ours, port).ravel() == best_of(theirs, port).ravel())
     times: dict[str, float] = {}
@@ -102,62 +102,64 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Co
                 lambda inputs=inputs: graph.run(inputs)  # type: ignore[misc]
             )
     agreement = float(np.concatenate(equal).mean()) if equal else 1.0
-    return Compared(
+    return GraphComparison(
         graph.name, worst(differences), worst(relative), agreement, times, of_torch, num_bytes
     )
 
 
-def require_equal(found: Compared, where: object, tolerance: float = TOLERANCE) -> None:
-    """Refuse an export that differs by more than rounding.
+def require_equal(comparison: GraphComparison, where: object, tolerance: float = TOLERANCE) -> None:
+    """Raise an error if an export differs by more than rounding.
 
     Raises:
         CheckpointError: naming the difference.
     """
-    if found.relative <= tolerance:  # which no NaN is
+    if comparison.relative <= tolerance:  # which no NaN is
         return
     raise CheckpointError(
         "the export gives other numbers than the model; it was taken away",
         where=where,
-        found=f"{found.graph}: a difference of {found.difference:.2g}",
+        found=f"{comparison.graph}: a difference of {comparison.difference:.2g}",
         wanted=f"at most {tolerance:g}",
         do="report it with the model's config.json; until then use the model with maskwright",
     )
 
 
 def worst(differences: Iterable[float]) -> float:
-    """The largest of them, 0 at least; NaN where one is, which `max` would pass over."""
+    """The largest difference, at least 0; NaN if one is NaN, which `max` would ignore."""
     return float(np.max([0.0, *differences]))
 
 
 def is_scored(port: Port) -> bool:
-    """Whether an output is scores, of which the largest is the answer."""
+    """Whether an output holds scores, the highest of which is the answer."""
     return port.name.endswith("logits")
 
 
 def best_of(scores: NDArray[Any], port: Port) -> NDArray[Any]:
-    """Which score of each row or position is the largest; of one score its sign."""
+    """The index of the highest score of each row or position; of a single score its sign."""
     if port.axes[-1] == 1:
         return scores[..., 0] > 0
     return scores.argmax(-1)
 
 
-def table(title: str, compared: Sequence[Compared]) -> Table:
+def table(title: str, compared: Sequence[GraphComparison]) -> Table:
     """The comparisons, for a terminal."""
-    shapes = list(dict.fromkeys(shape for each in compared for shape in each.milliseconds))
+    shapes = list(
+        dict.fromkeys(shape for comparison in compared for shape in comparison.milliseconds)
+    )
     rows = [
         [
-            each.graph,
-            f"{each.bytes / 1e6:,.1f} MB",
-            f"{each.difference:.1e}",
-            f"{each.agreement:.2%}",
+            comparison.graph,
+            f"{comparison.bytes / 1e6:,.1f} MB",
+            f"{comparison.difference:.1e}",
+            f"{comparison.agreement:.2%}",
             *(
-                f"{each.milliseconds[s]:.1f} ({each.of_torch[s]:.1f})"
-                if s in each.milliseconds
+                f"{comparison.milliseconds[s]:.1f} ({comparison.of_torch[s]:.1f})"
+                if s in comparison.milliseconds
                 else ""
                 for s in shapes
             ),
         ]
-        for each in compared
+        for comparison in compared
     ]
     head = ["graph", "size", "largest difference", "same answers", *(f"ms at {s}" for s in shapes)]
     note = "rows × tokens; in brackets the same module in PyTorch, float32" if shapes else ""
@@ -167,18 +169,20 @@ def table(title: str, compared: Sequence[Compared]) -> Table:
 def _sizes(
     graph: Graph, pairs: Sequence[tuple[int, int]], *, longest: bool = True
 ) -> list[dict[str, int]]:
-    """The sizes at which the graph is asked, within what it reads."""
-    most = min(graph.longest or LONGEST, LONGEST)
-    past = PAST if "past" in graph.sizes and most > PAST else 0
-    wanted = [*pairs, (1, most)] if longest else list(pairs)
-    lengths = [(rows, min(length, most - past)) for rows, length in wanted]
-    made = [
+    """The sizes of the inputs, within what the graph reads."""
+    longest_text = min(graph.longest or LONGEST, LONGEST)
+    past = PAST if "past" in graph.sizes and longest_text > PAST else 0
+    shapes = [*pairs, (1, longest_text)] if longest else list(pairs)
+    lengths = [(rows, min(length, longest_text - past)) for rows, length in shapes]
+    sizes = [
         {"batch": rows, "length": length, "past": past, "memory": MEMORY, "choices": 2}
         for rows, length in dict.fromkeys(lengths)
     ]
     if past and longest:
-        made.append({**made[0], "past": 0, "length": min(3, most)})  # a prompt, and no past
-    return made
+        sizes.append(
+            {**sizes[0], "past": 0, "length": min(3, longest_text)}
+        )  # a prompt, and no past
+    return sizes
 
 
 def _arrays(inputs: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
@@ -191,10 +195,10 @@ def _largest(numbers: NDArray[Any]) -> float:
 
 def _milliseconds(call: Callable[[], object]) -> float:
     call()
-    found: list[float] = []
+    times: list[float] = []
     end = time.perf_counter() + SECONDS
-    while len(found) < REPEATS and (len(found) < 3 or time.perf_counter() < end):
+    while len(times) < REPEATS and (len(times) < 3 or time.perf_counter() < end):
         begin = time.perf_counter()
         call()
-        found.append(1000 * (time.perf_counter() - begin))
-    return median(found)
+        times.append(1000 * (time.perf_counter() - begin))
+    return median(times)

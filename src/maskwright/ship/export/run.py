@@ -1,4 +1,4 @@
-"""A model's folder to an exported one."""
+"""Export the model in a folder."""
 
 from __future__ import annotations
 
@@ -27,62 +27,48 @@ def export_model(
     base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Report:
-    """Write the model in a folder in a form that other programs load, into the new folder `out`.
-    What was written is read again and compared with the model before success is said.
+    """Write a model in a form that other programs load, into the new folder `out`.
+
+    What was written is read again and compared with the model before success is reported.
 
     Args:
         model: a run, a result of fine-tuning, an adapter on its base, or a model folder.
-        out: the folder to make; None for a target that writes nothing, such as tei-check.
+        out: the folder to make.
         to: the target: `maskwright list targets` names them.
         options: of the target, by name, as {"int8": True}.
         base: the folder of an adapter's base; None: the one that the adapter names.
-        stream: takes what is said; None: standard output.
+        stream: receives the messages; None: standard output.
 
     Raises:
-        UsageError: no such target, or a package that it needs is missing.
+        UsageError: no such target, no folder, or a package that the target needs is missing.
         ConfigError: no such option, or a value that it does not take.
-        IncompatibleError: the model has no such form, and why.
-        CheckpointError: what was written gives other answers than the model; it is taken away.
-        OutputError: `out` is there already.
+        IncompatibleError: the model has no such form.
+        CheckpointError: what was written gives other answers than the model; it is deleted.
+        OutputError: `out` exists already, or cannot be created.
     """
     say = printer(stream)
 
-    def note(found: Finding) -> None:
-        say(found.line())
+    def note(finding: Finding) -> None:
+        say(finding.line())
 
     module = target(to)
-    chosen = from_plain(module.Options, dict(options or {}), to)
-    folder = _place(out, to, writes=getattr(module, "WRITES", True))
+    settings = from_plain(module.Options, dict(options or {}), to)
+    if out is None:
+        raise UsageError(
+            "the folder to make is not named", where="--out", do="name it: --out FOLDER"
+        )
+    folder = Path(out)
+    commit.require_new(folder)
+    commit.probe_writable(folder.absolute().parent)
     loaded = as_folder(open_merged(model, base=base))
-    for found in loaded.findings:
-        note(found)
-    report: Report = module.export(loaded, folder, chosen, note)
-    for found in report.findings:
-        note(found)
+    for finding in loaded.findings:
+        note(finding)
+    report: Report = module.export(loaded, folder, settings, note)
+    for finding in report.findings:
+        note(finding)
     for table in report.tables:
         say("\n" + for_terminal(table))
-    say(f"\nexported to {shell_word(str(folder))}" if folder is not None else "")
+    say(f"\nexported to {shell_word(str(folder))}")
     for line in report.load:
         say(f"  {line}")
     return report
-
-
-def _place(out: Path | str | None, to: str, *, writes: bool) -> Path | None:
-    """The new folder, if the target writes one.
-
-    Raises:
-        UsageError: none is named, or one is for a target that writes nothing.
-        OutputError: it is there already, or cannot be made.
-    """
-    if out is None or not writes:
-        if (out is None) == writes:
-            raise UsageError(
-                "the folder to make is not named" if writes else f"{to} writes nothing",
-                where="--out",
-                do="name it: --out FOLDER" if writes else "leave it out",
-            )
-        return None
-    out = Path(out)
-    commit.require_new(out)
-    commit.probe_writable(out.absolute().parent)
-    return out

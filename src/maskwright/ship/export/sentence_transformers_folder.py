@@ -1,14 +1,14 @@
-"""A model that makes vectors, as a folder of sentence-transformers.
+"""Export of an embedding model to a folder of sentence-transformers.
 
-A model that was trained for vectors keeps its pooling and its prompts. Of any other encoder or
-decoder the head is left out, and its states are pooled, which is said: such vectors were never
+A model that was trained to make vectors keeps its pooling and its prompts. Of any other encoder or
+decoder the head is left out and its states are pooled, with a warning: such vectors were never
 trained to be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,40 +34,43 @@ from maskwright.ship.export.target import Report
 TARGET = "sentence-transformers"
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What the user says: the pooling of a model without one, the most tokens of a text, and
-    prompts by name."""
-
-    pooling: str | None
-    length: int | None
-    prompts: Mapping[str, str]
-
-
-def write_vectors(model: Model, out: Path, chosen: Chosen, note: Note) -> Report:
+def export_sentence_transformers(
+    model: Model,
+    out: Path,
+    note: Note,
+    *,
+    pooling: str | None,
+    length: int | None,
+    prompts: Mapping[str, str],
+) -> Report:
     """Write `model` as a folder of sentence-transformers.
+
+    Args:
+        pooling: of a model without one of its own; None: the model's, or the mean.
+        length: the maximum number of tokens of a text; None: the model's.
+        prompts: by name, beside those of the model.
 
     Raises:
         UsageError: a pooling for a model that has its own, or a length beyond its positions.
-        IncompatibleError: no such folder says what the model does.
+        IncompatibleError: the layout cannot describe the model.
         Others: as `model_folder.write`.
     """
     answers = predictor_of(model)
     if answers is not None and answers.task_type.alone and answers.task_type.head is None:
-        if chosen.pooling is not None:
+        if pooling is not None:
             raise UsageError(
                 "this model has its own pooling",
                 where="--pooling",
-                found=chosen.pooling,
+                found=pooling,
                 wanted=str(answers.task_type.options.get("pooling", "mean")),
                 do="leave it out",
             )
         network, family = model.network, model.about.family
         _require_plain(model)
     else:
-        answers = _untrained(model, chosen, note)
+        answers = _pooled_states(model, pooling or "mean", note)
         config, family = add_head(model, answers.task_type)
-        network = transfer(model.network, _without_new(model, config)).model.eval()
+        network = transfer(model.network, _without_new_pooler(model, config)).model.eval()
     if family is None:
         raise IncompatibleError(
             "sentence-transformers loads models of transformers alone",
@@ -76,7 +79,20 @@ def write_vectors(model: Model, out: Path, chosen: Chosen, note: Note) -> Report
             wanted="a model of a family: maskwright list families",
             do="use the model with maskwright itself: predict, embed",
         )
-    task_type, frame = _with_choices(answers, chosen, model)
+    task_type, frame = answers.task_type, answers.frame
+    if prompts:
+        model_prompts: Mapping[str, str] = task_type.options.get(PROMPTS, {})
+        task_type = task_type.with_options({PROMPTS: {**model_prompts, **prompts}})
+    if length is not None:
+        longest = model.config.longest
+        if longest is not None and length > longest:
+            raise UsageError(
+                "the model has no positions for texts of that length",
+                where="--text-length",
+                found=length,
+                wanted=f"at most {longest}",
+            )
+        frame = replace(frame, length=length)
     more = task_type.files(frame, model.config.width)
     if model.task is not None and model.task.kind == task_type.task:
         record = replace(model.task, settled=dict(task_type.options), length=frame.length)
@@ -99,14 +115,14 @@ def write_vectors(model: Model, out: Path, chosen: Chosen, note: Note) -> Report
     )
 
 
-def _untrained(model: Model, chosen: Chosen, note: Note) -> Predictor:
-    """How vectors are pooled of a model that was not trained to make some."""
-    if (below := head_alone.base_folder(model.home / ADAPTER)) is not None:
+def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
+    """The predictor that pools the states of a model that was not trained to make vectors."""
+    if (base := head_alone.base_folder(model.home / ADAPTER)) is not None:
         raise IncompatibleError(
             "a head that was learned for a task makes no vectors",
             where=model.home,
             wanted="a model that makes vectors, or any other encoder or decoder",
-            do=f"export the model below it: {below}",
+            do=f"export the model below it: {base}",
         )
     if model.num_stacks == 2:
         raise IncompatibleError(
@@ -115,7 +131,6 @@ def _untrained(model: Model, chosen: Chosen, note: Note) -> Predictor:
             found="an encoder and a decoder",
             wanted="an encoder, or a decoder alone",
         )
-    pooling = chosen.pooling or "mean"
     note(
         Finding(
             "vectors-untrained",
@@ -128,64 +143,46 @@ def _untrained(model: Model, chosen: Chosen, note: Note) -> Predictor:
     return of_vectors(model, pooling)
 
 
-def _without_new(model: Model, config: TransformerConfig) -> TransformerConfig:
-    """The config without a pooler that the model has not, which would be drawn."""
+def _without_new_pooler(model: Model, config: TransformerConfig) -> TransformerConfig:
+    """The config without a pooler that the model lacks, which would be initialised randomly."""
     return replace(config, pooler=config.pooler and model.network.pooler is not None)
 
 
-def _with_choices(answers: Predictor, chosen: Chosen, model: Model) -> tuple[TaskType, Frame]:
-    """The task with the prompts, and the frame with the length, that are wanted."""
-    task_type, frame = answers.task_type, answers.frame
-    prompts = {name: text for name, text in chosen.prompts.items() if text}
-    if prompts:
-        known: Mapping[str, str] = task_type.options.get(PROMPTS, {})
-        task_type = task_type.with_options({PROMPTS: {**known, **prompts}})
-    if chosen.length is not None:
-        most = model.config.longest
-        if most is not None and chosen.length > most:
-            raise UsageError(
-                "the model has no positions for texts of that length",
-                where="--text-length",
-                found=chosen.length,
-                wanted=f"at most {most}",
-            )
-        frame = replace(frame, length=chosen.length)
-    return task_type, frame
-
-
 def _require_plain(model: Model) -> None:
-    """Refuse a folder with modules that the classic layout of three does not have."""
-    made = sentence_transformers_folder.read(model.path) if modules_of(model.path) else None
-    own = [each.name for each in (made.after if made else ()) if each.name != "Dropout"]
-    if made is not None and (own != ["Normalize"] or made.similarity != "cosine"):
+    """Raise IncompatibleError for modules other than the three of the classic layout."""
+    folder = sentence_transformers_folder.read(model.path) if modules_of(model.path) else None
+    modules = [
+        module.name for module in (folder.after if folder else ()) if module.name != "Dropout"
+    ]
+    if folder is not None and (modules != ["Normalize"] or folder.similarity != "cosine"):
         raise IncompatibleError(
             "the vectors are made by other modules than pooling and a length of 1",
             where=model.path / "modules.json",
-            found=", ".join(own) or "no Normalize",
+            found=", ".join(modules) or "no Normalize",
             wanted="Transformer, Pooling, Normalize, compared by cosines",
             do="the folder is one of sentence-transformers already: copy it",
         )
 
 
 def _require_read(out: Path, task_type: TaskType, frame: Frame) -> None:
-    """Refuse a folder that is read in another way than it was meant. The weights and vectors were
-    compared before.
+    """Compare pooling, length and prompts of the written folder. Weights and vectors were compared
+    before.
 
     Raises:
         CheckpointError: naming what differs.
     """
-    made = sentence_transformers_folder.read(out)
-    wanted: dict[str, Any] = {
+    folder = sentence_transformers_folder.read(out)
+    expected: dict[str, Any] = {
         "poolings": _poolings(task_type),
         "length": frame.length,
         "prompts": dict(task_type.options.get(PROMPTS, {})),
     }
-    for name, value in wanted.items():
-        if (found := None if made is None else getattr(made, name)) != value:
+    for name, value in expected.items():
+        if (actual := None if folder is None else getattr(folder, name)) != value:
             raise CheckpointError(
                 "the folder is read in another way than it was written",
                 where=out,
-                found=f"{name}: {found!r}",
+                found=f"{name}: {actual!r}",
                 wanted=repr(value),
             )
 

@@ -1,16 +1,15 @@
-"""What a target of an export is.
+"""The interface of an export target.
 
-A module of `ship/export/targets/` has
+A module of `ship/export/targets/` defines
 
     SUMMARY   one line for lists
-    Options   a frozen dataclass of numbers, texts and flags, all with defaults; each has a line in
-              the docstring, from which the command line makes its help
-    WRITES    False where it checks and writes no folder; `out` is None then
+    Options   a frozen dataclass of numbers, strings and flags, all with defaults; the command line
+              takes its help from the line of each in the docstring
     export    (Model, out: Path, Options, Note) -> Report
 
-and needs no torch to be imported: what computes is imported by `export`. It commits the folder
-`out` only after what lies in it was read again and compared with the model (`proof.py`); a
-difference is an error, and nothing is left behind.
+and can be imported without torch: `export` imports what computes. It commits the folder `out` only
+after its contents were read again and compared with the model (`proof.py`); a difference raises an
+error, and no folder is left.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from maskwright.base.report.tables import Table
 if TYPE_CHECKING:
     from maskwright.model.opening.model import Model
 
-ROOM = "export.targets"
+CATALOGUE = "export.targets"
 ABOUT = "export.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was exported.
+    """The result of an export.
 
     Attributes:
-        target: its name.
-        folder: where it lies.
-        about: what `export.json` says: what was read, written and measured.
-        tables: of what was measured, for a terminal.
+        target: the name of the target.
+        folder: the folder that was written.
+        about: the contents of `export.json`: what was read, written and measured.
+        tables: measurements, for a terminal.
         findings: what the user should know.
-        load: how it is loaded elsewhere, a line of code or of a shell each.
+        load: lines of code or shell commands that load the folder elsewhere.
     """
 
     target: str
@@ -58,13 +57,13 @@ Export = Callable[["Model", Path, Any, Note], Report]
 
 def targets() -> list[str]:
     """The names of all targets."""
-    return catalogue.names(ROOM)
+    return catalogue.names(CATALOGUE)
 
 
 def target(name: str) -> ModuleType:
-    """The target of that name.
+    """The module of the target of that name.
 
     Raises:
-        UsageError: there is none; the message has the near names.
+        UsageError: there is none; the message lists similar names.
     """
-    return catalogue.load(ROOM, name)
+    return catalogue.load(CATALOGUE, name)

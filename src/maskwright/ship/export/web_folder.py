@@ -1,67 +1,62 @@
-"""The pages of a model as a folder, or as one file, compared with the model before it is there."""
+"""Export of the pages of a model as a folder or one file, compared before it is committed."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from maskwright.base.errors import CheckpointError
-from maskwright.base.findings import Finding, Note
+from maskwright.base.findings import Finding
 from maskwright.base.report.tables import Table
 from maskwright.base.storage import commit
 from maskwright.base.terminal import shell_word
 from maskwright.model.opening.model import Model
 from maskwright.ship.explore import check
 from maskwright.ship.explore.bundle import facts
-from maskwright.ship.explore.single_file import single_file
+from maskwright.ship.explore.single_file import single_file as render_single_file
 from maskwright.ship.explore.site import Site
 from maskwright.ship.export import graph_folder
 from maskwright.ship.export.proof import TOLERANCE, worst
 from maskwright.ship.export.target import Report
 
-# What loads quickly from a file server.
+# A size that loads quickly from a file server.
 USUAL_BYTES = 25_000_000
 LENGTHS = (1, 2, 17)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WebChoices:
-    """One file or a folder, the type of weights, how many checkpoints, and a first text."""
-
-    single_file: bool = False
-    bfloat16: bool = False
-    checkpoints: int = 6
-    sample: str | None = None
-
-
-def export_web(model: Model, out: Path, choices: WebChoices, note: Note) -> Report:
-    """Write the pages of `model` into the new folder `out`.
+def export_web(
+    model: Model,
+    out: Path,
+    *,
+    single_file: bool,
+    bfloat16: bool,
+    checkpoints: int,
+    sample: str | None,
+) -> Report:
+    """Write the pages of `model` into the new folder `out`; arguments as of `targets.web.Options`.
 
     Raises:
         IncompatibleError: the model has no tokenizer.
         CheckpointError: what was written, read again, computes something else.
     """
-    dtype = torch.bfloat16 if choices.bfloat16 else torch.float32
-    site = Site.of(
-        [model.folder], sample=choices.sample, dtype=dtype, most_checkpoints=choices.checkpoints
-    )
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    site = Site.of([model.folder], sample=sample, dtype=dtype, most_checkpoints=checkpoints)
     measured: dict[str, Any] = {}
 
     def fill(staging: commit.Staging) -> dict[str, Any]:
         measured.clear()
         size = 0
-        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-web-") as place:
-            last = f"data/models/{len(site.models) - 1}"
+        with tempfile.TemporaryDirectory(dir=staging.path.parent, prefix=".tmp-web-") as folder:
+            last_model = f"data/models/{len(site.models) - 1}"
             for name in ("model.json", "tokenizer.json", "model.safetensors"):
-                (Path(place) / name).write_bytes(site.read(f"{last}/{name}"))
-            measured.update(_proved(model, Path(place), out, exact=not choices.bfloat16))
-        if choices.single_file:
-            page = single_file(site)
+                (Path(folder) / name).write_bytes(site.read(f"{last_model}/{name}"))
+            measured.update(_compare(model, Path(folder), out, exact=not bfloat16))
+        if single_file:
+            page = render_single_file(site)
             staging.write_bytes("index.html", page)
             size = len(page)
         else:
@@ -73,14 +68,16 @@ def export_web(model: Model, out: Path, choices: WebChoices, note: Note) -> Repo
         return {
             **graph_folder.about_source(model),
             "target": "web",
-            "single_file": choices.single_file,
+            "single_file": single_file,
             "dtype": str(dtype).removeprefix("torch."),
-            "models": [{"name": each.name, "step": each.step} for each in site.models],
+            "models": [
+                {"name": site_model.name, "step": site_model.step} for site_model in site.models
+            ],
             "measured": dict(measured),
         }
 
     expected = len(site.models) * 4 * model.network.num_parameters() + (4 << 20)
-    said = graph_folder.write_folder(out, fill, {}, target="web", expected_bytes=expected)
+    about = graph_folder.write_folder(out, fill, {}, target="web", expected_bytes=expected)
     findings = []
     if measured["browser"] is None:
         findings.append(
@@ -101,13 +98,13 @@ def export_web(model: Model, out: Path, choices: WebChoices, note: Note) -> Repo
     name = shell_word(str(out))
     load = (
         [f"open {name}/index.html"]
-        if choices.single_file
+        if single_file
         else [f"python -m http.server --bind 127.0.0.1 --directory {name}"]
     )
     return Report(
         target="web",
         folder=out,
-        about=said,
+        about=about,
         tables=[_table(measured)],
         findings=findings,
         load=load,
@@ -115,14 +112,14 @@ def export_web(model: Model, out: Path, choices: WebChoices, note: Note) -> Repo
 
 
 @torch.no_grad()
-def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, Any]:
-    """The largest differences of scores beside the largest score: of the written weights in
+def _compare(model: Model, folder: Path, out: Path, *, exact: bool) -> dict[str, Any]:
+    """The largest differences of scores, relative to the largest score: of the written weights in
     Python, and of the browser with them.
 
     Raises:
-        CheckpointError: they are above rounding.
+        CheckpointError: a difference is more than rounding.
     """
-    written = json.loads((place / "model.json").read_bytes())
+    written = json.loads((folder / "model.json").read_bytes())
     if written != json.loads(json.dumps(facts(model))):
         raise CheckpointError("what was written is of another model", where=out)
     longest = min(model.config.longest or max(LENGTHS), max(LENGTHS))
@@ -131,10 +128,10 @@ def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, A
     rows = [
         torch.randint(0, size, (min(length, longest),), generator=generator) for length in LENGTHS
     ]
-    again = check.read_again(model.network, place)
+    reread = check.read_again(model.network, folder)
     ours = [check.scores(model.network, row) for row in rows]
-    read = [check.scores(again, row) for row in rows]
-    found: dict[str, Any] = {
+    read = [check.scores(reread, row) for row in rows]
+    measured: dict[str, Any] = {
         "difference": worst(map(_difference, ours, read)),
         "agreement": float(
             torch.cat(
@@ -143,15 +140,15 @@ def _proved(model: Model, place: Path, out: Path, *, exact: bool) -> dict[str, A
         ),
         "browser": None,
     }
-    if exact and not found["difference"] <= TOLERANCE:  # which no NaN is
-        raise _differs(out, found["difference"])
+    if exact and not measured["difference"] <= TOLERANCE:  # which no NaN is
+        raise _differs(out, measured["difference"])
     if check.node() is not None:
-        made = check.in_the_browser(place, [row.tolist() for row in rows])
-        pairs = zip(read, made, strict=True)
-        found["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
-        if not found["browser"] <= TOLERANCE:
-            raise _differs(out, found["browser"])
-    return found
+        browser_scores = check.in_the_browser(folder, [row.tolist() for row in rows])
+        pairs = zip(read, browser_scores, strict=True)
+        measured["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
+        if not measured["browser"] <= TOLERANCE:
+            raise _differs(out, measured["browser"])
+    return measured
 
 
 def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -160,11 +157,11 @@ def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours - theirs).abs().max()) / (float(ours.abs().max()) or 1.0)
 
 
-def _differs(out: Path, found: float) -> CheckpointError:
+def _differs(out: Path, difference: float) -> CheckpointError:
     return CheckpointError(
         "the pages compute other numbers than the model; they were taken away",
         where=out,
-        found=f"a difference of {found:.2g}",
+        found=f"a difference of {difference:.2g}",
         wanted=f"at most {TOLERANCE:g}",
         do="report it with the model's config.json; until then use maskwright itself",
     )

@@ -1,4 +1,4 @@
-"""Names of servers and of sites, as requests give them and as a person lists them."""
+"""Host names and origins, in requests and in options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ANY = "*"
 
 
 def host_name(value: bytes) -> str | None:
-    """The name of a Host header without its port; None where it is none."""
+    """The name in a Host header without its port; None if it is invalid."""
     text = value.decode("latin-1").lower()
     name, colon, port = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -27,65 +27,65 @@ def host_name(value: bytes) -> str | None:
     return name if name and all(c.isalnum() or c in "-._" for c in name) else None
 
 
-def as_host(given: str) -> str:
-    """A name of this server as Host headers have it; an address of IPv6 in brackets.
+def as_host(address: str) -> str:
+    """A name of this server as in Host headers, with IPv6 addresses in brackets.
 
     Raises:
-        UsageError: no such header could have it.
+        UsageError: it is not a valid host name.
     """
     try:
-        name = f"[{ipaddress.IPv6Address(given.strip('[]'))}]"
+        name = f"[{ipaddress.IPv6Address(address.strip('[]'))}]"
     except ValueError:
-        name = given.lower()
+        name = address.lower()
     if name == ANY or (name.isascii() and host_name(name.encode()) == name):
         return name
     raise UsageError(
         "no name that a request could give",
         where="--allowed-host",
-        found=given,
+        found=address,
         wanted="a name or an address without scheme and port, such as models.example.org; or *",
     )
 
 
-def as_origin(given: str) -> str:
-    """A site as browsers name it: no path, small letters.
+def as_origin(address: str) -> str:
+    """An origin as in browsers: without path, in lower case.
 
     Raises:
-        UsageError: no browser names a site so.
+        UsageError: it is not a valid origin.
     """
-    parts = urlsplit(given.lower())
-    own = f"{parts.scheme}://{parts.netloc}"
-    sound = parts.scheme in ("http", "https") and host_name(parts.netloc.encode()) is not None
-    if sound and own.isascii() and given.lower() in (own, f"{own}/"):
-        usual = {"http": ":80", "https": ":443"}[parts.scheme]
-        return own.removesuffix(usual)
+    url = urlsplit(address.lower())
+    origin = f"{url.scheme}://{url.netloc}"
+    sound = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
+    if sound and origin.isascii() and address.lower() in (origin, f"{origin}/"):
+        usual = {"http": ":80", "https": ":443"}[url.scheme]
+        return origin.removesuffix(usual)
     raise UsageError(
         "no site that a browser could name",
         where="--allowed-origin",
-        found=given,
+        found=address,
         wanted="scheme and name, such as https://example.org",
     )
 
 
-def listening(given: str) -> str:
-    """The address to listen at.
+def listening(address: str) -> str:
+    """The address to listen on.
 
     Raises:
-        UsageError: none is given.
+        UsageError: it is empty.
     """
-    host = given.removeprefix("[").removesuffix("]") if ":" in given else given.lower()
+    host = address.removeprefix("[").removesuffix("]") if ":" in address else address.lower()
     if not host or "\0" in host:
         raise UsageError(
             "no address to listen at",
             where="--host",
-            found=repr(given),
+            found=repr(address),
             wanted="127.0.0.1, or 0.0.0.0 for all of this machine",
         )
     return host
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

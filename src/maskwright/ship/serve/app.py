@@ -1,14 +1,13 @@
-"""The application: every dialect's routes, and what belongs to none of them.
+"""The application: the routes of the dialects, and those of the server itself.
 
-    GET /health    the process lives
-    GET /ready     models are loaded and have answered
+    GET /health    the process is running
+    GET /ready     the models are loaded and have answered
     GET /metrics   counters for Prometheus
     GET /docs      a page that shows /openapi.json, from this server alone
     GET /explore/  the models in the browser (`explorer.py`)
 
-Routes of a dialect win over these, but for the explorers. A refusal is rendered by the dialect
-whose route it befell; one before any route was found by the dialect that has the path, else in the
-plain shape.
+Routes of a dialect take precedence over these, except over the explorers. A refusal is rendered by
+the dialect that has the path, else in the plain format.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
@@ -31,13 +30,14 @@ from maskwright.base import catalogue
 from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.serve import explorer
+from maskwright.ship.serve.dialects.base.answers import render
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
 Render = Callable[[Refusal], Response]
-# Of a body that does not fit a schema, so many faults are named.
+# Maximum number of reported faults of a body that does not fit its schema.
 FAULTS = 10
-# Of so many paths is kept what there is at them.
+# Maximum number of cached paths.
 PATHS = 1_000
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -45,22 +45,14 @@ PAGE_POLICY = (
 )
 
 
-def render(refusal: Refusal) -> Response:
-    """The plain shape of a refusal."""
-    body: dict[str, Any] = {"error": refusal.what, "kind": refusal.kind}
-    body |= {} if refusal.field is None else {"field": refusal.field}
-    body |= {} if refusal.limit is None else {"limit": refusal.limit}
-    return JSONResponse(body, refusal.status, headers=refusal.headers)
-
-
 @dataclass(frozen=True)
-class Post:
-    """A route that gives a response to a body, and to names that stand in its path.
+class PostRoute:
+    """A route whose function takes a body and the parameters of its path.
 
     Attributes:
         route: of the application.
-        body: what a body has to be.
-        names: of the path.
+        body: validates the body.
+        names: the parameters of the path.
     """
 
     route: APIRoute
@@ -68,40 +60,40 @@ class Post:
     names: dict[str, str]
 
     async def __call__(self, body: Any) -> Response:
-        """The response.
+        """The response to a body.
 
         Raises:
-            Refusal: the body does not fit.
-            Whatever the route raises.
+            Refusal: the body does not fit its schema.
+            Others: as the route.
         """
         try:
-            given = self.body.validate_python(body)
+            fields = self.body.validate_python(body)
         except ValidationError as error:
             raise _misfit(error.errors(include_url=False)) from None
         answer: Callable[..., Awaitable[Response]] = self.route.endpoint
-        return await answer(body=given, **self.names)
+        return await answer(body=fields, **self.names)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What there is at a path.
+class PathInfo:
+    """The routes at a path.
 
     Attributes:
-        methods: of all routes that it has; None: there is no such path.
-        render: how what is refused there is told.
-        post: what answers a POST, where nothing but the path and the body is read for it.
+        methods: of all its routes; None: there is no such path.
+        render: formats its refusals.
+        post: answers a POST request, if it reads only the path and the body.
     """
 
     methods: frozenset[str] | None
     render: Render
-    post: Post | None = None
+    post: PostRoute | None = None
 
 
 class Application:
-    """The routes, and which dialect renders what happens on them.
+    """The routes, and the dialects that render their refusals.
 
     Args:
-        dialects: modules with `routes` and `render`; None: those of the folder.
+        dialects: modules with `routes` and `render`; None: those of `dialects/`.
     """
 
     def __init__(self, host: Host, dialects: Sequence[Any] | None = None) -> None:
@@ -124,71 +116,80 @@ class Application:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
-        self._found: dict[str, Found] = {}
+        self._paths: dict[str, PathInfo] = {}
         self._bodies: dict[int, TypeAdapter[Any] | None] = {}
-        own = _own_routes(host, self.app)
-        self.routers.append((own, render))
-        self.app.include_router(own)
+        server_routes = _own_routes(host, self.app)
+        self.routers.append((server_routes, render))
+        self.app.include_router(server_routes)
         self.app.add_exception_handler(Refusal, self._refused)
         self.app.add_exception_handler(MaskwrightError, self._refused)
         self.app.add_exception_handler(Exception, self._refused)
         self.app.add_exception_handler(RequestValidationError, self._invalid)
         self.app.add_exception_handler(HTTPException, self._http)
 
-    def found(self, scope: Any) -> Found:
-        """What there is at the path of a request."""
-        known = self._found.get(scope["path"]) or self._look(scope)
+    def path_info(self, scope: Any) -> PathInfo:
+        """The routes at the path of a request."""
+        info = self._paths.get(scope["path"]) or self._find(scope)
         if self.for_browsers.matches(scope)[0] is Match.NONE:
-            return known
-        own = self.for_browsers.methods or set()
-        return replace(known, methods=(known.methods or frozenset()) | own)
+            return info
+        browser_methods = self.for_browsers.methods or set()
+        return replace(info, methods=(info.methods or frozenset()) | browser_methods)
 
-    def _look(self, scope: Any) -> Found:
+    def _find(self, scope: Any) -> PathInfo:
         methods: set[str] | None = None
-        shape: Render | None = None
-        posts: list[Post | None] = []
-        for router, own in self.routers:
+        refusal_render: Render | None = None
+        posts: list[PostRoute | None] = []
+        for router, router_render in self.routers:
             for route in router.routes:
-                match, more = route.matches(scope)
+                match, match_scope = route.matches(scope)
                 if match is not Match.NONE:
-                    here = getattr(route, "methods", None) or set()
-                    methods = (methods or set()) | here
-                    shape = shape or own
-                    if "POST" in here:
-                        posts.append(self._post(route, more.get("path_params", {})))
-        if len(self._found) >= PATHS:
-            self._found.clear()
+                    route_methods = getattr(route, "methods", None) or set()
+                    methods = (methods or set()) | route_methods
+                    refusal_render = refusal_render or router_render
+                    if "POST" in route_methods:
+                        posts.append(self._post(route, match_scope.get("path_params", {})))
+        if len(self._paths) >= PATHS:
+            self._paths.clear()
         post = posts[0] if posts else None
-        made = Found(None if methods is None else frozenset(methods), shape or render, post)
-        self._found[scope["path"]] = made
-        return made
+        info = PathInfo(
+            None if methods is None else frozenset(methods), refusal_render or render, post
+        )
+        self._paths[scope["path"]] = info
+        return info
 
-    def _post(self, route: Any, names: dict[str, str]) -> Post | None:
-        """The route, if its function makes a response of the names of its path and a body."""
+    def _post(self, route: Any, names: dict[str, str]) -> PostRoute | None:
+        """The route, if its function takes only the parameters of its path and a body."""
         if id(route) not in self._bodies:
-            shape = inspect.signature(route.endpoint, eval_str=True)
-            plain = isinstance(route, APIRoute) and set(shape.parameters) == {"body", *names}
-            kind: Any = shape.parameters["body"].annotation if plain else None
-            made = TypeAdapter(kind) if plain and shape.return_annotation is Response else None
-            self._bodies[id(route)] = made
+            signature = inspect.signature(route.endpoint, eval_str=True)
+            reads_only_body = isinstance(route, APIRoute) and set(signature.parameters) == {
+                "body",
+                *names,
+            }
+            body_type: Any = signature.parameters["body"].annotation if reads_only_body else None
+            adapter = (
+                TypeAdapter(body_type)
+                if reads_only_body and signature.return_annotation is Response
+                else None
+            )
+            self._bodies[id(route)] = adapter
         body = self._bodies[id(route)]
-        return None if body is None else Post(route, body, dict(names))
+        return None if body is None else PostRoute(route, body, dict(names))
 
     def hidden(self, name: str) -> str | None:
-        """A path with the name of a model that something else has; None: there is none."""
+        """A path with the name of a model that another route matches; None: there is none."""
         routes = [route for router, _ in self.routers for route in router.routes]
         for number, route in enumerate(routes):
-            shape = getattr(route, "path", "")
-            path = shape.replace("{model}", name).replace("{task}", "x")
-            for method in getattr(route, "methods", ()) if "{model}" in shape else ():
+            template = getattr(route, "path", "")
+            path = template.replace("{model}", name).replace("{task}", "x")
+            for method in getattr(route, "methods", ()) if "{model}" in template else ():
                 scope = {"type": "http", "path": path, "method": method}
-                if any(each.matches(scope)[0] is Match.FULL for each in routes[:number]):
+                if any(earlier.matches(scope)[0] is Match.FULL for earlier in routes[:number]):
                     return path
         return None
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
-        """The response to a refusal on a path."""
-        return self.found(scope).render(refusal)
+        """The response for a refusal on a path."""
+        return self.path_info(scope).render(refusal)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         refusal = of_error(error)
@@ -207,13 +208,15 @@ class Application:
 
 
 def _misfit(faults: Sequence[Any]) -> Refusal:
-    """What is wrong with a body that does not fit a schema."""
-    places = [".".join(map(str, fault["loc"])) for fault in faults]
-    others = list(zip(places, faults, strict=True))[1:FAULTS]
-    named = [faults[0]["msg"], *(f"{place}: {fault['msg']}" for place, fault in others)]
+    """The refusal of a body that does not fit its schema."""
+    locations = [".".join(map(str, fault["loc"])) for fault in faults]
+    further = list(zip(locations, faults, strict=True))[1:FAULTS]
+    named = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
     more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    what = "; ".join(named)
-    return Refusal("validation", shorten(what, 900) + more, field=(places[0] or "body")[:QUOTED])
+    reason = "; ".join(named)
+    return Refusal(
+        "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
+    )
 
 
 def _dialects() -> list[Any]:
@@ -225,15 +228,15 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
 
     @router.get("/health", response_class=PlainTextResponse, tags=["server"])
     async def health() -> str:
-        """The process lives."""
+        """The process is running."""
         return "alive\n"
 
     @router.get("/ready", tags=["server"])
     async def ready() -> dict[str, Any]:
         """All models are loaded and have answered once."""
         if not host.ready or host.draining or not host.alive:
-            what = "the server is stopping" if host.draining else "the models are being loaded"
-            raise Refusal("unready", what, retry_after=1)
+            reason = "the server is stopping" if host.draining else "the models are being loaded"
+            raise Refusal("unready", reason, retry_after=1)
         return {"ready": True, "models": list(host.names)}
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])

@@ -1,4 +1,4 @@
-"""`maskwright serve`: names, models, limits and entrance put together.
+"""`maskwright serve`: the server with its models, limits and access policy.
 
 serve(["runs/reviews"], port=8000)                          until a signal
 with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
@@ -7,7 +7,6 @@ with serve(["runs/reviews"], port=0, background=True) as s:  on a thread: s.url
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
@@ -22,7 +21,7 @@ from maskwright.ship.serve.limits import Limits
 
 if TYPE_CHECKING:
     from maskwright.ship.serve.app import Application
-    from maskwright.ship.serve.process import Running
+    from maskwright.ship.serve.process import BackgroundServer
 
 
 def serve(
@@ -42,42 +41,41 @@ def serve(
     background: bool = False,
     log: TextIO | None = None,
     say: Callable[[str], None] | None = None,
-) -> Running | None:
+) -> BackgroundServer | None:
     """Serve models over HTTP until a signal comes, or on a thread.
 
     Args:
-        models: folders; each is called what its folder is called.
-        names: folders by the names that requests give.
+        models: folders, which are served under their own names.
+        names: folders by their names in requests.
         adapters: folders of adapters and heads on these models, by name.
-        host, port: where it listens; port 0 takes any that is free.
-        token: that every request carries; None: none, which only this machine may do without.
-        insecure: go without a token on an address that others reach.
-        allowed_hosts: names that requests may call this server, besides this machine's own.
-        allowed_origins: pages of other sites that may ask, such as https://example.org.
-        limits: what is taken at most.
-        precision: what is computed in.
-        engine: what reads texts, as of `maskwright.load`.
-        background: answer on a thread, and return at once; `wait()` until it is ready.
-        log: takes a line of JSON for each request; None: nothing.
-        say: takes what a person is told.
+        host, port: to listen on; port 0 for any free port.
+        token: required in every request; None: none on the loopback address, else a new one.
+        insecure: require no token on an address that other machines reach.
+        allowed_hosts: host names of this server besides those of this machine.
+        allowed_origins: other sites whose pages may send requests, such as https://example.org.
+        limits: of requests and queues.
+        precision: of the computation.
+        engine: as of `maskwright.load`.
+        background: serve on a thread and return at once; `wait()` returns when it is ready.
+        log: receives a line of JSON for each request; None: no log.
+        say: receives messages for the user.
 
     Returns:
         The running server, with `background`.
 
     Raises:
-        UsageError: no model, two of one name, a port in use, an open address without a token, or
-            a package is not installed.
+        UsageError: no model, two models of one name, a port in use, or a package is not installed.
         IncompatibleError: an adapter without its model.
         ResourceError: the models do not fit into memory.
         And as `maskwright.load`.
     """
     require("serving", "fastapi", "h11", "uvicorn")
-    from maskwright.ship.serve import served
     from maskwright.ship.serve.app import Application
-    from maskwright.ship.serve.gate import Entrance, Gate
+    from maskwright.ship.serve.gate import AccessPolicy, Gate
     from maskwright.ship.serve.host import Host
-    from maskwright.ship.serve.metrics import Log
-    from maskwright.ship.serve.process import Running, Server, bound, run
+    from maskwright.ship.serve.metrics import RequestLog
+    from maskwright.ship.serve.process import BackgroundServer, DrainingServer, bind_socket, run
+    from maskwright.ship.serve.served_model import folders_by_name, open_all
 
     say = say or (lambda line: None)
     if precision not in get_args(Precision):
@@ -85,47 +83,51 @@ def serve(
             "no such precision", found=repr(precision), wanted=", ".join(get_args(Precision))
         )
     require_engine(engine)
-    folders = served.names_of([models] if isinstance(models, Path | str) else list(models))
+    folders = folders_by_name([models] if isinstance(models, Path | str) else list(models))
     for name, folder in (names or {}).items():
         if name in folders:
             raise UsageError("two models of one name", where="--name", found=name)
         folders[name] = Path(folder)
-    placed = {name: Path(folder) for name, folder in (adapters or {}).items()}
-    if taken := sorted(folders.keys() & placed.keys()):
-        raise UsageError("a model and an adapter of one name", where="--adapter", found=taken[0])
+    adapter_folders = {name: Path(folder) for name, folder in (adapters or {}).items()}
+    if conflicts := sorted(folders.keys() & adapter_folders.keys()):
+        raise UsageError(
+            "a model and an adapter of one name", where="--adapter", found=conflicts[0]
+        )
     if not folders:
         raise UsageError("no model to serve", do="maskwright serve MODEL")
     host, limits = listening(host), limits or Limits()
     hosts, origins = map(as_host, allowed_hosts), tuple(map(as_origin, allowed_origins))
-    sock = bound(host, port)
+    sock = bind_socket(host, port)
     try:
-        made = Host({}, limits, precision=precision, engine=engine)
-        application = Application(made)
-        for name in (*folders, *placed):
+        model_host = Host(limits, precision=precision, engine=engine)
+        application = Application(model_host)
+        for name in (*folders, *adapter_folders):
             _require_name(name, application)
-        token = entrance_token(host, token, insecure, say)
-        usual = ANY if token is not None and not is_loopback(host) else as_host(host)
-        entrance = Entrance(token=token, hosts=tuple(hosts) or (usual,), origins=origins)
-        gate = Gate(application, entrance, Log(log))
-        server = Server(gate, made, sock)
+        token = choose_token(host, token, insecure, say)
+        default_host = ANY if token is not None and not is_loopback(host) else as_host(host)
+        policy = AccessPolicy(token=token, hosts=tuple(hosts) or (default_host,), origins=origins)
+        gate = Gate(application, policy, RequestLog(log))
+        server = DrainingServer(gate, model_host, sock)
     except BaseException:
         sock.close()
         raise
 
     def load() -> None:
-        made.load(served.open_all(folders, placed, precision, limits_note(say), engine))
+        model_host.load(
+            open_all(folders, adapter_folders, precision, lambda finding: say(str(finding)), engine)
+        )
 
     if background:
-        return Running(server, load)
-    address, own_port = sock.getsockname()[:2]
-    shown = f"http://{f'[{address}]' if ':' in address else address}:{own_port}"
-    say(f"loading {', '.join(folders)}; {shown}/health answers, {shown}/ready when it is done")
+        return BackgroundServer(server, load)
+    address, bound_port = sock.getsockname()[:2]
+    url = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
+    say(f"loading {', '.join(folders)}; {url}/health answers, {url}/ready when it is done")
 
     def ready() -> None:
-        for name in made.names:
-            each = made.model(name)
-            say(f"{name}: {each.opened.describe()}; answers {', '.join(each.abilities)}")
-        say(f"ready: {shown} (routes: {shown}/docs)")
+        for name in model_host.names:
+            model = model_host.model(name)
+            say(f"{name}: {model.opened.describe()}; answers {', '.join(model.abilities)}")
+        say(f"ready: {url} (routes: {url}/docs)")
 
     run(server, load, ready)
     say("stopped; every request that was taken in has been answered")
@@ -133,11 +135,10 @@ def serve(
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Refuse a name that requests could not give.
+    """Refuse a name that requests could not use.
 
     Raises:
-        UsageError: it has a character that a path divides at, or that is none; or paths that begin
-            with it are the server's own.
+        UsageError: it has a slash or an invisible character, or another route has its paths.
     """
     hidden = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
@@ -152,19 +153,13 @@ def _require_name(name: str, application: Application) -> None:
     )
 
 
-def limits_note(say: Callable[[str], None]) -> Callable[[object], None]:
-    """What takes findings of opened folders."""
-    return lambda found: say(str(found))
-
-
-def entrance_token(
+def choose_token(
     host: str, token: str | None, insecure: bool, say: Callable[[str], None]
 ) -> str | None:
-    """The token that requests carry: the given one; else a new one where others reach the
-    address.
+    """The token of requests: the given one, or a new one if other machines reach the address.
 
     Raises:
-        UsageError: it is too short to be one.
+        UsageError: the token is too short or has invalid characters.
     """
     if token is not None:
         if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
@@ -177,11 +172,6 @@ def entrance_token(
         return token
     if is_loopback(host) or insecure:
         return None
-    made = secrets.token_urlsafe(24)
-    say(f"token (new, since others reach {host}): {made}")
-    return made
-
-
-def printer() -> Callable[[str], None]:
-    """Lines for a person, on standard error."""
-    return lambda line: print(line, file=sys.stderr, flush=True)
+    new_token = secrets.token_urlsafe(24)
+    say(f"token (new, since others reach {host}): {new_token}")
+    return new_token

@@ -1,38 +1,52 @@
-"""Rows of a request as what is computed, and back. All of it runs on threads beside the event loop.
+"""Encoding of the rows of a request, on threads beside the event loop, and their computation, on
+the thread of the device.
 
-A request's rows are divided into parts of limited size, each of which is one item of the queue.
+The rows of a request are divided into parts of limited size, each of which is a queue item.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from maskwright.ask.predict import texts as inference_texts
+from maskwright.ask.predict.open_model import OpenModel
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.ask.predict.texts import MaskedText, PromptTokens
 from maskwright.base.errors import DataError
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.encode import asking
-from maskwright.learn.tasks.base.task_type import Encoded
+from maskwright.learn.tasks.base.task_type import Encoded, Outputs, TaskType
+from maskwright.model.inference import together
+from maskwright.model.inference.encoded import Collation, EncodedExamples
+from maskwright.model.inference.engine import hidden
+from maskwright.model.inference.fill_mask import Hole, HolePrediction
+from maskwright.model.inference.likelihood import TokenScore, prompt_scores
+from maskwright.model.inference.prepared import finite
+from maskwright.model.inference.scores import ScoringObjective, require_finite
+from maskwright.model.inference.steps import Steps
+from maskwright.model.inference.together import scores_of_all
+from maskwright.model.objectives.base.sequences import first_places
 from maskwright.model.opening.model import Model
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.limits import texts_of
 
-# Rows, and characters, that are encoded and computed as one item.
+# Maximum rows and characters of one item.
 PART_ROWS, PART_CHARACTERS = 32, 8_192
 
 
 @dataclass(frozen=True)
-class Part:
+class EncodedRows:
     """Some rows of a request, encoded.
 
     Attributes:
-        encoded: as the task encodes them; None of texts that belong to no task.
-        lengths: tokens of each row as they are read.
-        windows: in how many windows each is read.
-        truncated: whether something of it was cut.
+        encoded: as the task encodes them; None for texts without a task.
+        lengths: the number of tokens of each row.
+        windows: the number of windows of each row.
+        truncated: whether each row was truncated.
     """
 
     encoded: Encoded | None
@@ -41,15 +55,17 @@ class Part:
     truncated: list[bool]
 
 
-def parts_of(rows: Sequence[Any]) -> Iterator[range]:
-    """Numbers of rows that make one item."""
+def split_rows(rows: Sequence[Any]) -> Iterator[range]:
+    """Ranges of the rows of each item."""
     begin, characters = 0, 0
     for number, row in enumerate(rows):
-        own = sum(map(len, texts_of(row)))
-        if number > begin and (characters + own > PART_CHARACTERS or number - begin == PART_ROWS):
+        row_characters = sum(map(len, texts_of(row)))
+        if number > begin and (
+            characters + row_characters > PART_CHARACTERS or number - begin == PART_ROWS
+        ):
             yield range(begin, number)
             begin, characters = number, 0
-        characters += own
+        characters += row_characters
     if begin < len(rows):
         yield range(begin, len(rows))
 
@@ -57,70 +73,157 @@ def parts_of(rows: Sequence[Any]) -> Iterator[range]:
 def encode(
     predictor: Predictor,
     rows: Sequence[Any],
-    first: int,
+    first_number: int,
     long: LongText,
     field: str = "inputs",
-    cutting: str = "truncate",
-) -> Part:
-    """Rows as the model reads them; `first` is the number of the first of them in the request, and
-    `cutting` what it would say so that they are cut.
+    truncation_hint: str = "truncate",
+) -> EncodedRows:
+    """Encode rows for a task.
+
+    Args:
+        first_number: the number of the first of these rows in the request.
+        long: the treatment of texts that are longer than the model reads.
+        truncation_hint: what a request has to say so that such texts are truncated.
 
     Raises:
-        Refusal: a row of another shape, or, unless it may be cut, one that is too long.
+        Refusal: a row of another shape, or one that is too long and may not be truncated.
     """
-    found = []
-    for number, row in enumerate(rows, start=first):
+    parsed_rows = []
+    for number, row in enumerate(rows, start=first_number):
         where = f"{field}[{number}]"
         try:
-            found.append(predictor.row(row, where))
+            parsed_rows.append(predictor.row(row, where))
         except Exception as error:
             raise of_error(error, where) from error
     frame = asking(predictor.frame, long)
     try:
-        encoded = predictor.task_type.encode(found, frame)
+        encoded = predictor.task_type.encode(parsed_rows, frame)
     except DataError as error:
-        what = f"{error.what}, by {error.found}; shorten it, or say {cutting}"
+        reason = f"{error.what}, by {error.found}; shorten it, or say {truncation_hint}"
         limit = f"{frame.length} tokens"
-        raise Refusal("validation", what, field=error.where or field, limit=limit) from error
+        raise Refusal("validation", reason, field=error.where or field, limit=limit) from error
     assert encoded.extent is not None
     tokens, windows, cut = (
-        each.tolist()
-        for each in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
+        column.tolist()
+        for column in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
     )
-    return Part(encoded, tokens, windows, cut)
+    return EncodedRows(encoded, tokens, windows, cut)
 
 
 def encode_masked(
-    model: Model, texts: Sequence[str], first: int, field: str
-) -> tuple[list[MaskedText], Part]:
-    """Texts with masks, each judged in the window around it.
+    model: Model, texts: Sequence[str], first_number: int, field: str
+) -> tuple[list[MaskedText], EncodedRows]:
+    """Encode texts with masks, each in the window around its masks.
 
     Raises:
         Refusal: a text without a mask.
     """
-    found = []
-    for number, text in enumerate(texts, start=first):
+    masked_texts = []
+    for number, text in enumerate(texts, start=first_number):
         try:
-            found.append(inference_texts.masked_text(model, text, windows=True))
+            masked_texts.append(inference_texts.masked_text(model, text, windows=True))
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
-    tokens, windows = [each.num_tokens for each in found], [each.num_windows for each in found]
-    return found, Part(None, tokens, windows, [False] * len(texts))
+    tokens = [masked_text.num_tokens for masked_text in masked_texts]
+    windows = [masked_text.num_windows for masked_text in masked_texts]
+    return masked_texts, EncodedRows(None, tokens, windows, [False] * len(texts))
 
 
 def encode_prompts(
-    model: Model, texts: Sequence[str], first: int, field: str
-) -> tuple[list[PromptTokens], Part]:
-    """Prompts as the model goes on from them.
+    model: Model, texts: Sequence[str], first_number: int, field: str
+) -> tuple[list[PromptTokens], EncodedRows]:
+    """Encode prompts for a decoder.
 
     Raises:
-        Refusal: one that is longer than the model reads; a model that scores no prompts.
+        Refusal: a prompt that is longer than the model reads, or a model that scores no prompts.
     """
-    found: list[PromptTokens] = []
-    for number, text in enumerate(texts, start=first):
+    prompts: list[PromptTokens] = []
+    for number, text in enumerate(texts, start=first_number):
         try:
-            found += inference_texts.prompt_tokens(model, [text])
+            prompts += inference_texts.prompt_tokens(model, [text])
         except Exception as error:
             raise of_error(error, f"{field}[{number}]") from error
-    lengths = [len(each.ids) for each in found]
-    return found, Part(None, lengths, [1] * len(texts), [False] * len(texts))
+    lengths = [len(prompt.ids) for prompt in prompts]
+    return prompts, EncodedRows(None, lengths, [1] * len(texts), [False] * len(texts))
+
+
+# ------------------------------------------------------------ on the device
+@dataclass(frozen=True)
+class TaskPayload:
+    """Rows of a task, and the head that answers them."""
+
+    objective: Any
+    encoded: Encoded
+    collation: Collation
+    task_type: TaskType
+
+    @property
+    def request(self) -> together.ScoreRequest:
+        assert isinstance(self.objective, ScoringObjective)
+        return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
+
+    def steps(self) -> Steps[Outputs]:
+        """The steps that generate the answers of a task."""
+        return self.task_type.steps(self.objective, self.encoded, self.collation)
+
+
+def read_scores(requests: Sequence[TaskPayload]) -> list[Any]:
+    """The scores of each request, also of different heads and adapters on one backbone."""
+    scores_by_request = scores_of_all([request.request for request in requests])
+    for scores, request in zip(scores_by_request, requests, strict=True):
+        require_finite(scores, request.encoded.examples)
+    return list(scores_by_request)
+
+
+def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:
+    """The states of each row of each payload, (T, D) float32."""
+    rows: list[Any] = []
+    segments: list[Any] | None = None if payloads[0].segments is None else []
+    for examples in payloads:
+        ends = first_places(examples.texts.lengths)[1:]
+        rows += np.split(examples.texts.tokens, ends)
+        if segments is not None:
+            assert examples.segments is not None
+            segments += np.split(examples.segments, ends)
+    states = iter(hidden(opened.network(), rows, segments))
+    return [
+        [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
+        for examples in payloads
+    ]
+
+
+def read_masks(
+    opened: OpenModel, payloads: Sequence[tuple[list[MaskedText], int]]
+) -> list[list[tuple[MaskedText, list[Any]]]]:
+    """The predictions for the masks of each text of each payload, with its number of candidates."""
+    texts = [text for payload_texts, _ in payloads for text in payload_texts]
+    most = max(top for _, top in payloads)
+    holes = iter(
+        inference_texts.read_masks(opened.model, texts, top=most, prepared=opened.network())
+    )
+    return [
+        [(text, _best(next(holes), top)) for text in payload_texts]
+        for payload_texts, top in payloads
+    ]
+
+
+def read_prompts(
+    opened: OpenModel, payloads: Sequence[tuple[list[PromptTokens], int]]
+) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
+    """The scores of each prompt of each payload, with its number of likeliest tokens."""
+    rows = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
+    most = max(top for _, top in payloads)
+    scores = iter(prompt_scores(opened.network(), rows, most))
+    return [
+        [(prompt, [(log, best[:top]) for log, best in next(scores)]) for prompt in payload_prompts]
+        for payload_prompts, top in payloads
+    ]
+
+
+def _best(holes: Sequence[HolePrediction | Hole], top: int) -> list[Any]:
+    return [
+        replace(hole, candidates=hole.candidates[:top])
+        if isinstance(hole, Hole)
+        else replace(hole, ids=hole.ids[:top], probabilities=hole.probabilities[:top])
+        for hole in holes
+    ]

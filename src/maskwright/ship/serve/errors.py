@@ -1,25 +1,25 @@
-"""What a client is refused with. Every dialect renders it in its own shape.
+"""The refusals that clients get. Every dialect renders them in its own format.
 
-    validation      the body or a field is wrong             422
-    malformed       the body is no JSON, or HTTP is wrong    400
-    unauthorised    no token, or another one                 401
+    validation      the body or a field is invalid           422
+    malformed       the body is not JSON, or invalid HTTP    400
+    unauthorised    no token, or a wrong one                 401
     forbidden       the request comes from another site      403
     not_found       no such path, model, adapter             404
     method          the path has other methods               405
-    timeout         its deadline passed, or its body never came    408
-    too_large       body, or more than can ever be answered  413
+    timeout         the deadline passed, or the body did not arrive    408
+    too_large       the body, or more than can be answered   413
     long_url        the URL has too many bytes               414
     media_type      not application/json                     415
-    host            a name this server does not go by        421
-    model           the model cannot do what is wanted       424
-    weights         what the model computes is no number     424
+    host            not a name of this server                421
+    model           the model lacks the ability              424
+    weights         outputs of the model are not finite      424
     overloaded      the queue is full                        429
     headers         too many or too long                     431
     backend         the computation failed                   500
-    unready         models are loading, or it is stopping    503
+    unready         models are loading, or the server stops  503
 
-A refusal names the field and the limit, and never a path of this machine or a traceback. What is
-quoted of a request is cut, so that no answer is longer than 4 KB.
+A refusal names the field and the limit, but never a path of this machine or a traceback. Quotes of
+a request are truncated, so that no answer is longer than 4 KB.
 """
 
 from __future__ import annotations
@@ -73,26 +73,26 @@ STATUS: dict[Kind, int] = {
     "backend": 500,
     "unready": 503,
 }
-# Characters of what a refusal says, and of what it quotes; an answer stays below 4 KB.
+# Maximum characters of a reason, and of a quote.
 LONGEST, QUOTED = 1_200, 80
 
 
-class Refusal(Exception):  # noqa: N818 - what a client is given, not a fault
+class Refusal(Exception):  # noqa: N818 - a response to a client, not a fault
     """A request that is not answered.
 
     Args:
-        kind: what is wrong; decides the status.
-        what: one sentence, lower case, without a full stop.
-        field: the field of the body at fault, such as "inputs[3]".
-        limit: what would have been allowed.
-        retry_after: seconds after which it is worth another try.
-        allow: of `method`, the methods of the path.
+        kind: determines the status.
+        reason: one sentence in lower case, without a full stop.
+        field: the invalid field of the body, such as "inputs[3]".
+        limit: the limit that was exceeded, or the values that are allowed.
+        retry_after: seconds until another attempt is worthwhile.
+        allow: the methods of the path, for `method`.
     """
 
     def __init__(
         self,
         kind: Kind,
-        what: str,
+        reason: str,
         *,
         field: str | None = None,
         limit: int | float | str | None = None,
@@ -100,7 +100,7 @@ class Refusal(Exception):  # noqa: N818 - what a client is given, not a fault
         allow: tuple[str, ...] = (),
     ) -> None:
         self.kind: Kind = kind
-        self.what = shorten(what, LONGEST)
+        self.reason = shorten(reason, LONGEST)
         self.field = None if field is None else shorten(field, QUOTED)
         self.limit = limit if not isinstance(limit, str) else shorten(limit, QUOTED)
         self.retry_after = retry_after
@@ -113,45 +113,44 @@ class Refusal(Exception):  # noqa: N818 - what a client is given, not a fault
 
     @property
     def message(self) -> str:
-        """The sentence with field and limit, for shapes that have no place of their own for
-        them."""
+        """The reason with field and limit, for formats without fields for these."""
         where = "" if self.field is None else f"{self.field}: "
         limit = "" if self.limit is None else f" (limit: {self.limit})"
-        return f"{where}{self.what}{limit}"
+        return f"{where}{self.reason}{limit}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that belong to it in every dialect."""
-        found = {}
+        """The headers of the response in every dialect."""
+        fields = {}
         if self.retry_after is not None:
-            found["retry-after"] = str(max(1, round(self.retry_after)))
+            fields["retry-after"] = str(max(1, round(self.retry_after)))
         if self.allow:
-            found["allow"] = ", ".join(self.allow)
+            fields["allow"] = ", ".join(self.allow)
         if self.kind == "unauthorised":
-            found["www-authenticate"] = "Bearer"
-        return found
+            fields["www-authenticate"] = "Bearer"
+        return fields
 
 
 def of_error(error: BaseException, field: str | None = None, model: str | None = None) -> Refusal:
-    """The refusal for what the library raised, asking `model`; a fault that is neither the client's
-    nor the model's says nothing of itself."""
+    """The refusal for an error of the library. Errors that are caused neither by the client nor by
+    `model` are not described."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, IncompatibleError):
-        return Refusal("model", _sentence(error, place=False), field=field)
+        return Refusal("model", _sentence(error, with_place=False), field=field)
     if isinstance(error, CheckpointError) and model is not None:
-        return Refusal("weights", f"{model}: {_sentence(error, place=False)}")
+        return Refusal("weights", f"{model}: {_sentence(error, with_place=False)}")
     if isinstance(error, DataError | UsageError):
-        return Refusal("validation", _sentence(error, place=field is None), field=field)
+        return Refusal("validation", _sentence(error, with_place=field is None), field=field)
     return Refusal("backend", "the computation failed; the server's log has the request's id")
 
 
-def _sentence(error: MaskwrightError, *, place: bool) -> str:
-    parts = [error.what]
-    if place and error.where:
-        parts.append(f"at {shorten(error.where, QUOTED)}")
+def _sentence(error: MaskwrightError, *, with_place: bool) -> str:
+    clauses = [error.what]
+    if with_place and error.where:
+        clauses.append(f"at {shorten(error.where, QUOTED)}")
     if error.found:
-        parts.append(f"found {shorten(error.found, QUOTED)}")
+        clauses.append(f"found {shorten(error.found, QUOTED)}")
     if error.wanted:
-        parts.append(f"wanted {shorten(error.wanted, 200)}")
-    return "; ".join(parts)
+        clauses.append(f"wanted {shorten(error.wanted, 200)}")
+    return "; ".join(clauses)

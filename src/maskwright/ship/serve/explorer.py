@@ -1,11 +1,11 @@
-"""The explorers of the served models: the pages of `maskwright explore`, from this server.
+"""The pages of `maskwright explore` for the served models.
 
-    GET /                    a browser is sent on to the pages; others get what the dialects say
-    GET /explore/…           their files
-    POST /explore/ask/NAME   what a page asks of Python, one question after the other
+    GET /                    redirects a browser to the pages; others get the answer of a dialect
+    GET /explore/…           the files of the pages
+    POST /explore/ask/NAME   questions of the pages, one at a time
 
-The models are computed in the browser, so only those that fit there are listed. Whether a page may
-ask is the gate's to say, as of every POST.
+The browser computes the models, so only models that fit are listed. The gate decides which pages
+may ask, as for every POST request.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from maskwright.ship.explore.server import HEADERS, LARGEST, answer, reply
-from maskwright.ship.explore.site import Ready, Shown, Site
+from maskwright.ship.explore.corruption import QueryableModel
+from maskwright.ship.explore.server import HEADERS, LARGEST, file_response, question_response
+from maskwright.ship.explore.site import Site, SiteModel
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host
 
-PLACE = "/explore"
-# Weights that a browser loads and computes with in a second or two.
+PREFIX = "/explore"
+# Weights that a browser can load and compute with in one or two seconds.
 MOST_WEIGHTS = 60_000_000
 
 
-class _ForBrowsers(Route):
-    """A route for who asks for HTML, as a browser does; no match for others."""
+class _BrowserRoute(Route):
+    """A route that matches only requests for HTML, as browsers send them."""
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
         accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
@@ -44,95 +45,94 @@ class _ForBrowsers(Route):
 
 
 def routes(host: Host) -> APIRouter:
-    """The pages of the models that the host has now."""
+    """The routes of the pages for the models of the host."""
     router = APIRouter()
     site = _sites(host)
-    # A thread beside the event loop and beside those of the models: questions wait for each other.
+    # A thread of its own, so that questions wait for each other only.
     thread = ThreadPoolExecutor(1, "explorer")
 
-    @router.get(PLACE, include_in_schema=False)
+    @router.get(PREFIX, include_in_schema=False)
     def without_slash() -> Response:
-        return RedirectResponse(f"{PLACE}/")
+        return RedirectResponse(f"{PREFIX}/")
 
-    @router.get(f"{PLACE}/{{path:path}}", include_in_schema=False)
+    @router.get(f"{PREFIX}/{{path:path}}", include_in_schema=False)
     def page(path: str) -> Response:
-        status, kind, body = answer(site(), path)
+        status, kind, body = file_response(site(), path)
         if status != HTTPStatus.OK:
-            body = _without_places(body.decode(), host).encode()
+            body = _without_paths(body.decode(), host).encode()
         return Response(body, status, headers=HEADERS, media_type=kind)
 
-    @router.post(f"{PLACE}/ask/{{name}}", include_in_schema=False)
+    @router.post(f"{PREFIX}/ask/{{name}}", include_in_schema=False)
     async def ask(name: str, request: Request) -> Response:
-        given = await request.body()
-        if len(given) > LARGEST:
+        question = await request.body()
+        if len(question) > LARGEST:
             raise Refusal("too_large", "too long a question", field="body", limit=LARGEST)
 
-        def found() -> tuple[int, str, bytes]:
-            return reply(site(), f"ask/{name}", given)
+        def respond() -> tuple[int, str, bytes]:
+            return question_response(site(), f"ask/{name}", question)
 
-        status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, found)
-        body = _of_refusal(status, body, host)
+        status, kind, body = await asyncio.get_running_loop().run_in_executor(thread, respond)
+        body = _hide_paths(status, body, host)
         return Response(body, status, headers=HEADERS, media_type=kind)
 
     return router
 
 
 def for_browsers() -> Route:
-    """Sends a browser from / on to the pages. It is a route of the application itself: FastAPI asks
-    no route of a router that is included whether it matches."""
+    """Redirects browsers from / to the pages. A route of the application itself, because FastAPI
+    does not call `matches` of routes in included routers."""
 
-    async def on(request: Request) -> Response:
-        return RedirectResponse(f"{PLACE}/")
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{PREFIX}/")
 
-    return _ForBrowsers("/", on, include_in_schema=False)
+    return _BrowserRoute("/", redirect, include_in_schema=False)
 
 
-def _ready(host: Host, name: str) -> Ready:
-    """A served model as the pages ask about it, on the weights that are served: where networks are
-    asked, after what was asked before."""
+def _ready(host: Host, name: str) -> QueryableModel:
+    """A served model for the pages, which computes on the device in turns with other requests."""
     opened = host.model(name).opened
 
-    def ask(function: Callable[[Any], Any]) -> Any:
-        return host.waited_for(lambda: function(opened.network()))
+    def compute(function: Callable[[Any], Any]) -> Any:
+        return host.run_and_wait(lambda: function(opened.network()))
 
-    return Ready(opened.model, ask)
+    return QueryableModel(opened.model, compute)
 
 
-def _of_refusal(status: int, body: bytes, host: Host) -> bytes:
-    """An answer to a question; what it says where it refuses is without places."""
+def _hide_paths(status: int, body: bytes, host: Host) -> bytes:
+    """The response to a question, with paths removed from a refusal."""
     if status != HTTPStatus.OK:
-        return _without_places(body.decode(), host).encode()
-    if b'"refused"' not in body or not (refused := json.loads(body).get("refused")):
+        return _without_paths(body.decode(), host).encode()
+    if b'"refused"' not in body or not (refusal := json.loads(body).get("refused")):
         return body
-    parts = {n: _without_places(v, host) if isinstance(v, str) else v for n, v in refused.items()}
-    return json.dumps({**json.loads(body), "refused": parts}, ensure_ascii=False).encode()
+    details = {n: _without_paths(v, host) if isinstance(v, str) else v for n, v in refusal.items()}
+    return json.dumps({**json.loads(body), "refused": details}, ensure_ascii=False).encode()
 
 
-def _without_places(text: str, host: Host) -> str:
-    """The same with the names of the models in place of where they lie on this machine. Whole paths
-    alone: the name of a folder may be any word."""
+def _without_paths(text: str, host: Host) -> str:
+    """Replace the paths of models by their names. Whole paths only, since the name of a folder may
+    be any word."""
     for name in host.names:
         folder = host.model(name).folder
-        for place in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
-            text = text.replace(place, name)
+        for path in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
+            text = text.replace(path, name)
     return text
 
 
 def _sites(host: Host) -> Callable[[], Site]:
-    """What gives the site, made anew when a model was swapped."""
-    made: dict[tuple[str, ...], Site] = {}
+    """A function that returns the site, which is rebuilt after a model was swapped."""
+    sites: dict[tuple[str, ...], Site] = {}
 
     def site() -> Site:
-        served = [(name, host.model(name)) for name in host.names]
-        key = tuple(each.fingerprint for _, each in served)
-        if key not in made:
-            made.clear()
-            models = [
-                Shown(name, each.folder.absolute(), ready=partial(_ready, host, name))
-                for name, each in served
-                if each.opened.num_parameters <= MOST_WEIGHTS
+        models_by_name = [(name, host.model(name)) for name in host.names]
+        key = tuple(model.fingerprint for _, model in models_by_name)
+        if key not in sites:
+            sites.clear()
+            site_models = [
+                SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
+                for name, model in models_by_name
+                if model.opened.num_parameters <= MOST_WEIGHTS
             ]
-            made[key] = Site("Models of this server", models, live=True)
-        return made[key]
+            sites[key] = Site("Models of this server", site_models, live=True)
+        return sites[key]
 
     return site

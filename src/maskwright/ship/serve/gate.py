@@ -1,10 +1,10 @@
-"""What every request passes before a route sees it: one place, default deny.
+"""The checks of every request before it reaches a route; denied by default.
 
-    connection cap -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
+    connection limit -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
     -> body -> JSON -> route
 
-A request that is refused here costs no more than its headers. The body is received here, counted
-while it comes; if its client leaves, what was begun for it is cancelled.
+A request that is refused here costs no more than its headers. The body is received and counted
+here; if the client disconnects, the work for its request is cancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from maskwright.ship.serve.addresses import ANY, host_name
 from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.metrics import Log
+from maskwright.ship.serve.metrics import RequestLog
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -33,11 +33,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
-# Bytes of a body that is parsed on a thread.
+# Bodies with more bytes are parsed on a thread.
 LARGE_JSON = 65_536
-# Without the token only this is answered.
+# Paths that require no token.
 OPEN = ("/health",)
-# What lets a browser ask its user, who has no header to write the token into.
+# Lets a browser ask its user for the token.
 PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -48,13 +48,13 @@ HEADERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entrance:
-    """Who may come in.
+class AccessPolicy:
+    """The requests that are allowed.
 
     Attributes:
-        token: that requests carry; None: none is wanted.
-        hosts: names this server goes by, besides those of this machine; "*": any.
-        origins: pages of other sites that may ask.
+        token: required in requests; None: no token.
+        hosts: names of this server, besides those of this machine; "*": any.
+        origins: other sites whose pages may send requests.
     """
 
     token: str | None = None
@@ -63,14 +63,14 @@ class Entrance:
 
 
 class Gate:
-    """The application that the HTTP server calls.
+    """The ASGI application that the HTTP server calls.
 
     Attributes:
-        open_requests: how many are being answered.
+        open_requests: the number of requests that are being answered.
     """
 
-    def __init__(self, application: Application, entrance: Entrance, log: Log) -> None:
-        self.application, self.entrance, self.log = application, entrance, log
+    def __init__(self, application: Application, policy: AccessPolicy, log: RequestLog) -> None:
+        self.application, self.policy, self.log = application, policy, log
         self.host: Host = application.host
         self.open_requests = 0
         self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
@@ -78,92 +78,92 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        answer = _Answer(send, self.host, self._origin_headers(scope))
-        begin = time.monotonic()
+        sender = _ResponseSender(send, self.host, self._origin_headers(scope))
+        start = time.monotonic()
         self.open_requests += 1
         try:
-            await self._admitted(scope, receive, answer)
+            await self._handle(scope, receive, sender)
         except Refusal as refusal:
             scope["mw_refused"] = refusal.kind
-            if not answer.started:
+            if not sender.started:
                 response = self.application.refusal(scope, refusal)
                 if refusal.kind == "unauthorised" and _is_navigation(scope):
                     response.headers["www-authenticate"] = PROMPT
                 if refusal.kind in ("too_large", "timeout", "malformed"):
-                    answer.closes = True
-                await response(scope, receive, answer)
-        except _GoneError:
+                    sender.closes = True
+                await response(scope, receive, sender)
+        except _DisconnectedError:
             self.host.metrics.disconnected()
         except Exception as error:
-            self.log.failure(answer.request, error)
+            self.log.failure(sender.request, error)
             self.host.metrics.failed(error)
-            if not answer.started:
+            if not sender.started:
                 failed = Refusal("backend", "the server failed; its log has the request's id")
-                await self.application.refusal(scope, failed)(scope, receive, answer)
+                await self.application.refusal(scope, failed)(scope, receive, sender)
         finally:
             self.open_requests -= 1
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", None)
-            seconds, refused = time.monotonic() - begin, scope.get("mw_refused")
+            seconds, refused = time.monotonic() - start, scope.get("mw_refused")
             if refused is not None:
                 self.host.metrics.refused(refused)
-            self.host.metrics.finished(answer.status, method == "POST")
+            self.host.metrics.finished(sender.status, method == "POST")
             self.log.line(
                 "request",
-                request=answer.request,
+                request=sender.request,
                 method=method,
                 route=route,
-                status=answer.status,
+                status=sender.status,
                 refused=refused,
                 seconds=round(seconds, 4),
             )
 
-    async def _admitted(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
         headers = _headers(scope)
-        self._require_entrance(scope, headers)
-        methods = self.application.found(scope).methods
+        self._require_access(scope, headers)
+        methods = self.application.path_info(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
         method = scope["method"]
-        if method == "OPTIONS" and answer.origin:
-            await _preflight(methods, answer)
+        if method == "OPTIONS" and sender.origin:
+            await _preflight(methods, sender)
             return
         if method not in methods and not (method == "HEAD" and "GET" in methods):
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
-            # The server sends no body to HEAD, whatever the route gives.
+            # The server sends no body for HEAD requests.
             inner = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self.application.app(inner, receive, answer)
+            await self.application.app(inner, receive, sender)
             return
         _require_type(headers)
         self._require_size(headers)
         if not self.host.ready:
-            what = "the server is not ready: /ready says when it is"
-            raise Refusal("unready", what, retry_after=1)
+            reason = "the server is not ready: /ready says when it is"
+            raise Refusal("unready", reason, retry_after=1)
         self.host.require_room()
         body = await self._body(receive)
-        async with self.host.arriving(len(body), answer.facts):
-            given = await _parsed(body)
-            await self._watched(scope, body, given, receive, answer)
+        async with self.host.admit(len(body), sender.facts):
+            content = await _parsed(body)
+            await self._answer_watched(scope, body, content, receive, sender)
 
     # ----------------------------------------------------------------------------------- checks
-    def _require_entrance(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        _require_sound(scope)
+    def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
+        _require_valid_target(scope)
         self._require_host(headers)
         self._require_origin(scope, headers)
         self._require_token(scope, headers)
 
     def _require_host(self, headers: dict[bytes, list[bytes]]) -> None:
-        found = headers.get(b"host", [])
-        name = host_name(found[0]) if len(found) == 1 else None
-        if ANY in self.entrance.hosts and name is not None:
+        values = headers.get(b"host", [])
+        name = host_name(values[0]) if len(values) == 1 else None
+        if ANY in self.policy.hosts and name is not None:
             return
-        if name is None or name not in (*LOOPBACK, *self.entrance.hosts):
-            what = "the server does not go by this name; name it with --allowed-host"
-            raise Refusal("host", what, field="Host")
+        if name is None or name not in (*LOOPBACK, *self.policy.hosts):
+            reason = "the server does not go by this name; name it with --allowed-host"
+            raise Refusal("host", reason, field="Host")
 
     def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        """A page of another site may not ask, unless it is on the list."""
+        """Refuse requests of pages of other sites, unless the site is allowed."""
         origin = headers.get(b"origin")
         if origin is None:
             site = headers.get(b"sec-fetch-site", [b"none"])[0]
@@ -171,16 +171,16 @@ class Gate:
                 raise Refusal("forbidden", "asked by a page of another site", field="Origin")
             return
         value = origin[0].decode("latin-1")
-        own = headers.get(b"host", [b""])[0].decode("latin-1")
-        same = value in (f"http://{own}", f"https://{own}")
-        if len(origin) != 1 or not (same or value in self.entrance.origins):
-            what = "asked by a page of another site; list it with --allowed-origin"
-            raise Refusal("forbidden", what, field="Origin")
+        own_host = headers.get(b"host", [b""])[0].decode("latin-1")
+        is_same = value in (f"http://{own_host}", f"https://{own_host}")
+        if len(origin) != 1 or not (is_same or value in self.policy.origins):
+            reason = "asked by a page of another site; list it with --allowed-origin"
+            raise Refusal("forbidden", reason, field="Origin")
 
     def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """What lets a page of a site on the list read the answer."""
+        """Headers that let a page of an allowed site read the sender."""
         for name, value in scope["headers"]:
-            if name == b"origin" and value.decode("latin-1") in self.entrance.origins:
+            if name == b"origin" and value.decode("latin-1") in self.policy.origins:
                 return [
                     (b"access-control-allow-origin", value),
                     (b"access-control-expose-headers", EXPOSED),
@@ -189,42 +189,44 @@ class Gate:
 
     def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
-        if self.entrance.token is None or scope["path"] in OPEN or asks_whether:
+        if self.policy.token is None or scope["path"] in OPEN or asks_whether:
             return
-        found = headers.get(b"authorization", [])
-        given = _token(found[0]) if len(found) == 1 else None
-        if given is None or not hmac.compare_digest(given, self.entrance.token.encode()):
-            what = "a token is wanted: Authorization: Bearer TOKEN"
-            raise Refusal("unauthorised", what)
+        values = headers.get(b"authorization", [])
+        request_token = _token(values[0]) if len(values) == 1 else None
+        if request_token is None or not hmac.compare_digest(
+            request_token, self.policy.token.encode()
+        ):
+            reason = "a token is wanted: Authorization: Bearer TOKEN"
+            raise Refusal("unauthorised", reason)
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse a body that is announced to be too large."""
+        """Refuse a body whose announced length is too large."""
         limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if announced is None:
             return
         if b"transfer-encoding" in headers:
             raise Refusal("malformed", "the body has two lengths", field="Content-Length")
-        if int(announced[0]) > limit:  # h11 has looked at it
+        if int(announced[0]) > limit:  # h11 has validated it
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
 
     async def _body(self, receive: Receive) -> bytes:
-        """The body, counted while it comes."""
+        """Receive the body, up to the limit."""
         limit, body = self.host.limits.max_body_bytes, bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise _GoneError
+                raise _DisconnectedError
             body += message.get("body", b"")
             if len(body) > limit:
                 raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
             if not message.get("more_body", False):
                 return bytes(body)
 
-    async def _watched(
-        self, scope: Scope, body: bytes, given: Any, receive: Receive, answer: _Answer
+    async def _answer_watched(
+        self, scope: Scope, body: bytes, content: Any, receive: Receive, sender: _ResponseSender
     ) -> None:
-        """The route's answer; cancelled if the client leaves."""
-        left, was_read = asyncio.Event(), False
+        """Answer by the route; cancel if the client disconnects."""
+        disconnected, was_read = asyncio.Event(), False
         answering = asyncio.current_task()
         assert answering is not None
 
@@ -233,28 +235,28 @@ class Gate:
             if not was_read:
                 was_read = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            await left.wait()
+            await disconnected.wait()
             return {"type": "http.disconnect"}
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            left.set()
-            if not answer.ended:
+            disconnected.set()
+            if not sender.ended:
                 answering.cancel()
 
         watching = asyncio.ensure_future(watch())
         try:
-            if (post := self.application.found(scope).post) is None:
-                await self.application.app(scope, receive_body, answer)
+            if (post := self.application.path_info(scope).post) is None:
+                await self.application.app(scope, receive_body, sender)
                 return
             scope["route"] = post.route
-            response = await post(given)
-            await response(scope, receive_body, answer)
+            response = await post(content)
+            await response(scope, receive_body, sender)
         except MaskwrightError as error:
             raise of_error(error) from error
         except asyncio.CancelledError:
-            if not left.is_set() or answering.uncancel():
+            if not disconnected.is_set() or answering.uncancel():
                 raise
             self.host.metrics.disconnected()
             scope["mw_refused"] = "disconnected"
@@ -262,83 +264,82 @@ class Gate:
             watching.cancel()
 
 
-# What a page of another site may read of an answer besides its body.
+# Headers of an answer that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
-# Not of the system's source: a call of the system lets another thread go first.
+# Not the random source of the system: a system call yields to another thread.
 _IDS = random.Random()
 
 
-class _GoneError(Exception):
-    """The client left before its request was there."""
+class _DisconnectedError(Exception):
+    """The client disconnected before its request was complete."""
 
 
-class _Answer:
-    """`send` with the headers that every answer has, and what became of it."""
+class _ResponseSender:
+    """`send` with the headers of every answer, and the state of the response."""
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = f"{_IDS.getrandbits(64):016x}"  # as the log and the answer call it
+        self.request = f"{_IDS.getrandbits(64):016x}"  # its id in the log and in the answer
         self.facts: dict[str, str] = {}
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
-            own = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
-            own.append((b"x-request-id", self.request.encode()))
+            headers = [*message.get("headers", []), *HEADERS, *self.origin, (b"vary", b"Origin")]
+            headers.append((b"x-request-id", self.request.encode()))
             if "model" in self.facts:
-                own.append((b"x-model-id", self.facts["model"].encode()))
+                headers.append((b"x-model-id", self.facts["model"].encode()))
             if self.closes or self._host.draining:
-                own.append((b"connection", b"close"))
-            message = {**message, "headers": own}
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
         elif not message.get("more_body", False):
             self.ended = True
         await self._send(message)
 
 
-async def _preflight(methods: Collection[str], answer: _Answer) -> None:
-    """What a browser asks before a page of another site may ask."""
+async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
+    """Answer the preflight request of a browser for a page of another site."""
     allowed = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
         (b"access-control-allow-headers", b"authorization, content-type, *"),
         (b"access-control-max-age", b"600"),
     ]
-    await answer({"type": "http.response.start", "status": 204, "headers": allowed})
-    await answer({"type": "http.response.body", "body": b""})
+    await sender({"type": "http.response.start", "status": 204, "headers": allowed})
+    await sender({"type": "http.response.body", "body": b""})
 
 
 def _token(header: bytes) -> bytes | None:
-    """The token of an Authorization header: a program's, or a browser's as the password of any
-    name."""
-    scheme, _, given = header.partition(b" ")
+    """The token of an Authorization header: a bearer token, or the password of any user name."""
+    scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
-        return given.strip()
+        return credentials.strip()
     if scheme.lower() != b"basic":
         return None
     try:
-        return base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[2]
     except ValueError:
         return None
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a person's browser asks for a page."""
+    """Whether a browser requests a page."""
     accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     return scope["method"] == "GET" and b"text/html" in accepted.lower()
 
 
 def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {}
+    headers: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name, []).append(value)
-    return found
+        headers.setdefault(name, []).append(value)
+    return headers
 
 
-def _require_sound(scope: Scope) -> None:
-    """Refuse targets that are no path, and more than a request needs."""
+def _require_valid_target(scope: Scope) -> None:
+    """Refuse targets that are not a path, and URLs and headers that are too long."""
     raw = scope["raw_path"]
     if len(raw) + len(scope["query_string"]) > MAX_URL:
         raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
@@ -353,17 +354,17 @@ def _require_sound(scope: Scope) -> None:
 
 def _require_type(headers: dict[bytes, list[bytes]]) -> None:
     coding = headers.get(b"content-encoding", [b"identity"])
-    kinds = headers.get(b"content-type", [])
-    kind, _, rest = (kinds[0] if len(kinds) == 1 else b"").lower().partition(b";")
+    content_types = headers.get(b"content-type", [])
+    kind, _, rest = (content_types[0] if len(content_types) == 1 else b"").lower().partition(b";")
     charset = rest.replace(b" ", b"").replace(b'"', b"")
     sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
     if not sound or coding != [b"identity"]:
-        what = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
-        raise Refusal("media_type", what, field="Content-Type")
+        reason = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
+        raise Refusal("media_type", reason, field="Content-Type")
 
 
 async def _parsed(body: bytes) -> Any:
-    """What the JSON says; refused is what other readers understand otherwise or not at all."""
+    """Parse strict JSON; refuse what parsers do not agree on."""
     if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)
@@ -377,7 +378,7 @@ def _parse(body: bytes) -> Any:
     try:
         return strict_json.parse(text, "body")
     except DataError as error:
-        found = f"; found {error.found}" if error.found else ""
-        raise Refusal("malformed", f"{error.what}, {error.where}{found}", field="body") from None
+        detail = f"; found {error.found}" if error.found else ""
+        raise Refusal("malformed", f"{error.what}, {error.where}{detail}", field="body") from None
     except RecursionError:
         raise Refusal("malformed", "JSON nested too deeply", field="body") from None

@@ -1,7 +1,7 @@
-"""Texts that are being written: rows that join and leave, a token for each at every step.
+"""Text generation with continuous batching: jobs join and leave, each step adds a token to each.
 
-What a row writes does not depend on who writes beside it. A row that streams gives its pieces as
-they come; others are collected on the device's thread and given once.
+The text of a job does not depend on the other jobs of its batch. A job that streams delivers its
+pieces as they come; others are collected on the thread of the device and delivered once.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from maskwright.model.inference.steps import Steps
 from maskwright.model.inference.stream import Piece
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.scheduler import FullError, NeverFitsError
-from maskwright.ship.serve.served import Asking
+from maskwright.ship.serve.served_model import ModelVariant
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing:
-    """How a text is written.
+class GenerationOptions:
+    """How a text is generated.
 
     Attributes:
-        tokens: how many at most.
-        temperature: of the scores; 0 takes the likeliest token. None: 0.8.
-        top_k, top_p: draw among so many of the likeliest; 0 and 1 for all.
-        seed: decides with the prompt what is drawn.
-        stop: strings that end the text; it is cut before them.
-        num_beams: above 1, the likeliest whole text is searched; nothing is drawn.
-        logprobs: of each token its log-probability, and those of so many of the likeliest; None:
-            none of that.
+        tokens: the maximum number of new tokens.
+        temperature: of the scores; 0 for greedy decoding. None: 0.8.
+        top_k, top_p: sample among the likeliest tokens; 0 and 1 for all.
+        seed: of the random numbers, together with the prompt.
+        stop: strings that end the text, which is cut before them.
+        num_beams: above 1 for beam search, without sampling.
+        logprobs: the number of likeliest tokens whose log-probabilities are returned at each
+            position, besides that of the chosen token; None: no log-probabilities.
     """
 
     tokens: int = 100
@@ -49,15 +49,15 @@ class Writing:
 
 
 @dataclass
-class Written:
-    """A text that was written.
+class GeneratedText:
+    """A generated text.
 
     Attributes:
-        text: the new text, up to what stopped it.
-        ids: all new tokens, the end token not.
-        pieces: token by token.
+        text: the new text, without a stop string.
+        ids: the new tokens, without the end token.
+        pieces: the text token by token.
         finished: "end", "stop" or "length".
-        prompt_tokens: how many tokens the prompt has.
+        prompt_tokens: the number of tokens of the prompt.
     """
 
     text: str = ""
@@ -76,20 +76,21 @@ class Written:
 
 
 @dataclass(eq=False)
-class Row:
-    """A text that is written for a request.
+class GenerationJob:
+    """A text to generate for a request.
 
     Attributes:
-        asking: the model that writes it.
-        prompt: what it is written from; None where it is searched.
-        search: finds `value` in steps, where it is searched, with beams or as a task's answers.
-        prompt_tokens: of its prompt.
-        tokens: positions that it may need, its prompt included.
-        streams: whether somebody waits for each piece.
-        given: how many pieces it has given.
+        variant: the model.
+        prompt: of the text; None for a search.
+        search: computes `value` in steps, by beam search or as the answers of a task.
+        prompt_tokens: the number of tokens of the prompt.
+        tokens: the number of positions that it may need, its prompt included.
+        streams: whether each piece is delivered at once.
+        num_pieces: the number of pieces that were added.
+        skipped: the number of pieces to ignore, which were added before a restart.
     """
 
-    asking: Asking
+    variant: ModelVariant
     prompt: Prompt | None
     search: Callable[[], Steps[Any]] | None
     prompt_tokens: int
@@ -100,23 +101,23 @@ class Row:
     cancelled: bool = False
     error: BaseException | None = None
     ended: bool = False
-    given: int = 0
+    num_pieces: int = 0
     skipped: int = 0
     value: Any = None
-    _found: deque[Piece] = field(default_factory=deque)
+    _pieces: deque[Piece] = field(default_factory=deque)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, piece: Piece) -> None:
-        """A further piece, on the device's thread; a row that was begun again gives none twice."""
+        """Add a piece, on the thread of the device. After a restart no piece is added twice."""
         if self.skipped:
             self.skipped -= 1
         else:
-            self.given += 1
-            self._found.append(piece)
+            self.num_pieces += 1
+            self._pieces.append(piece)
         self.ended = self.ended or piece.finished is not None
 
-    async def over(self) -> None:
-        """Until nothing more comes.
+    async def finish(self) -> None:
+        """Wait until the job has ended.
 
         Raises:
             Refusal: it failed.
@@ -126,53 +127,53 @@ class Row:
             self._changed.clear()
         self._raise()
 
-    async def written(self) -> Written:
-        """All of it.
+    async def text(self) -> GeneratedText:
+        """Wait for the whole text.
 
         Raises:
             Refusal: it failed.
         """
-        await self.over()
-        found = Written(prompt_tokens=self.prompt_tokens)
-        for piece in self._found:
-            found.add(piece)
-        return found
+        await self.finish()
+        generated = GeneratedText(prompt_tokens=self.prompt_tokens)
+        for piece in self._pieces:
+            generated.add(piece)
+        return generated
 
-    async def next(self, until: float) -> list[Piece] | None:
-        """The pieces that came since, one at least; None after the last.
+    async def next(self, deadline: float) -> list[Piece] | None:
+        """Wait for further pieces. Returns at least one, or None after the last.
 
         Raises:
-            Refusal: it failed, or its time is over.
+            Refusal: it failed, or the deadline passed.
         """
-        while not self._found and not self.ended:
+        while not self._pieces and not self.ended:
             try:
-                async with asyncio.timeout(until - time.monotonic()):
+                async with asyncio.timeout(deadline - time.monotonic()):
                     await self._changed.wait()
             except TimeoutError:
-                what = "the deadline passed before the text was written"
-                raise Refusal("timeout", what) from None
+                reason = "the deadline passed before the text was written"
+                raise Refusal("timeout", reason) from None
             self._changed.clear()
-        found = []
-        while self._found:
-            found.append(self._found.popleft())
-        if not found:
+        pieces = []
+        while self._pieces:
+            pieces.append(self._pieces.popleft())
+        if not pieces:
             self._raise()
-        return found or None
+        return pieces or None
 
     def _raise(self) -> None:
         if self.error is not None:
-            raise of_error(self.error, model=self.asking.name) from self.error
+            raise of_error(self.error, model=self.variant.name) from self.error
 
 
-class Writers:
-    """The rows of all models that write, and those that wait to.
+class GenerationScheduler:
+    """The running and waiting generation jobs of all models.
 
-    Rows of one model are written together. If a step fails, each row of it is begun again by
-    itself: what it writes is the same, so only the row that is at fault ends.
+    Jobs of models on one backbone form a batch. If a step fails, each job of the batch is restarted
+    in a batch of its own: the texts are the same, so only the job that causes the error fails.
 
     Args:
-        max_tokens: positions of the rows that are written at the same time.
-        max_waiting: positions of the rows that wait.
+        max_tokens: positions of the running jobs.
+        max_waiting: positions of the waiting jobs.
         call: runs a function on the event loop.
     """
 
@@ -180,260 +181,263 @@ class Writers:
         self, max_tokens: int, max_waiting: int, call: Callable[[Callable[[], None]], None]
     ) -> None:
         self.max_tokens, self.max_waiting, self._call = max_tokens, max_waiting, call
-        self._waiting: deque[Row] = deque()
-        self._groups: deque[_Group] = deque()  # whose turn is next comes first
+        self._waiting: deque[GenerationJob] = deque()
+        self._batches: deque[_GenerationBatch] = deque()  # the next to step comes first
         self._lock = threading.Lock()
 
     def prepare(
         self,
-        asking: Asking,
+        variant: ModelVariant,
         prompts: Sequence[str],
-        writings: Sequence[Writing],
+        settings: Sequence[GenerationOptions],
         field: str,
         streams: bool,
-    ) -> list[Row]:
-        """A row for each prompt and how it is gone on from, on a thread that makes ids.
+    ) -> list[GenerationJob]:
+        """Create a job for each prompt with its options. Runs on a thread that tokenizes.
 
         Raises:
-            Refusal: a prompt that cannot be gone on from, a setting out of range.
+            Refusal: a prompt that cannot be continued, or an option out of range.
         """
-        rows = []
-        for number, (text, writing) in enumerate(zip(prompts, writings, strict=True)):
-            if writing.tokens < 1:
+        jobs = []
+        for number, (text, options) in enumerate(zip(prompts, settings, strict=True)):
+            if options.tokens < 1:
                 raise Refusal("validation", "no token to write", field="tokens", limit="1 or more")
             prompt, search = None, None
-            if writing.num_beams == 1:
-                prompt = _prompt(asking, text, writing, f"{field}[{number}]")
+            if options.num_beams == 1:
+                prompt = _prompt(variant, text, options, f"{field}[{number}]")
                 count = len(prompt.source or prompt.ids)
             else:
-                search = _search(asking, text, writing)
-                count = len(asking.opened.model.tokenizer.encode(text))
-            tokens = count + writing.tokens * writing.num_beams
-            rows.append(Row(asking, prompt, search, count, tokens, streams))
-        return rows
+                search = _search(variant, text, options)
+                count = len(variant.opened.model.tokenizer.encode(text))
+            tokens = count + options.tokens * options.num_beams
+            jobs.append(GenerationJob(variant, prompt, search, count, tokens, streams))
+        return jobs
 
-    def submit(self, rows: Sequence[Row]) -> None:
-        """All rows or none.
+    def submit(self, jobs: Sequence[GenerationJob]) -> None:
+        """Queue all jobs or none.
 
         Raises:
-            NeverFitsError, FullError: as of a queue.
+            NeverFitsError, FullError: as of `Queue.submit`.
         """
-        most = max(row.tokens for row in rows)
+        most = max(job.tokens for job in jobs)
         if most > self.max_tokens:
             raise NeverFitsError(most, self.max_tokens)
-        tokens = sum(row.tokens for row in rows)
+        tokens = sum(job.tokens for job in jobs)
         if tokens > self.max_waiting:
             raise NeverFitsError(tokens, self.max_waiting)
         with self._lock:
-            waiting = sum(row.tokens for row in self._waiting)
+            waiting = sum(job.tokens for job in self._waiting)
             if waiting + tokens > self.max_waiting:
                 raise FullError(f"{tokens} tokens beside {waiting}")
             now = time.monotonic()
-            for row in rows:
-                row.submitted = now
-            self._waiting.extend(rows)
+            for job in jobs:
+                job.submitted = now
+            self._waiting.extend(jobs)
 
-    def cancel(self, rows: Sequence[Row]) -> None:
-        """Nobody waits for them any more: those that wait are taken out, others leave at their next
-        step."""
-        for row in rows:
-            row.cancelled = True
+    def cancel(self, jobs: Sequence[GenerationJob]) -> None:
+        """Cancel jobs: waiting ones are removed, running ones leave at the next step."""
+        for job in jobs:
+            job.cancelled = True
         with self._lock:
-            if any(row.cancelled for row in self._waiting):
-                self._waiting = deque(row for row in self._waiting if not row.cancelled)
+            if any(job.cancelled for job in self._waiting):
+                self._waiting = deque(job for job in self._waiting if not job.cancelled)
 
     @property
-    def rows(self) -> int:
-        """How many texts are being written."""
-        return sum(len(group.rows) for group in list(self._groups))
+    def num_running(self) -> int:
+        """The number of running jobs."""
+        return sum(len(batch.jobs) for batch in list(self._batches))
 
     @property
     def tokens(self) -> int:
-        """Positions that are held."""
-        groups = list(self._groups)
-        return sum(row.tokens for group in groups for row in list(group.rows.values()))
+        """The number of positions of the running jobs."""
+        batches = list(self._batches)
+        return sum(job.tokens for batch in batches for job in list(batch.jobs.values()))
 
     @property
     def waiting_tokens(self) -> int:
         with self._lock:
-            return sum(row.tokens for row in self._waiting)
+            return sum(job.tokens for job in self._waiting)
 
     def ready(self) -> bool:
-        return bool(self._groups or self._waiting)
+        return bool(self._batches or self._waiting)
 
     def step(self) -> None:
-        """A token more in each row of the group whose turn it is."""
-        changed = self._join()
-        if self._groups:
-            group = self._groups[0]
+        """Add a token to each job of the batch whose turn it is."""
+        changed = self._start_waiting()
+        if self._batches:
+            batch = self._batches[0]
             try:
-                changed += group.step()
+                changed += batch.step()
             except BaseException as error:
-                changed += self._begin_again(group, error)
-            self._groups.rotate(-1)
-            self._groups = deque(group for group in self._groups if group.rows)
-        self._wake(row for row in changed if row.ended or row.streams)
+                changed += self._restart_separately(batch, error)
+            self._batches.rotate(-1)
+            self._batches = deque(batch for batch in self._batches if batch.jobs)
+        self._wake(job for job in changed if job.ended or job.streams)
 
     def stop(self, error: BaseException) -> None:
         with self._lock:
-            rows = [*(row for group in self._groups for row in group.rows.values())]
-            rows += self._waiting
-            self._groups.clear()
+            jobs = [*(job for batch in self._batches for job in batch.jobs.values())]
+            jobs += self._waiting
+            self._batches.clear()
             self._waiting.clear()
-        for row in rows:
-            row.error, row.ended = error, True
-        self._wake(rows)
+        for job in jobs:
+            job.error, job.ended = error, True
+        self._wake(jobs)
 
-    def _join(self) -> list[Row]:
-        """Let rows begin that there is room for; those that cannot begin."""
+    def _start_waiting(self) -> list[GenerationJob]:
+        """Start the waiting jobs that fit. Returns those that failed to start."""
         failed = []
-        for row in self._next():
-            row.waited = time.monotonic() - row.submitted
+        for job in self._startable():
+            job.waited = time.monotonic() - job.submitted
             try:
-                self._group(row).add(row)
+                self._batch_of(job).add(job)
             except BaseException as error:
-                row.error, row.ended = error, True
-                failed.append(row)
-        self._groups = deque(group for group in self._groups if group.rows)
+                job.error, job.ended = error, True
+                failed.append(job)
+        self._batches = deque(batch for batch in self._batches if batch.jobs)
         return failed
 
-    def _next(self) -> list[Row]:
+    def _startable(self) -> list[GenerationJob]:
         with self._lock:
-            held, found = self.tokens, []
+            held_tokens, jobs = self.tokens, []
             while self._waiting:
-                row = self._waiting[0]
-                if not row.cancelled:
-                    if held and held + row.tokens > self.max_tokens:
+                job = self._waiting[0]
+                if not job.cancelled:
+                    if held_tokens and held_tokens + job.tokens > self.max_tokens:
                         break
-                    found.append(row)
-                    held += row.tokens
+                    jobs.append(job)
+                    held_tokens += job.tokens
                 self._waiting.popleft()
-            return found
+            return jobs
 
-    def _group(self, row: Row) -> _Group:
-        if row.prompt is None:
-            self._groups.append(_Group(row.asking, alone=True))
-            return self._groups[-1]
-        for group in self._groups:
-            if group.asking.backbone == row.asking.backbone and not group.alone:
-                return group
-        self._groups.append(_Group(row.asking))
-        return self._groups[-1]
+    def _batch_of(self, job: GenerationJob) -> _GenerationBatch:
+        if job.prompt is None:
+            self._batches.append(_GenerationBatch(job.variant, is_single=True))
+            return self._batches[-1]
+        for batch in self._batches:
+            if batch.variant.backbone == job.variant.backbone and not batch.is_single:
+                return batch
+        self._batches.append(_GenerationBatch(job.variant))
+        return self._batches[-1]
 
-    def _begin_again(self, group: _Group, error: BaseException) -> list[Row]:
-        """Each row of a group whose step failed in a group of its own; the row that failed when
-        it was alone already."""
-        rows = list(group.rows.values())
-        group.rows.clear()
-        if group.alone or len(rows) == 1:
-            for row in rows:
-                row.error, row.ended = error, True
-            return rows
+    def _restart_separately(
+        self, batch: _GenerationBatch, error: BaseException
+    ) -> list[GenerationJob]:
+        """Restart each job of a failed batch in a batch of its own; a single job fails. Returns the
+        jobs that failed."""
+        jobs = list(batch.jobs.values())
+        batch.jobs.clear()
+        if batch.is_single or len(jobs) == 1:
+            for job in jobs:
+                job.error, job.ended = error, True
+            return jobs
         failed = []
-        for row in rows:
-            alone, row.skipped = _Group(row.asking, alone=True), row.given
+        for job in jobs:
+            single, job.skipped = _GenerationBatch(job.variant, is_single=True), job.num_pieces
             try:
-                alone.add(row)
-                self._groups.append(alone)
+                single.add(job)
+                self._batches.append(single)
             except BaseException as fault:
-                row.error, row.ended = fault, True
-                failed.append(row)
+                job.error, job.ended = fault, True
+                failed.append(job)
         return failed
 
-    def _wake(self, rows: Iterable[Row]) -> None:
-        waiting = list(rows)
+    def _wake(self, jobs: Iterable[GenerationJob]) -> None:
+        waiting = list(jobs)
 
         def wake() -> None:
-            for row in waiting:
-                row._changed.set()
+            for job in waiting:
+                job._changed.set()
 
         if waiting:
             self._call(wake)
 
 
-class _Group:
-    """Rows that are written together."""
+class _GenerationBatch:
+    """Jobs that are generated together; `is_single`: one job, which no other joins."""
 
-    def __init__(self, asking: Asking, alone: bool = False) -> None:
-        self.asking, self.alone = asking, alone
-        self.rows: dict[int, Row] = {}
+    def __init__(self, variant: ModelVariant, is_single: bool = False) -> None:
+        self.variant, self.is_single = variant, is_single
+        self.jobs: dict[int, GenerationJob] = {}
         self._generation: Generation | None = None
         self._search: Steps[Any] | None = None
 
-    def add(self, row: Row) -> None:
-        if row.prompt is None:
-            assert row.search is not None
-            self.rows[0], self._search = row, row.search()
+    def add(self, job: GenerationJob) -> None:
+        if job.prompt is None:
+            assert job.search is not None
+            self.jobs[0], self._search = job, job.search()
             return
-        root = row.asking.opened.root
+        root = job.variant.opened.root
         if self._generation is None:
             self._generation = inference_texts.writing(root.model, root.network())
-        own = None if row.asking.opened is root else row.asking.opened.network()
-        self.rows[self._generation.add(replace(row.prompt, network=own))] = row
+        adapted_network = None if job.variant.opened is root else job.variant.opened.network()
+        self.jobs[self._generation.add(replace(job.prompt, network=adapted_network))] = job
 
-    def step(self) -> list[Row]:
-        """One step; the rows that got a piece."""
-        for number in [n for n, row in self.rows.items() if row.cancelled]:
-            self.rows.pop(number).ended = True
+    def step(self) -> list[GenerationJob]:
+        """Compute one step. Returns the jobs that got a piece."""
+        for number in [n for n, job in self.jobs.items() if job.cancelled]:
+            self.jobs.pop(number).ended = True
             if self._generation is not None:
                 self._generation.cancel(number)
-        if not self.rows:
+        if not self.jobs:
             return []
         if self._search is not None:
-            (row,) = self.rows.values()
+            (job,) = self.jobs.values()
             try:
                 next(self._search)
                 return []
             except StopIteration as end:
-                row.value = end.value
-            if isinstance(row.value, str):
-                row.add(Piece(0, None, row.value, "end"))
-            row.ended = True
-            self.rows.clear()
-            return [row]
+                job.value = end.value
+            if isinstance(job.value, str):
+                job.add(Piece(0, None, job.value, "end"))
+            job.ended = True
+            self.jobs.clear()
+            return [job]
         assert self._generation is not None
         changed = []
         for piece in self._generation.step():
-            row = self.rows[piece.row]
-            row.add(piece)
-            changed.append(row)
-            if row.ended:
-                del self.rows[piece.row]
+            job = self.jobs[piece.row]
+            job.add(piece)
+            changed.append(job)
+            if job.ended:
+                del self.jobs[piece.row]
         return changed
 
 
-def _prompt(asking: Asking, text: str, writing: Writing, field: str) -> Prompt:
-    """What a text is written from, by the settings. Each is as if it were asked by itself."""
+def _prompt(variant: ModelVariant, text: str, options: GenerationOptions, field: str) -> Prompt:
+    """The prompt of a text with the sampling options, as for a request of one text."""
     try:
         (prompt,) = inference_texts.prompts_of(
-            asking.opened.model,
+            variant.opened.model,
             [text],
-            logprobs=writing.logprobs is not None,
-            top_logprobs=writing.logprobs or 0,
-            **_settings(writing),
+            logprobs=options.logprobs is not None,
+            top_logprobs=options.logprobs or 0,
+            **_settings(options),
         )
     except Exception as error:
         raise of_error(error, field) from error
     return prompt
 
 
-def _search(asking: Asking, prompt: str, writing: Writing) -> Callable[[], Steps[str]]:
+def _search(
+    variant: ModelVariant, prompt: str, options: GenerationOptions
+) -> Callable[[], Steps[str]]:
     def search() -> Steps[str]:
-        model, network = asking.opened.model, asking.opened.network()
+        model, network = variant.opened.model, variant.opened.network()
         (text,) = yield from inference_texts.search(
-            model, prompt, num_beams=writing.num_beams, writer=network, **_settings(writing)
+            model, prompt, num_beams=options.num_beams, writer=network, **_settings(options)
         )
         return text
 
     return search
 
 
-def _settings(writing: Writing) -> dict[str, Any]:
+def _settings(options: GenerationOptions) -> dict[str, Any]:
     return {
-        "tokens": writing.tokens,
-        "temperature": writing.temperature,
-        "top_k": writing.top_k,
-        "top_p": writing.top_p,
-        "seed": writing.seed,
-        "stop": writing.stop,
+        "tokens": options.tokens,
+        "temperature": options.temperature,
+        "top_k": options.top_k,
+        "top_p": options.top_p,
+        "seed": options.seed,
+        "stop": options.stop,
     }

@@ -1,11 +1,11 @@
-"""All that a route may ask, and the answers: the one thing that dialects know of the server.
+"""The interface of the server to its dialects: what a route may ask, and the answers.
 
-    answered = await host.predict("reviews", ["a text"], Options(deadline=2.0))
-    async for piece in host.stream("gpt", "Once", Writing(tokens=20), Options()): …
+    response = await host.predict("reviews", ["a text"], Options(deadline=2.0))
+    async for piece in host.stream("gpt", "Once", GenerationOptions(tokens=20), Options()): …
 
-Nothing here blocks the event loop: texts become ids on threads, networks are read on the device's
-thread, answers are formed on threads again. Whoever stops waiting (a client that left, a deadline)
-takes its items out of the queue.
+Nothing here blocks the event loop: texts are tokenized on threads, networks run on the thread of
+the device, and answers are formed on threads again. When a request is cancelled (its client
+disconnected, its deadline passed), its items leave the queue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,31 +34,49 @@ from maskwright.ask.predict import texts as inference_texts
 from maskwright.ask.predict.predictor import Predictor, answers_of
 from maskwright.base import memory
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError, near
-from maskwright.base.findings import Note, ignore
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.learn.tasks.base.task_type import Encoded
 from maskwright.model.device.choices import Precision
 from maskwright.model.graph.engines.base.names import TORCH
 from maskwright.model.inference.stream import Piece
-from maskwright.ship.serve import encoding, logprobs, served
-from maskwright.ship.serve.encoding import Part
+from maskwright.ship.serve import encoding, logprobs
+from maskwright.ship.serve.encoding import EncodedRows, TaskPayload
 from maskwright.ship.serve.errors import Refusal, of_error
-from maskwright.ship.serve.generation import Row, Writers, Writing, Written
-from maskwright.ship.serve.limits import Budget, Limits, texts_of
-from maskwright.ship.serve.metrics import Metrics
-from maskwright.ship.serve.reading import Asked, read_masks, read_prompts, read_scores, read_states
+from maskwright.ship.serve.generation import (
+    GeneratedText,
+    GenerationJob,
+    GenerationOptions,
+    GenerationScheduler,
+)
+from maskwright.ship.serve.limits import Limits, RequestBudget, texts_of
+from maskwright.ship.serve.metrics import Metrics, Timings
 from maskwright.ship.serve.scheduler import (
+    BatchOperation,
     Device,
     FullError,
-    Item,
+    ItemResult,
     NeverFitsError,
-    Outcome,
     Queue,
-    Reading,
+    QueueItem,
 )
-from maskwright.ship.serve.served import TASK, Asking, Head, Served, vectors
+from maskwright.ship.serve.served_model import (
+    TASK,
+    Head,
+    ModelVariant,
+    ServedModel,
+    open_one,
+    vectors,
+)
 
-__all__ = ["Answered", "Host", "Options", "Piece", "Served", "Timings", "Writing", "Written"]
+__all__ = [
+    "GeneratedText",
+    "GenerationOptions",
+    "Host",
+    "HostResponse",
+    "Options",
+    "Piece",
+    "ServedModel",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,15 +84,15 @@ class Options:
     """How a request is answered.
 
     Attributes:
-        truncate: a text that is longer than the model reads is cut, and the answer says so; else it
-            is read in windows, or refused where it cannot be.
-        long: what becomes of such a text, as of `LanguageModel.predict`; None: as `truncate` says.
-        deadline: seconds after which nobody waits; None: the server's.
-        adapter: the head or adapter that answers; None: the model itself.
-        top: the best so many answers for each row.
-        raw: scores as the head gives them, not as probabilities.
+        truncate: a text that is longer than the model reads is truncated, which the answer reports;
+            otherwise it is read in windows, or refused if the model has none.
+        long: the treatment of such a text, as of `LanguageModel.predict`; None: as `truncate` says.
+        deadline: seconds until the request is given up; None: the limit of the server.
+        adapter: the name of the head or adapter that answers; None: the model itself.
+        top: the number of best answers for each row.
+        raw: return scores of the head, not probabilities.
         pooling: of vectors, for a model without a pooling of its own.
-        field: what the rows are called in the request, for refusals.
+        field: the name of the rows in the request, for refusals.
     """
 
     truncate: bool = False
@@ -87,40 +105,30 @@ class Options:
     field: str = "inputs"
 
     @property
-    def cutting(self) -> str:
-        """What a request says so that a text that is too long is cut."""
+    def truncation_hint(self) -> str:
+        """What a request has to say so that a text that is too long is truncated."""
         return "truncate" if self.long is None else 'long="as_trained"'
 
     @property
-    def reading(self) -> LongText:
-        """What becomes of a text that is longer than the model reads."""
+    def long_text(self) -> LongText:
+        """The treatment of a text that is longer than the model reads."""
         return self.long or ("as_trained" if self.truncate else "windows")
 
 
-USUAL, USUAL_WRITING = Options(), Writing()
+DEFAULT_OPTIONS, DEFAULT_GENERATION = Options(), GenerationOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timings:
-    """Seconds of a request: in all, becoming ids, waiting, and on the device."""
-
-    total: float
-    tokenise: float
-    queue: float
-    compute: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answered:
-    """Answers, in the order of the rows.
+class HostResponse:
+    """The answers to the rows of a request, in their order.
 
     Attributes:
-        values: an answer each.
-        tokens: how many tokens of each were read.
-        windows: in how many windows.
-        truncated: whether something was cut.
-        characters: of all texts.
-        fingerprint: of the model that answered for its task.
+        values: the answer to each row.
+        tokens: the number of tokens read of each row.
+        windows: the number of windows that each row was read in.
+        truncated: whether each row was truncated.
+        characters: the number of characters of all texts.
+        fingerprint: of the model that answered, for answers of a task.
     """
 
     values: list[Any]
@@ -130,73 +138,63 @@ class Answered:
     timings: Timings
     characters: int = 0
     fingerprint: str = ""
-    prompt_tokens: int = field(init=False, default=0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "prompt_tokens", sum(self.tokens))
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(self.tokens)
 
 
-# The request that is being answered; None where the host is asked from inside the process.
-REQUEST: ContextVar[Arriving | None] = ContextVar("request", default=None)
-# Bytes of a body for a token; of an answer for a figure of a vector, and around a candidate.
+# The request that is being answered; None if the host is called from inside the process.
+REQUEST: ContextVar[IncomingRequest | None] = ContextVar("request", default=None)
+# Estimated bytes of a body per token; of an answer per element of a vector, and per candidate.
 BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
-# Seconds from one look at the event loop to the next; turns of the loop that a request takes.
+# Seconds between two measurements of the lag of the event loop; turns of the loop per request.
 TICK, TURNS = 0.05, 3
-# Rows, characters and tokens that become ids, or answers, in less time than it takes to hand them
-# to a thread and back.
+# Rows, characters and tokens that are tokenized, or turned into answers, in less time than a round
+# trip to a thread takes.
 LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
 
-# A prompt that any tokenizer takes, and seconds that a first answer may take.
+TOKENIZER_THREADS = 2
+# A prompt that any tokenizer accepts, and the deadline in seconds of the first answer.
 WARM, WARM_SECONDS = "the", 600.0
 
-# Makes the payload of rows, with their lengths.
-Encode = Callable[[Sequence[Any], int], tuple[Any, Part]]
-Answer = Callable[[Sequence[tuple[Any, Part]], float], Awaitable[list[Outcome]]]
-Finish = Callable[[Part, Any], list[Any]]
+# The payload of rows, the results of payloads, and the answers of a result.
+Encode = Callable[[Sequence[Any], int], tuple[Any, EncodedRows]]
+Answer = Callable[[Sequence[tuple[Any, EncodedRows]], float], Awaitable[list[ItemResult]]]
+Finish = Callable[[EncodedRows, Any], list[Any]]
 
 
 class Host:
     """The models of a process and the device that answers for them.
 
     Args:
-        models: by name; the first answers where a request names none.
-        limits: what is taken at most.
-        precision, engine: what models are computed in, and read by, that are swapped in.
-        threads: how many make ids of texts.
+        limits: of requests and queues.
+        precision, engine: of models that are swapped in.
     """
 
     def __init__(
-        self,
-        models: Mapping[str, Served],
-        limits: Limits | None = None,
-        *,
-        precision: Precision = "auto",
-        engine: str = TORCH,
-        threads: int = 2,
-        metrics: Metrics | None = None,
-        note: Note = ignore,
+        self, limits: Limits | None = None, *, precision: Precision = "auto", engine: str = TORCH
     ) -> None:
-        self.limits = limits or Limits()
-        self.metrics = metrics or Metrics()
-        self._models, self._precision, self._note = dict(models), precision, note
-        self._engine = engine
-        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "tokenise")
+        self.limits, self.metrics = limits or Limits(), Metrics()
+        self._models: dict[str, ServedModel] = {}  # the first answers requests that name none
+        self._precision, self._engine = precision, engine
+        self._pool = concurrent.futures.ThreadPoolExecutor(TOKENIZER_THREADS, "tokenise")
         self._queue = Queue(
             self.limits.max_queue_tokens,
             self.limits.max_batch_tokens,
             self.limits.linger_ms / 1e3,
             self.limits.max_wait_seconds,
         )
-        self._writers = Writers(
-            self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call
+        self._generation = GenerationScheduler(
+            self.limits.max_writing_tokens, self.limits.max_queue_tokens, self._call_on_loop
         )
-        self._device = Device(self._queue, self._settle, self._writers)
+        self._device = Device(self._queue, self._deliver, self._generation)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.arriving_tokens = 0  # as estimated, of requests on their way into the queue
-        self.large = asyncio.Lock()  # held by the one of them that may never fit into it
+        self.incoming_tokens = 0  # estimate for the requests that are not in the queue yet
+        self.large = asyncio.Lock()  # held by the one of them that may not fit into the queue
         self._waking = False
-        # Seconds that the event loop is late, at its last tick and at the last two: a pause of the
-        # whole process is no load.
+        # Lag of the event loop in seconds at the last tick, and the smaller of the last two: one
+        # pause of the process is not load.
         self._last_lag = self._lag = 0.0
         self.ready = False
         self.draining = False
@@ -204,20 +202,20 @@ class Host:
             "mw_queue_tokens": lambda: self._queue.tokens,
             "mw_queue_wait_seconds": self._queue.seconds,
             "mw_queue_items": lambda: len(self._queue),
-            "mw_writing_rows": lambda: self._writers.rows,
-            "mw_writing_tokens": lambda: self._writers.tokens,
+            "mw_writing_rows": lambda: self._generation.num_running,
+            "mw_writing_tokens": lambda: self._generation.tokens,
             "mw_read_seconds": lambda: self._device.seconds["read"],
             "mw_write_seconds": lambda: self._device.seconds["write"],
             "mw_memory_bytes": memory.resident,
             "te_queue_size": lambda: len(self._queue),
         }
 
-    # ------------------------------------------------------------------------------- what there is
+    # ------------------------------------------------------------------------------- models
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
 
-    def model(self, name: str | None = None) -> Served:
+    def model(self, name: str | None = None) -> ServedModel:
         """The model of that name; None: the first.
 
         Raises:
@@ -227,145 +225,148 @@ class Host:
             raise Refusal("unready", "the models are being loaded", retry_after=1)
         name = next(iter(self._models)) if name is None else name
         if name not in self._models:
-            known = ", ".join(self.names)
-            raise Refusal("not_found", f"no model of that name; there are: {known}", field="model")
+            served_names = ", ".join(self.names)
+            raise Refusal(
+                "not_found", f"no model of that name; there are: {served_names}", field="model"
+            )
         return self._models[name]
 
-    def _asking(self, name: str | None, options: Options) -> Asking:
-        """What answers; the answer's headers say which model it is."""
-        found = self.model(name).asking(options.adapter)
-        self.budget().facts["model"] = found.fingerprint[:16]
-        return found
+    def _variant(self, name: str | None, options: Options) -> ModelVariant:
+        """The model that answers, whose fingerprint is set in the headers of the answer."""
+        variant = self.model(name).variant(options.adapter)
+        self.budget().facts["model"] = variant.fingerprint[:16]
+        return variant
 
-    def budget(self) -> Budget:
-        """Of the request that is being answered."""
-        return REQUEST.get() or Budget(self.limits)
+    def budget(self) -> RequestBudget:
+        """The budget of the request that is being answered."""
+        return REQUEST.get() or RequestBudget(self.limits)
 
     # ------------------------------------------------------------------------------------ answers
     async def predict(
-        self, name: str | None, rows: Sequence[Any], options: Options = USUAL
-    ) -> Answered:
-        """Answers of the model's task; rows as `LanguageModel.predict` takes them."""
+        self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
+        """The answers of the task of a model; rows as of `LanguageModel.predict`."""
 
         def finish(predictor: Predictor) -> Finish:
-            return lambda part, outputs: list(
-                answers_of(predictor.task_type, _encoded(part), outputs, options.top)
+            return lambda encoded, outputs: list(
+                answers_of(predictor.task_type, _encoded(encoded), outputs, options.top)
             )
 
-        asking = self._asking(name, options)
-        return await self._of_task(asking, TASK, rows, options, finish)
+        variant = self._variant(name, options)
+        return await self._answer_task(variant, TASK, rows, options, finish)
 
     async def scores(
-        self, name: str | None, rows: Sequence[Any], options: Options = USUAL
-    ) -> Answered:
+        self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
         """(L,) float32 for each row: the probability of every label, in the order of
-        `Served.labels`; with `raw` the scores before that."""
+        the labels of the task, or with `raw` the scores of the head."""
 
         def finish(predictor: Predictor) -> Finish:
-            return lambda part, outputs: list(
-                predictor.task_type.scores(_encoded(part), outputs, raw=options.raw)
+            return lambda encoded, outputs: list(
+                predictor.task_type.scores(_encoded(encoded), outputs, raw=options.raw)
             )
 
-        asking = self._asking(name, options)
-        return await self._of_task(asking, TASK, rows, options, finish)
+        variant = self._variant(name, options)
+        return await self._answer_task(variant, TASK, rows, options, finish)
 
     async def embed(
-        self, name: str | None, texts: Sequence[str], options: Options = USUAL
-    ) -> Answered:
+        self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
         """(D,) float32 for each text, as `LanguageModel.embed`."""
 
         def finish(predictor: Predictor) -> Finish:
-            return lambda part, outputs: list(
-                np.asarray(predictor.task_type.merged(_encoded(part), outputs), np.float32)
+            return lambda encoded, outputs: list(
+                np.asarray(predictor.task_type.merged(_encoded(encoded), outputs), np.float32)
             )
 
-        asking = self._asking(name, options)
+        variant = self._variant(name, options)
         head = vectors(options.pooling)
-        return await self._of_task(asking, head, texts, options, finish, alone=True)
+        return await self._answer_task(variant, head, texts, options, finish, embeds=True)
 
     async def token_states(
-        self, name: str | None, texts: Sequence[str], options: Options = USUAL
-    ) -> Answered:
+        self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
         """(T, D) float32 for each text: the states of its tokens in the last layer."""
-        asking, budget = self._asking(name, options), self.budget()
+        variant, budget = self._variant(name, options), self.budget()
 
-        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
-            predictor = asking.opened.pooled("mean")
-            part = encoding.encode(predictor, _alone(predictor, rows), first, options.reading)
-            size = sum(part.lengths) * asking.opened.model.config.width * BYTES_A_FIGURE
+        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
+            predictor = variant.opened.pooled("mean")
+            encoded = encoding.encode(
+                predictor, _as_single_texts(predictor, rows), first_number, options.long_text
+            )
+            size = sum(encoded.lengths) * variant.opened.model.config.width * BYTES_A_FIGURE
             budget.take_answer(size, options.field)
-            return _encoded(part).examples, part
+            return _encoded(encoded).examples, encoded
 
-        answer = partial(self._read, asking, "states", read_states)
-        return await self._ask(texts, options, answer, work, lambda part, found: list(found))
+        answer = partial(self._read_batched, variant, "states", encoding.read_states)
+        return await self._answer(texts, options, answer, encode, lambda _, states: list(states))
 
     async def fill_mask(
-        self, name: str | None, texts: Sequence[str], options: Options = USUAL
-    ) -> Answered:
-        """The holes of each text with their candidates, as `LanguageModel.fill_mask`."""
-        asking = self._asking(name, options)
-        _require(asking, "fill_mask", "the model fills no masks")
+        self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
+        """The masks of each text with their candidates, as of `LanguageModel.fill_mask`."""
+        variant = self._variant(name, options)
+        _require(variant, "fill_mask", "the model fills no masks")
         top = options.top or 5
-        model, budget = asking.opened.model, self.budget()
+        model, budget = variant.opened.model, self.budget()
 
-        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
-            found, part = encoding.encode_masked(model, rows, first, options.field)
-            size = sum(each.num_masks * (len(each.text) + BYTES_AROUND) for each in found)
+        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
+            masked_texts, encoded = encoding.encode_masked(model, rows, first_number, options.field)
+            size = sum(m.num_masks * (len(m.text) + BYTES_AROUND) for m in masked_texts)
             budget.take_answer(top * size, options.field)
-            return (found, top), part
+            return (masked_texts, top), encoded
 
-        def finish(part: Part, found: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *each) for each in found]
+        def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
+            return [inference_texts.spelled_masks(model, *text_holes) for text_holes in holes]
 
-        answer = partial(self._read, asking, "masks", read_masks)
-        return await self._ask(texts, options, answer, work, finish)
+        answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
+        return await self._answer(texts, options, answer, encode, finish)
 
     async def prompt_scores(
-        self, name: str | None, prompts: Sequence[str], options: Options = USUAL
-    ) -> Answered:
-        """How likely each token of each prompt was to a decoder, with `options.top` of the
-        likeliest in its place: `Logprobs` each."""
-        asking = self._asking(name, options)
-        _require(asking, "generate", "the model does not write")
-        model, top = asking.opened.model, options.top or 0
+        self, name: str | None, prompts: Sequence[str], options: Options = DEFAULT_OPTIONS
+    ) -> HostResponse:
+        """`Logprobs` for each prompt: the log-probabilities of its tokens by a decoder, with those
+        of the `options.top` likeliest tokens at each position."""
+        variant = self._variant(name, options)
+        _require(variant, "generate", "the model does not write")
+        model, top = variant.opened.model, options.top or 0
 
-        def work(rows: Sequence[Any], first: int) -> tuple[Any, Part]:
-            found, part = encoding.encode_prompts(model, rows, first, options.field)
-            return (found, top), part
+        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
+            tokenized, encoded = encoding.encode_prompts(model, rows, first_number, options.field)
+            return (tokenized, top), encoded
 
-        def finish(part: Part, found: Any) -> list[Any]:
-            return [logprobs.of_prompt(model.tokenizer, *each) for each in found]
+        def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
+            return [logprobs.of_prompt(model.tokenizer, *prompt_score) for prompt_score in scores]
 
-        answer = partial(self._read, asking, "prompts", read_prompts)
-        return await self._ask(prompts, options, answer, work, finish)
+        answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
+        return await self._answer(prompts, options, answer, encode, finish)
 
     async def generate(
         self,
         name: str | None,
         prompts: Sequence[str],
-        writing: Writing | Sequence[Writing] = USUAL_WRITING,
-        options: Options = USUAL,
-    ) -> Answered:
-        """What the model writes after each prompt, all in the same way or each in its own: a
-        `Written` each."""
-        asking = self._asking(name, options)
-        begin, until = time.monotonic(), self._until(options)
-        rows = await self._rows(asking, prompts, writing, options)
+        generation: GenerationOptions | Sequence[GenerationOptions] = DEFAULT_GENERATION,
+        options: Options = DEFAULT_OPTIONS,
+    ) -> HostResponse:
+        """A `GeneratedText` for each prompt, with the same or with individual options."""
+        variant = self._variant(name, options)
+        start, deadline = time.monotonic(), self._deadline(options)
+        jobs = await self._submit_jobs(variant, prompts, generation, options)
         try:
-            async with _Until(until):
-                written = [await row.written() for row in rows]
+            async with _Deadline(deadline):
+                texts = [await job.text() for job in jobs]
         finally:
-            self._writers.cancel(rows)
+            self._generation.cancel(jobs)
         self.metrics.wrote(
-            sum(row.prompt_tokens for row in rows), sum(len(each.ids) for each in written)
+            sum(job.prompt_tokens for job in jobs), sum(len(text.ids) for text in texts)
         )
-        timings = _timings(begin, rows)
+        timings = _timings(start, jobs)
         self.metrics.answered(timings)
-        return Answered(
-            values=written,
-            tokens=[row.prompt_tokens for row in rows],
-            windows=[1] * len(rows),
-            truncated=[False] * len(rows),
+        return HostResponse(
+            values=texts,
+            tokens=[job.prompt_tokens for job in jobs],
+            windows=[1] * len(jobs),
+            truncated=[False] * len(jobs),
             timings=timings,
             characters=sum(map(len, prompts)),
         )
@@ -374,41 +375,40 @@ class Host:
         self,
         name: str | None,
         prompt: str,
-        writing: Writing = USUAL_WRITING,
-        options: Options = USUAL,
-        counted: Callable[[int], None] = lambda tokens: None,
+        generation: GenerationOptions = DEFAULT_GENERATION,
+        options: Options = DEFAULT_OPTIONS,
+        on_prompt: Callable[[int], None] = lambda tokens: None,
     ) -> AsyncIterator[Piece]:
-        """The same of one prompt, piece by piece. The request is admitted, or refused, before the
-        first piece is waited for; before it comes, `counted` is told the tokens of the prompt."""
-        asking = self._asking(name, options)
-        begin, until, count = time.monotonic(), self._until(options), 0
-        rows = await self._rows(asking, [prompt], writing, options, streams=True)
-        counted(rows[0].prompt_tokens)
+        """Generate the text of one prompt piece by piece. The request is admitted or refused before
+        the first piece; then `on_prompt` is called with the number of tokens of the prompt."""
+        variant = self._variant(name, options)
+        start, deadline, count = time.monotonic(), self._deadline(options), 0
+        jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
+        on_prompt(jobs[0].prompt_tokens)
         try:
-            while (pieces := await rows[0].next(until)) is not None:
+            while (pieces := await jobs[0].next(deadline)) is not None:
                 for piece in pieces:
                     count += piece.id is not None
                     yield piece
-            self.metrics.answered(_timings(begin, rows))
+            self.metrics.answered(_timings(start, jobs))
         finally:
-            self._writers.cancel(rows)
-            self.metrics.wrote(rows[0].prompt_tokens, count)
+            self._generation.cancel(jobs)
+            self.metrics.wrote(jobs[0].prompt_tokens, count)
 
-    # ---------------------------------------------------------------------------------- life
-    def load(self, models: Mapping[str, Served]) -> None:
-        """Answer for these models. A process listens before they are there, so routes look at
-        `names` when they are asked and not when they are made."""
+    # ---------------------------------------------------------------------------------- lifecycle
+    def load(self, models: Mapping[str, ServedModel]) -> None:
+        """Serve these models. A process listens before they are loaded, so routes read `names` for
+        each request and not when they are created."""
         self._models = dict(models)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to answer, on this loop."""
+        """Start to answer, on this event loop."""
         self._loop = loop
         self._device.start()
         self._tick(loop.time())
 
     def _tick(self, due: float) -> None:
-        """Note how late the event loop is, which has more to do than there is time for when models
-        are tiny and requests many."""
+        """Measure the lag of the event loop, the bottleneck of many requests to tiny models."""
         assert self._loop is not None
         now = self._loop.time()
         late = max(0.0, now - due)
@@ -416,61 +416,63 @@ class Host:
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
-        """Ask every model once at each length that is common; `ready` from then on."""
+        """Run every model once at common lengths; then set `ready`."""
         rates = []
-        for each in self._models.values():
-            rates.append(await self.run_on_device(each.warm))
-            if "generate" in each.abilities:
-                writing = Writing(tokens=2, temperature=0.0)
+        for model in self._models.values():
+            rates.append(await self.run_on_device(model.warm))
+            if "generate" in model.abilities:
+                generation = GenerationOptions(tokens=2, temperature=0.0)
                 try:
-                    await self.generate(each.name, [WARM], writing, Options(deadline=WARM_SECONDS))
+                    await self.generate(
+                        model.name, [WARM], generation, Options(deadline=WARM_SECONDS)
+                    )
                 except Refusal as refusal:
-                    raise CheckpointError(refusal.message, where=each.folder) from refusal
+                    raise CheckpointError(refusal.message, where=model.folder) from refusal
         self._queue.expect(min(rates))
         self.ready = True
 
     async def run_on_device(self, function: Callable[[], Any]) -> Any:
-        """What a function gives that runs where networks are asked, after what is before it."""
+        """Queue a function to run on the thread of the device. Returns its value."""
         assert self._loop is not None
-        reading = Reading(0, "function", lambda payloads: [each() for each in payloads])
-        item = Item(reading, [1], function, waiter=self._future())
+        operation = BatchOperation(0, "function", lambda payloads: [call() for call in payloads])
+        item = QueueItem(operation, [1], function, waiter=self._future())
         self._device.submit([item])
         self._wake()
-        outcome: Outcome = await item.waiter
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value
+        result: ItemResult = await item.waiter
+        if result.error is not None:
+            raise result.error
+        return result.value
 
-    def waited_for(self, function: Callable[[], Any]) -> Any:
-        """The same, waited for on a thread that is not the event loop's.
+    def run_and_wait(self, function: Callable[[], Any]) -> Any:
+        """As `run_on_device`, called from a thread other than that of the event loop.
 
         Raises:
-            Refusal: the deadline passed, or no more is taken.
+            Refusal: the deadline passed, or the queue is full.
         """
         assert self._loop is not None
         seconds = self.limits.deadline
 
-        async def found() -> Any:
+        async def run() -> Any:
             try:
-                async with _Until(time.monotonic() + seconds):
+                async with _Deadline(time.monotonic() + seconds):
                     return await self.run_on_device(function)
             except FullError:
                 raise self._full() from None
 
-        waiting = asyncio.run_coroutine_threadsafe(found(), self._loop)
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         try:
-            return waiting.result(seconds + 1)
+            return future.result(seconds + 1)
         except concurrent.futures.TimeoutError:  # the loop has stopped
-            raise _late() from None
+            raise _deadline_refusal() from None
 
     def swap(self, name: str, folder: Path | str) -> None:
-        """Answer for `name` with the model in `folder` from now on, without the adapters of the one
-        before. Requests that were admitted before are answered by that one; call it on a thread,
-        since it reads the folder.
+        """Replace the model `name` by the model in `folder`, without the adapters of the old one.
+        Admitted requests are still answered by the old one. Call it on a thread, since it reads the
+        folder.
 
         Raises:
             UsageError: no model has that name.
-            And as `maskwright.load`; the model before then stays.
+            And as `maskwright.load`; the old model then stays.
         """
         if name not in self._models:
             raise UsageError(
@@ -479,155 +481,158 @@ class Host:
                 found=repr(name),
                 wanted=near(str(name), self.names),
             )
-        others = [each for each in self._models.values() if each.name != name]
-        made = served.open_one(
-            name, Path(folder), others, self._precision, self._note, self._engine
-        )
-        made.warm()
-        self._models = {**self._models, name: made}
+        other_models = [model for model in self._models.values() if model.name != name]
+        new_model = open_one(name, Path(folder), other_models, self._precision, engine=self._engine)
+        new_model.warm()
+        self._models = {**self._models, name: new_model}
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._device.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def alive(self) -> bool:
-        """Whether the device's thread lives."""
+        """Whether the thread of the device is running."""
         return self._device.alive
 
     @asynccontextmanager
-    async def arriving(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
-        """A request whose body has come. Until its items are in the queue, or it is refused, it
-        counts as so many tokens as its bytes may be. One that may have more than the queue has room
-        for waits for its turn instead: it would keep out all others while its tokens are counted.
+    async def admit(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
+        """A context for a request whose body was received.
+
+        Until its items are queued or it is refused, it counts with a number of tokens estimated
+        from its size. A request that may not fit into the queue waits for a lock instead, since it
+        would block all others.
 
         Raises:
             Refusal: there is no room.
         """
         self.require_room()
-        arriving = Arriving(self, size // BYTES_A_TOKEN, facts)
-        REQUEST.set(arriving)
-        if arriving.is_large:
-            async with _Until(arriving.began + self.limits.deadline):
+        request = IncomingRequest(self, size // BYTES_A_TOKEN, facts)
+        REQUEST.set(request)
+        if request.is_large:
+            async with _Deadline(request.began + self.limits.deadline):
                 await self.large.acquire()
         try:
             yield
         finally:
-            arriving.end()
+            request.end()
 
     def require_room(self) -> None:
-        """Raises Refusal where nothing more is taken in now."""
-        arriving = self.arriving_tokens
-        busy = arriving > 0 or len(self._queue) > 0
-        waits = self._queue.seconds(arriving) + TURNS * self._lag
-        late = busy and waits > self.limits.max_wait_seconds
-        if late or self._queue.is_full(arriving):
+        """Raise Refusal if no request is admitted now."""
+        busy = self.incoming_tokens > 0 or len(self._queue) > 0
+        wait = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
+        too_long = busy and wait > self.limits.max_wait_seconds
+        if too_long or self._queue.is_full(self.incoming_tokens):
             raise self._full()
 
     def _full(self) -> Refusal:
-        beyond = self._queue.seconds(self.arriving_tokens) - self.limits.max_wait_seconds
+        excess = self._queue.seconds(self.incoming_tokens) - self.limits.max_wait_seconds
         return Refusal(
             "overloaded",
-            "more waits than is computed in time",
+            "the queue is too long to be answered in time",
             limit=f"{self.limits.max_wait_seconds:g} s of waiting",
-            retry_after=max(1.0, beyond),
+            retry_after=max(1.0, excess),
         )
 
-    # ---------------------------------------------------------------------------------- within
-    async def _of_task(
+    # ---------------------------------------------------------------------------------- internals
+    async def _answer_task(
         self,
-        asking: Asking,
+        variant: ModelVariant,
         head: Head,
         rows: Sequence[Any],
         options: Options,
         finish: Callable[[Predictor], Finish],
-        alone: bool = False,
-    ) -> Answered:
-        """What the head of a task gives for rows."""
-        found = asking.known(head) or await self._in_thread(asking.made, head)
-        predictor, objective = found
+        embeds: bool = False,
+    ) -> HostResponse:
+        """The answers of a head to rows."""
+        loaded = variant.loaded_head(head)
+        predictor, objective = loaded or await self._run(False, variant.head, head)
 
-        def work(chosen: Sequence[Any], first: int) -> tuple[Any, Part]:
-            given = _alone(predictor, chosen) if alone else chosen
-            part = encoding.encode(
-                predictor, given, first, options.reading, options.field, options.cutting
+        def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
+            task_rows = _as_single_texts(predictor, rows) if embeds else rows
+            hint = options.truncation_hint
+            encoded = encoding.encode(
+                predictor, task_rows, first_number, options.long_text, options.field, hint
             )
-            return Asked(objective, _encoded(part), predictor.collation, predictor.task_type), part
+            task_type, collation = predictor.task_type, predictor.collation
+            return TaskPayload(objective, _encoded(encoded), collation, task_type), encoded
 
         if predictor.task_type.writes:
-            answer = partial(self._written, asking)
+            answer = partial(self._generate_answers, variant)
         else:
-            answer = partial(self._read, asking, "scores", read_scores)
-        answered = await self._ask(rows, options, answer, work, finish(predictor))
-        return replace(answered, fingerprint=asking.fingerprint)
+            answer = partial(self._read_batched, variant, "scores", encoding.read_scores)
+        response = await self._answer(rows, options, answer, encode, finish(predictor))
+        return replace(response, fingerprint=variant.fingerprint)
 
-    def _reading(self, asking: Asking, what: str, read: Callable[..., Sequence[Any]]) -> Reading:
-        """Scores of one backbone go together; what else is asked only of the very same model."""
-        if what == "scores":
-            return Reading(asking.backbone, what, read)
+    def _operation(
+        self, variant: ModelVariant, kind: str, read: Callable[..., Sequence[Any]]
+    ) -> BatchOperation:
+        """Scores of models on one backbone are batched together; other operations by model."""
+        if kind == "scores":
+            return BatchOperation(variant.backbone, kind, read)
 
         def of_model(payloads: Sequence[Any]) -> Sequence[Any]:
-            return read(asking.opened, payloads)
+            return read(variant.opened, payloads)
 
-        made: Reading = asking.__dict__.setdefault(what, Reading(id(asking), what, of_model))
-        return made
+        operation: BatchOperation = variant.__dict__.setdefault(
+            kind, BatchOperation(id(variant), kind, of_model)
+        )
+        return operation
 
-    async def _ask(
+    async def _answer(
         self,
         rows: Sequence[Any],
         options: Options,
         answer: Answer,
-        work: Encode,
+        encode: Encode,
         finish: Finish,
-    ) -> Answered:
+    ) -> HostResponse:
         self.budget().take_rows(rows, options.field)
-        begin, until = time.monotonic(), self._until(options)
-        async with _Until(until):
-            ranges = list(encoding.parts_of(rows))
-            encoded = await all_of(
-                self._light_or_in_thread(_is_light(chosen), work, chosen, each.start)
-                for each in ranges
-                for chosen in ([rows[n] for n in each],)
+        begin, deadline = time.monotonic(), self._deadline(options)
+        async with _Deadline(deadline):
+            chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
+            payloads = await all_of(
+                self._run(_is_light(chunk), encode, chunk, start) for start, chunk in chunks
             )
             tokenised = time.monotonic()
-            outcomes = await answer(encoded, until)
+            results = await answer(payloads, deadline)
+            encoded = [encoded_rows for _, encoded_rows in payloads]
             answers = await all_of(
-                self._light_or_in_thread(_is_short(part), finish, part, outcome.value)
-                for (_, part), outcome in zip(encoded, outcomes, strict=True)
+                self._run(_is_short(encoded_rows), finish, encoded_rows, result.value)
+                for encoded_rows, result in zip(encoded, results, strict=True)
             )
-        parts = [part for _, part in encoded]
         timings = Timings(
             total=time.monotonic() - begin,
             tokenise=tokenised - begin,
-            queue=max(outcome.waited for outcome in outcomes),
-            compute=max(outcome.computed for outcome in outcomes),
+            queue=max(result.waited for result in results),
+            compute=max(result.computed for result in results),
         )
         self.metrics.answered(timings)
-        return Answered(
-            values=[value for each in answers for value in each],
-            tokens=[n for part in parts for n in part.lengths],
-            windows=[n for part in parts for n in part.windows],
-            truncated=[cut for part in parts for cut in part.truncated],
+        return HostResponse(
+            values=[value for chunk_answers in answers for value in chunk_answers],
+            tokens=[n for encoded_rows in encoded for n in encoded_rows.lengths],
+            windows=[n for encoded_rows in encoded for n in encoded_rows.windows],
+            truncated=[cut for encoded_rows in encoded for cut in encoded_rows.truncated],
             timings=timings,
             characters=sum(len(text) for row in rows for text in texts_of(row)),
         )
 
-    async def _read(
+    async def _read_batched(
         self,
-        asking: Asking,
-        what: str,
+        variant: ModelVariant,
+        kind: str,
         read: Callable[..., Sequence[Any]],
-        encoded: Sequence[tuple[Any, Part]],
-        until: float,
-    ) -> list[Outcome]:
-        """What is read of the payloads, beside those of other requests."""
-        reading = self._reading(asking, what, read)
+        payloads: Sequence[tuple[Any, EncodedRows]],
+        deadline: float,
+    ) -> list[ItemResult]:
+        """The results of payloads, batched with those of other requests."""
+        operation = self._operation(variant, kind, read)
         items = [
-            Item(reading, part.lengths, payload, until, waiter=self._future())
-            for payload, part in encoded
+            QueueItem(operation, encoded_rows.lengths, payload, deadline, waiter=self._future())
+            for payload, encoded_rows in payloads
         ]
-        _arrived()
+        _leave_incoming()
         budget = self.budget()
         budget.take_tokens(sum(item.tokens for item in items))
         try:
@@ -637,86 +642,83 @@ class Host:
         except FullError:
             raise self._full() from None
         try:
-            outcomes = await all_of(item.waiter for item in items)
+            results = await all_of(item.waiter for item in items)
         except BaseException:
             self._device.cancel(items)
             raise
-        for outcome in outcomes:
-            if outcome.late:
-                raise _late()
-            if outcome.error is not None:
-                self.metrics.failed(outcome.error)
-                raise of_error(outcome.error, model=asking.name) from outcome.error
-        return outcomes
+        for result in results:
+            if result.late:
+                raise _deadline_refusal()
+            if result.error is not None:
+                self.metrics.failed(result.error)
+                raise of_error(result.error, model=variant.name) from result.error
+        return results
 
-    async def _written(
-        self, asking: Asking, encoded: Sequence[tuple[Asked, Part]], until: float
-    ) -> list[Outcome]:
-        """What a task writes of the payloads, in turns with what else is written."""
-        rows = []
-        for payload, part in encoded:
-            read = sum(part.lengths)
+    async def _generate_answers(
+        self,
+        variant: ModelVariant,
+        payloads: Sequence[tuple[TaskPayload, EncodedRows]],
+        deadline: float,
+    ) -> list[ItemResult]:
+        """The answers that a task generates from payloads, in turns with other generation."""
+        jobs = []
+        for payload, encoded_rows in payloads:
+            read = sum(encoded_rows.lengths)
             size = min(2 * read, self.limits.max_writing_tokens)
-            rows.append(Row(asking, None, payload.written, read, size, streams=False))
+            jobs.append(GenerationJob(variant, None, payload.steps, read, size, streams=False))
         begin = time.monotonic()
-        self._submit(rows)
+        self._submit(jobs)
         try:
-            for row in rows:
-                await row.over()
+            for job in jobs:
+                await job.finish()
         finally:
-            self._writers.cancel(rows)
+            self._generation.cancel(jobs)
         seconds = time.monotonic() - begin
-        return [Outcome(row.value, None, row.waited, seconds - row.waited) for row in rows]
+        return [ItemResult(job.value, None, job.waited, seconds - job.waited) for job in jobs]
 
     def _wake(self) -> None:
-        """Wake the device at the end of the loop's turn, so that it finds at once all that the turn
-        brings: requests that came together are read together."""
+        """Wake the device at the end of the turn of the event loop, so that requests which arrive
+        in the same turn are batched together."""
         if not self._waking:
             assert self._loop is not None
             self._waking = True
-            self._loop.call_soon(self._woken)
+            self._loop.call_soon(self._wake_device)
 
-    def _woken(self) -> None:
+    def _wake_device(self) -> None:
         self._waking = False
         self._device.wake()
 
-    def _settle(self, settled: Sequence[tuple[Item, Outcome]]) -> None:
-        """On the device's thread: give what became of the items to those who wait."""
-        computed = [(item, outcome) for item, outcome in settled if not outcome.late]
+    def _deliver(self, results: Sequence[tuple[QueueItem, ItemResult]]) -> None:
+        """Pass the results of items to their waiters. Called on the thread of the device."""
+        computed = [(item, result) for item, result in results if not result.late]
         if computed:
             lengths = [n for item, _ in computed for n in item.lengths]
             self.metrics.batch(lengths, computed[0][1].computed)
 
-        def give() -> None:
-            for item, outcome in settled:
+        def set_results() -> None:
+            for item, result in results:
                 if not item.waiter.done():
-                    item.waiter.set_result(outcome)
+                    item.waiter.set_result(result)
 
-        self._call(give)
+        self._call_on_loop(set_results)
 
-    def _call(self, function: Callable[[], None]) -> None:
+    def _call_on_loop(self, function: Callable[[], None]) -> None:
         """Run a function on the event loop, from any thread."""
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function)
 
-    def _future(self) -> asyncio.Future[Outcome]:
+    def _future(self) -> asyncio.Future[ItemResult]:
         assert self._loop is not None
         return self._loop.create_future()
 
-    async def _in_thread(self, function: Callable[..., Any], *given: Any) -> Any:
-        """The value of a function that runs beside the loop; what it raises as a refusal."""
-        return await self._light_or_in_thread(False, function, *given)
-
-    async def _light_or_in_thread(
-        self, light: bool, function: Callable[..., Any], *given: Any
-    ) -> Any:
-        """The same; of what takes less time than to hand it to a thread, on the loop."""
+    async def _run(self, light: bool, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function on a thread, or on the event loop if it is light; errors are refusals."""
         assert self._loop is not None
         try:
             if light:
-                return function(*given)
-            return await self._loop.run_in_executor(self._pool, function, *given)
+                return function(*args)
+            return await self._loop.run_in_executor(self._pool, function, *args)
         except Refusal:
             raise
         except Exception as error:
@@ -725,85 +727,84 @@ class Host:
                 self.metrics.failed(error)
             raise refusal from error
 
-    async def _rows(
+    async def _submit_jobs(
         self,
-        asking: Asking,
+        variant: ModelVariant,
         prompts: Sequence[str],
-        writing: Writing | Sequence[Writing],
+        generation: GenerationOptions | Sequence[GenerationOptions],
         options: Options,
         streams: bool = False,
-    ) -> list[Row]:
+    ) -> list[GenerationJob]:
         self.budget().take_rows(prompts, options.field)
-        _require(asking, "generate", "the model does not write")
-        writings = [writing] * len(prompts) if isinstance(writing, Writing) else list(writing)
-        rows: list[Row] = await self._in_thread(
-            self._writers.prepare, asking, list(prompts), writings, options.field, streams
-        )
-        self._submit(rows)
-        return rows
+        _require(variant, "generate", "the model does not write")
+        if isinstance(generation, GenerationOptions):
+            generation = [generation] * len(prompts)
+        prepare = partial(self._generation.prepare, variant, list(prompts), generation)
+        jobs: list[GenerationJob] = await self._run(False, prepare, options.field, streams)
+        self._submit(jobs)
+        return jobs
 
-    def _submit(self, rows: Sequence[Row]) -> None:
-        """Let rows be written.
+    def _submit(self, jobs: Sequence[GenerationJob]) -> None:
+        """Queue jobs.
 
         Raises:
             Refusal: there is no room for them.
         """
-        _arrived()
-        self.budget().take_tokens(sum(row.tokens for row in rows))
+        _leave_incoming()
+        self.budget().take_tokens(sum(job.tokens for job in jobs))
         try:
-            self._writers.submit(rows)
+            self._generation.submit(jobs)
         except FullError:
             raise self._full() from None
         except NeverFitsError as error:
-            what = f"prompt and answer have {error.tokens} tokens"
-            raise Refusal("too_large", what, limit=error.limit) from None
+            reason = f"prompt and answer have {error.tokens} tokens"
+            raise Refusal("too_large", reason, limit=error.limit) from None
         self._wake()
 
-    def _until(self, options: Options) -> float:
-        """The deadline of the request."""
-        usual = self.limits.deadline
-        seconds = usual if options.deadline is None else min(usual, options.deadline)
+    def _deadline(self, options: Options) -> float:
+        """The deadline of the request, as of `time.monotonic`."""
+        limit = self.limits.deadline
+        seconds = limit if options.deadline is None else min(limit, options.deadline)
         return self.budget().began + seconds
 
 
-class Arriving(Budget):
-    """A request that came from outside, and what it still counts for among those on their way into
-    the queue."""
+class IncomingRequest(RequestBudget):
+    """A request of a client, which counts with an estimate of its tokens until it is queued."""
 
     def __init__(self, host: Host, tokens: int, facts: dict[str, str]) -> None:
         super().__init__(host.limits, facts)
         self.is_large = tokens > host.limits.max_queue_tokens
         self._host, self._tokens = host, 0 if self.is_large else tokens
-        host.arriving_tokens += self._tokens
+        host.incoming_tokens += self._tokens
         self._has_ended = False
 
     def end(self) -> None:
-        """From here on it counts by itself, or is refused."""
+        """Stop counting the estimate: the request is queued or refused."""
         if not self._has_ended:
             self._has_ended = True
-            self._host.arriving_tokens -= self._tokens
+            self._host.incoming_tokens -= self._tokens
             if self.is_large:
                 self._host.large.release()
 
 
-def _timings(begin: float, rows: Sequence[Row]) -> Timings:
-    """Of texts that were written."""
-    total, wait = time.monotonic() - begin, max(row.waited for row in rows)
+def _timings(begin: float, jobs: Sequence[GenerationJob]) -> Timings:
+    """The timings of generated texts."""
+    total, wait = time.monotonic() - begin, max(job.waited for job in jobs)
     return Timings(total=total, tokenise=0.0, queue=wait, compute=total - wait)
 
 
-def _arrived() -> None:
-    """From here on the request counts by itself."""
-    if (arriving := REQUEST.get()) is not None:
-        arriving.end()
+def _leave_incoming() -> None:
+    """Stop counting the estimate of the current request: it is about to be queued."""
+    if (request := REQUEST.get()) is not None:
+        request.end()
 
 
-async def all_of(awaited: Iterable[Awaitable[Any]]) -> list[Any]:
-    """The values of all; of one without a task of its own. Where one fails, the others end."""
-    values = list(awaited)
-    if len(values) == 1:
-        return [await values[0]]
-    tasks = [asyncio.ensure_future(each) for each in values]
+async def all_of(values: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Await all values; if one fails, cancel the others. A single value gets no task."""
+    awaitables = list(values)
+    if len(awaitables) == 1:
+        return [await awaitables[0]]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
         return await asyncio.gather(*tasks)
     finally:
@@ -817,40 +818,40 @@ def _is_light(rows: Sequence[Any]) -> bool:
     return sum(len(text) for row in rows for text in texts_of(row)) <= LIGHT_CHARACTERS
 
 
-def _is_short(part: Part) -> bool:
-    return len(part.lengths) <= LIGHT_ROWS and sum(part.lengths) <= LIGHT_TOKENS
+def _is_short(encoded: EncodedRows) -> bool:
+    return len(encoded.lengths) <= LIGHT_ROWS and sum(encoded.lengths) <= LIGHT_TOKENS
 
 
-def _encoded(part: Part) -> Encoded:
-    assert part.encoded is not None
-    return part.encoded
+def _encoded(rows: EncodedRows) -> Encoded:
+    assert rows.encoded is not None
+    return rows.encoded
 
 
-def _alone(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
-    """Texts as a task that makes vectors takes them one by one."""
+def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
+    """Texts as rows of a task that makes vectors."""
     return [{predictor.task_type.alone: row} for row in rows]
 
 
-def _require(asking: Asking, ability: str, what: str) -> None:
-    if ability not in asking.opened.abilities:
-        raise of_error(IncompatibleError(what, found=asking.opened.describe()))
+def _require(variant: ModelVariant, ability: str, reason: str) -> None:
+    if ability not in variant.opened.abilities:
+        raise of_error(IncompatibleError(reason, found=variant.opened.describe()))
 
 
-class _Until:
-    """A block that ends at a time of `time.monotonic`, as a refusal."""
+class _Deadline:
+    """A context that is cancelled at a time of `time.monotonic`, with a refusal."""
 
-    def __init__(self, until: float) -> None:
-        self._timeout = asyncio.timeout(until - time.monotonic())
+    def __init__(self, deadline: float) -> None:
+        self._timeout = asyncio.timeout(deadline - time.monotonic())
 
     async def __aenter__(self) -> None:
         await self._timeout.__aenter__()
 
-    async def __aexit__(self, *given: Any) -> None:
+    async def __aexit__(self, *exc_info: Any) -> None:
         try:
-            await self._timeout.__aexit__(*given)
+            await self._timeout.__aexit__(*exc_info)
         except TimeoutError:
-            raise _late() from None
+            raise _deadline_refusal() from None
 
 
-def _late() -> Refusal:
+def _deadline_refusal() -> Refusal:
     return Refusal("timeout", "the deadline passed before the answer was there")

@@ -1,4 +1,4 @@
-"""Every bound of a server, as one value; and what a request has used of those that bound it."""
+"""The limits of a server, and the budget of a request."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from maskwright.base.errors import UsageError
 from maskwright.ship.serve.errors import Refusal
 
-# Of an answer, as estimated before it is computed: a larger one would hold up all other requests.
+# Of an answer, as estimated before it is computed: a larger one would delay all other requests.
 MOST_ANSWER_BYTES = 40_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a server takes at most.
+    """Limits of a server.
 
     Attributes:
-        max_wait_seconds: a request is taken in if what waits before it takes no longer than this,
+        max_wait_seconds: a request is admitted if the requests before it take no longer than this,
             at the rate at which the queue empties; else 429.
-        max_queue_tokens: tokens that may wait, whatever the rate; beyond them 429.
-        max_batch_tokens: tokens that are read together at most, unless one text has more.
-        max_writing_tokens: positions of texts that are written at the same time, prompts included.
+        max_queue_tokens: tokens that may wait, at any rate; beyond them 429.
+        max_batch_tokens: tokens of a batch, unless one text has more.
+        max_writing_tokens: positions of texts generated at the same time, with their prompts.
         max_input_characters: characters of one text.
-        max_items: texts of one request, however its body divides or multiplies them.
-        max_body_bytes: bytes of a request's body.
+        max_items: texts of one request, with all combinations and copies that it asks for.
+        max_body_bytes: bytes of the body of a request.
         max_connections: connections at the same time.
         deadline: seconds until a request is given up.
         linger_ms: milliseconds that a lone request waits for others; for tiny models.
-        drain_seconds: seconds that requests have to end in when the server is asked to stop.
+        drain_seconds: seconds that requests have to finish when the server stops.
     """
 
     max_wait_seconds: float = 1.0
@@ -68,14 +68,14 @@ class Limits:
             )
 
 
-class Budget:
-    """What one request has used of its limits. They hold for all that is asked for it together:
-    the instances of a body, the texts beside each label, the copies of each prompt.
+class RequestBudget:
+    """What a request has used of the limits, which apply to all of it together: the instances of a
+    body, the texts with each label, the copies of each prompt.
 
     Attributes:
-        began: when its body had come, which its deadline counts from.
-        facts: what its answer's headers say of it.
-        is_admitted: whether a part of it is in the queue already.
+        began: time at which its body was received, from which the deadline counts.
+        facts: values for the headers of its answer.
+        is_admitted: whether a part of it is queued already.
     """
 
     def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
@@ -84,15 +84,15 @@ class Budget:
         self._used: Counter[str] = Counter()
 
     def require_inputs(self, count: int, field: str) -> None:
-        """Refuse inputs that would be too many, before they are made.
+        """Refuse too many inputs before they are created.
 
         Raises:
-            Refusal: naming field and limit, as all methods here.
+            Refusal: with field and limit, like all methods here.
         """
-        count, most = count + self._used["inputs"], self.limits.max_items
-        if count > most:
-            what = f"{count} inputs in one request"
-            raise Refusal("validation", what, field=field, limit=most)
+        count, limit = count + self._used["inputs"], self.limits.max_items
+        if count > limit:
+            reason = f"{count} inputs in one request"
+            raise Refusal("validation", reason, field=field, limit=limit)
 
     def take_rows(self, rows: Sequence[Any], field: str) -> None:
         """Count inputs, and the characters of their texts."""
@@ -104,29 +104,29 @@ class Budget:
         for number, row in enumerate(rows):
             for size in map(len, texts_of(row)):
                 if size > longest:
-                    what, where = f"a text of {size} characters", f"{field}[{number}]"
-                    raise Refusal("too_large", what, field=where, limit=longest)
+                    reason, where = f"a text of {size} characters", f"{field}[{number}]"
+                    raise Refusal("too_large", reason, field=where, limit=longest)
                 characters += size
-        # As many as a body can hold: a text that is read beside several others counts each time.
+        # A text that is paired with several others counts each time.
         self._take("characters", characters, self.limits.max_body_bytes, field)
 
     def take_tokens(self, count: int, field: str | None = None) -> None:
-        """Count tokens that are read or written."""
+        """Count tokens that are read or generated."""
         self._take("tokens", count, self.limits.max_queue_tokens, field)
 
     def take_answer(self, size: int, field: str) -> None:
-        """Count bytes that an answer will have."""
+        """Count the estimated bytes of an answer."""
         self._take("bytes to answer with", size, MOST_ANSWER_BYTES, field)
 
-    def _take(self, what: str, count: int, most: int, field: str | None) -> None:
-        self._used[what] += count
-        if self._used[what] > most:
-            sentence = f"the request has {self._used[what]} {what}"
-            raise Refusal("too_large", sentence, field=field, limit=most)
+    def _take(self, quantity: str, count: int, limit: int, field: str | None) -> None:
+        self._used[quantity] += count
+        if self._used[quantity] > limit:
+            reason = f"the request has {self._used[quantity]} {quantity}"
+            raise Refusal("too_large", reason, field=field, limit=limit)
 
 
 def texts_of(row: Any) -> Iterator[str]:
-    """The texts in a row, however it is given."""
+    """The texts in a row of any form."""
     if isinstance(row, str):
         yield row
     elif isinstance(row, Mapping):

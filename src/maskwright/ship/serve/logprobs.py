@@ -1,4 +1,4 @@
-"""How likely the tokens of a text were, a column for each thing that is known of them."""
+"""Log-probabilities of the tokens of a text."""
 
 from __future__ import annotations
 
@@ -12,50 +12,53 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass
 class Logprobs:
-    """Of each token of a text:
+    """Lists with an element for each token of a text.
 
     Attributes:
-        tokens: how it is written.
-        own: its log-probability in nats; None of the first, before which nothing stands.
-        best: those of the likeliest tokens in its place, by how they are written.
-        places: the character at which it begins.
+        tokens: their texts.
+        logprobs: log-probabilities in nats; None for the first token of a prompt.
+        best: log-probabilities of the likeliest tokens at the same position, by their texts.
+        offsets: the characters at which they begin.
     """
 
     tokens: list[str] = field(default_factory=list)
-    own: list[float | None] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
     best: list[dict[str, float] | None] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
 
-    def add(self, token: str, log: float | None, best: dict[str, float] | None, place: int) -> None:
-        """One token more."""
+    def add(
+        self, token: str, logprob: float | None, best: dict[str, float] | None, offset: int
+    ) -> None:
+        """Append a token."""
         self.tokens.append(token)
-        self.own.append(log)
+        self.logprobs.append(logprob)
         self.best.append(best)
-        self.places.append(place)
+        self.offsets.append(offset)
 
-    def extend(self, other: Logprobs) -> None:
-        """The tokens of another, too."""
-        self.tokens += other.tokens
-        self.own += other.own
-        self.best += other.best
-        self.places += other.places
+    def extend(self, logprobs: Logprobs) -> None:
+        """Append the tokens of another text."""
+        self.tokens += logprobs.tokens
+        self.logprobs += logprobs.logprobs
+        self.best += logprobs.best
+        self.offsets += logprobs.offsets
 
 
 def of_prompt(tokenizer: Tokenizer, prompt: PromptTokens, scores: Sequence[TokenScore]) -> Logprobs:
-    """Those of the text of a prompt; `scores` are of all that the network read after its first
-    id."""
-    found = Logprobs()
-    own = scores[len(scores) + 1 - len(prompt.text_ids) :]
-    for nth, (token, place) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
-        log, best = (None, None) if nth == 0 else (own[nth - 1][0], own[nth - 1][1])
+    """The log-probabilities of a prompt; `scores` are those of all its ids after the first."""
+    logprobs = Logprobs()
+    own_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
+    for nth, (token, offset) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
+        logprob, best = (
+            (None, None) if nth == 0 else (own_scores[nth - 1][0], own_scores[nth - 1][1])
+        )
         written = tokenizer.decode([token], False)
-        found.add(written, log, None if best is None else likeliest(tokenizer, best), place)
-    return found
+        logprobs.add(written, logprob, None if best is None else likeliest(tokenizer, best), offset)
+    return logprobs
 
 
 def likeliest(tokenizer: Tokenizer, tokens: Sequence[tuple[int, float]]) -> dict[str, float]:
-    """Tokens by how they are written, the best first; of those that look alike the best."""
-    found: dict[str, float] = {}
-    for token, log in tokens:
-        found.setdefault(tokenizer.decode([token], False), log)
-    return found
+    """Log-probabilities by the text of the token, the best first; of equal texts the best."""
+    logprobs: dict[str, float] = {}
+    for token, logprob in tokens:
+        logprobs.setdefault(tokenizer.decode([token], False), logprob)
+    return logprobs

@@ -1,7 +1,7 @@
-"""What is counted, in the text format of Prometheus (version 0.0.4), without a global registry.
+"""Metrics in the text format of Prometheus (version 0.0.4), without a global registry, and the log.
 
-Ours are `mw_…`; the names of text-embeddings-inference, `te_…`, are given beside them, so that
-boards made for it show this server. No label holds anything that a client wrote.
+Names begin with `mw_`; those of text-embeddings-inference, `te_…`, are exported too, so that its
+dashboards work with this server. No label contains input of a client.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import traceback
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 
-class Log:
-    """Lines of JSON on a stream; None: nowhere. A line that cannot be written, to a full disk or a
-    reader that has gone, is lost and counted: requests are answered all the same.
+class RequestLog:
+    """A log of JSON lines on a stream; None: no log. A line that cannot be written, because the
+    disk is full or the pipe is closed, is dropped and counted.
 
     Attributes:
-        lost: how many lines could not be written.
+        lost: the number of lines that could not be written.
     """
 
     def __init__(self, stream: TextIO | None = sys.stderr) -> None:
@@ -30,19 +31,19 @@ class Log:
         self.lost = 0
 
     def line(self, event: str, **facts: Any) -> None:
-        """One line. Control characters are escaped, as JSON does."""
+        """Write one line, with control characters escaped as in JSON."""
         if self._stream is None:
             return
-        made = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, default=str)
+        record = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, default=str)
         with self._lock:
             try:
-                self._stream.write(made + "\n")
+                self._stream.write(record + "\n")
                 self._stream.flush()
             except (OSError, ValueError):  # ValueError: the stream is closed
                 self.lost += 1
 
     def failure(self, request: str, error: BaseException) -> None:
-        """What failed, and where in the code: without its message, which may quote a text."""
+        """Log an error and its place in the code, without its message, which may quote a text."""
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         where = [
             f"{frame.filename.rpartition('maskwright/')[2]}:{frame.lineno}" for frame in frames
@@ -50,14 +51,21 @@ class Log:
         self.line("failure", request=request, error=type(error).__name__, where=where)
 
 
-if TYPE_CHECKING:
-    from maskwright.ship.serve.host import Timings
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """Seconds of a request: total, tokenization, queue, and device."""
+
+    total: float
+    tokenise: float
+    queue: float
+    compute: float
+
 
 BUCKETS = tuple(0.0005 * 2**n for n in range(17))  # 0.5 ms to 33 s
 
 
 class Histogram:
-    """Numbers by size."""
+    """A histogram of numbers."""
 
     def __init__(self, buckets: tuple[float, ...] = BUCKETS) -> None:
         self.buckets, self.counts = buckets, [0] * (len(buckets) + 1)
@@ -69,12 +77,12 @@ class Histogram:
         self.count += 1
 
     def lines(self, name: str) -> list[str]:
-        found, below = [f"# TYPE {name} histogram"], 0
+        lines, cumulative = [f"# TYPE {name} histogram"], 0
         for bound, count in zip(self.buckets, self.counts, strict=False):
-            below += count
-            found.append(f'{name}_bucket{{le="{bound:g}"}} {below}')
-        found.append(f'{name}_bucket{{le="+Inf"}} {self.count}')
-        return [*found, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
+            cumulative += count
+            lines.append(f'{name}_bucket{{le="{bound:g}"}} {cumulative}')
+        lines.append(f'{name}_bucket{{le="+Inf"}} {self.count}')
+        return [*lines, f"{name}_sum {self.sum:.6f}", f"{name}_count {self.count}"]
 
 
 TENTHS = tuple(n / 10 for n in range(1, 11))
@@ -82,7 +90,7 @@ POWERS = tuple(float(2**n) for n in range(17))
 
 
 class Metrics:
-    """Counters of a server; any thread may add to them."""
+    """Counters of a server; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,7 +103,7 @@ class Metrics:
         self.tokens = 0
         self.written = 0
         self.batch_tokens = Histogram(POWERS)
-        self.batch_fill = Histogram(TENTHS)  # of tokens, if rows were padded to the longest
+        self.batch_fill = Histogram(TENTHS)  # share of tokens, if rows were padded to the longest
         self.batch_rows = Histogram(POWERS)
         self.batch_seconds = Histogram()
         self.request_seconds = Histogram()
@@ -105,7 +113,7 @@ class Metrics:
         self.gauges: dict[str, Callable[[], float]] = {}
 
     def batch(self, lengths: Sequence[int], seconds: float) -> None:
-        """A batch of rows of these lengths."""
+        """Count a batch of rows of these lengths."""
         tokens, rows = sum(lengths), len(lengths)
         with self._lock:
             self.tokens += tokens
@@ -122,7 +130,7 @@ class Metrics:
             self.compute_seconds.add(timings.compute)
 
     def wrote(self, read: int, written: int) -> None:
-        """Texts, of prompts and answers of so many tokens."""
+        """Count the tokens of prompts and of generated texts."""
         with self._lock:
             self.tokens += read
             self.written += written
@@ -132,7 +140,7 @@ class Metrics:
             self.failures += 1
 
     def finished(self, status: int, asks: bool) -> None:
-        """A request is over, 0 without an answer; whether it asked a model something."""
+        """Count a finished request, with status 0 without an answer; `asks`: of a model."""
         with self._lock:
             self.requests += 1
             self.questions += asks
@@ -148,7 +156,7 @@ class Metrics:
             self.disconnects += 1
 
     def render(self) -> str:
-        """All of it as text."""
+        """All metrics as text."""
         with self._lock:
             lines = []
             for name, histogram in (
@@ -178,21 +186,14 @@ class Metrics:
                 ("te_request_success", self.request_seconds.count),
             ):
                 lines += [f"# TYPE {name} counter", f"{name} {count}"]
-            lines.append("# TYPE mw_refusals_total counter")
-            lines += [
-                f'mw_refusals_total{{reason="{kind}"}} {count}'
-                for kind, count in sorted(self.refusals.items())
-            ]
-            lines.append("# TYPE te_request_failure counter")
-            lines += [
-                f'te_request_failure{{err="{kind}"}} {count}'
-                for kind, count in sorted(self.refusals.items())
-            ]
-            lines.append("# TYPE mw_responses_total counter")
-            lines += [
-                f'mw_responses_total{{status="{status}"}} {count}'
-                for status, count in sorted(self.statuses.items())
-            ]
+            counters: tuple[tuple[str, str, Counter[Any]], ...] = (
+                ("mw_refusals_total", "reason", self.refusals),
+                ("te_request_failure", "err", self.refusals),
+                ("mw_responses_total", "status", self.statuses),
+            )
+            for name, label, counts in counters:
+                lines.append(f"# TYPE {name} counter")
+                lines += [f'{name}{{{label}="{k}"}} {n}' for k, n in sorted(counts.items())]
         for name, value in self.gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {value():.10g}"]
         return "\n".join(lines) + "\n"

@@ -1,12 +1,12 @@
-"""The process: a socket, an event loop, signals.
+"""The server process: socket, event loop and signals.
 
-    SIGTERM, SIGINT     no new connections; every answer says `Connection: close`; connections on
-                        which nothing comes are closed after a moment; exit 0 when none is left
-    SIGHUP, the end of the terminal, is taken as SIGTERM is, unless it is ignored (nohup)
-    a second one        now
+    SIGTERM, SIGINT     accept no connections; answer with `Connection: close`; close idle
+                        connections after a moment; exit with 0 when none is left
+    SIGHUP              as SIGTERM, unless it is ignored (nohup)
+    a second signal     exit at once
 
-No request is lost: connections that wait in the kernel are taken over before the listener closes,
-and a connection is closed only after an answer that said so, or when it has long been idle.
+No request is lost: connections that wait in the kernel are accepted before the listener closes, and
+a connection is closed only after an answer that announced it, or when it is idle.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ import uvicorn
 from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.ship.serve.gate import MAX_HEADER_BYTES, Gate
 from maskwright.ship.serve.host import Host
-from maskwright.ship.serve.protocol import Protocol
+from maskwright.ship.serve.protocol import HttpConnection
 
-# The end of the terminal; there is none everywhere.
+# Sent when the terminal closes; not on every system.
 HANGUP = getattr(signal, "SIGHUP", None)
-# Seconds after which an idle connection is closed: usually, and while the server is stopping.
+# Seconds after which an idle connection is closed: normally, and while the server stops.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens soon.
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A listening socket.
 
     Raises:
-        UsageError: the port is used, with the process that has it; or there is no such address.
+        UsageError: the port is in use (the message names the process), or there is no such address.
     """
     if not isinstance(port, int) or not 0 <= port <= 65_535:
         raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
-        # Two sockets may bind one port as long as neither listens.
-        made.listen(2048)
+        listener.bind((host, port))
+        # Two sockets may bind one port until one listens.
+        listener.listen(2048)
     except OSError as error:
-        made.close()
+        listener.close()
         if error.errno in (98, 48, 10048):
-            pid = _holder(port)
+            pid = _listening_process(port)
             by = "" if pid is None else f" by process {pid}"
             raise UsageError(
                 "the port is in use",
@@ -66,16 +66,16 @@ def bound(host: str, port: int) -> socket.socket:
             found=error.strerror or str(error),
             wanted="an address of this machine, such as 127.0.0.1",
         ) from None
-    made.setblocking(False)
-    return made
+    listener.setblocking(False)
+    return listener
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server with a stop that loses nothing."""
+class DrainingServer(uvicorn.Server):
+    """The server of uvicorn with a shutdown that loses no request."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
-        own = {"max_connections": host.limits.max_connections}
-        protocol = type("Connection", (Protocol,), own)
+        limits = {"max_connections": host.limits.max_connections}
+        protocol = type("Connection", (HttpConnection,), limits)
         config = uvicorn.Config(
             gate,
             http=protocol,
@@ -98,10 +98,10 @@ class Server(uvicorn.Server):
     async def run_until_stopped(
         self, load: Callable[[], Any], ready: Callable[[], None]
     ) -> MaskwrightError | None:
-        """Answer until a signal; `load` brings the models, on a thread.
+        """Serve until a signal; `load` loads the models on a thread.
 
         Returns:
-            Why the models could not be loaded.
+            The error if the models could not be loaded.
         """
         loop = asyncio.get_running_loop()
         self.host.start(loop)
@@ -147,14 +147,14 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop taking connections, answer what there is, then end."""
+        """Accept no connections, answer the open requests, then stop."""
         self.host.draining = True
         await self._close_listeners()
         loop = asyncio.get_running_loop()
         end = loop.time() + self.host.limits.drain_seconds
         while self.server_state.connections and loop.time() < end:
             for connection in list(self.server_state.connections):
-                assert isinstance(connection, Protocol)
+                assert isinstance(connection, HttpConnection)
                 connection.close_if_idle(IDLE_AT_END)
             await asyncio.sleep(0.02)
         for connection in list(self.server_state.connections):
@@ -165,7 +165,7 @@ class Server(uvicorn.Server):
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 
     async def _close_listeners(self) -> None:
-        """Take over the connections that the kernel has accepted, and let it accept no more."""
+        """Accept the connections that wait in the kernel, then close the listener."""
         loop = asyncio.get_running_loop()
         waiting = []
         with contextlib.suppress(OSError):
@@ -180,21 +180,21 @@ class Server(uvicorn.Server):
             await loop.connect_accepted_socket(self._connection, connection)
 
     def _connection(self) -> asyncio.Protocol:
-        make: Any = self.config.http_protocol_class
-        made: asyncio.Protocol = make(
+        protocol_class: Any = self.config.http_protocol_class
+        protocol: asyncio.Protocol = protocol_class(
             config=self.config, server_state=self.server_state, app_state={}
         )
-        return made
+        return protocol
 
 
-class Running:
+class BackgroundServer:
     """A server on a thread of its own, for notebooks and tests.
 
     Attributes:
-        url: where it answers.
+        url: its address.
     """
 
-    def __init__(self, server: Server, load: Callable[[], Any]) -> None:
+    def __init__(self, server: DrainingServer, load: Callable[[], Any]) -> None:
         self._server, self._load = server, load
         self._ready = threading.Event()
         self._error: BaseException | None = None
@@ -208,8 +208,8 @@ class Running:
     def host(self) -> Host:
         return self._server.host
 
-    def wait(self) -> Running:
-        """Until it is ready.
+    def wait(self) -> BackgroundServer:
+        """Wait until it is ready.
 
         Raises:
             MaskwrightError: the models could not be loaded.
@@ -220,11 +220,11 @@ class Running:
         return self
 
     def stop(self) -> None:
-        """Drain and end."""
+        """Drain and stop."""
         self._server.should_exit = True
         self._thread.join()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> BackgroundServer:
         return self.wait()
 
     def __exit__(self, *_: object) -> None:
@@ -240,8 +240,8 @@ class Running:
             self._ready.set()
 
 
-def run(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> None:
-    """Answer until a signal, on this thread.
+def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], None]) -> None:
+    """Serve until a signal, on this thread.
 
     Raises:
         MaskwrightError: the models could not be loaded.
@@ -251,15 +251,15 @@ def run(server: Server, load: Callable[[], Any], ready: Callable[[], None]) -> N
         raise failed
 
 
-def _holder(port: int) -> int | None:
-    """The process that listens on a port of this machine, as far as /proc tells."""
-    wanted = f":{port:04X}"
+def _listening_process(port: int) -> int | None:
+    """The process that listens on a port of this machine, according to /proc."""
+    port_suffix = f":{port:04X}"
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[1].endswith(wanted) and words[3] == "0A":
+                if words[1].endswith(port_suffix) and words[3] == "0A":
                     inodes.add(f"socket:[{words[9]}]")
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

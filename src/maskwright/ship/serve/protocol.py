@@ -1,17 +1,17 @@
-"""HTTP/1.1 with deadlines: uvicorn's protocol on h11, which by itself waits without end.
+"""HTTP/1.1 with deadlines: the h11 protocol of uvicorn, which has no deadlines of its own.
 
     headers       10 s after the connection, or after their first byte
-    body          10 s, and 1 s more for each 64 KB that came
-    an answer     30 s without a byte taken by its reader
-    connections   a bounded number, and of requests that are still coming a bounded number of
-                  bytes; beyond that the connection that has been waited for the longest is closed
+    body          10 s, and 1 s more for each 64 KB received
+    answer        30 s without progress of its reader
+    connections   a maximum number, and a maximum of bytes of incomplete requests; beyond it the
+                  connection that has waited the longest is closed
 
-A client that has sent its request and then closes its side (`shutdown(SHUT_WR)`) gets its answer.
-One that has closed both sides looks the same until something is sent to it: after half a second it
-is sent an interim answer, "100 Continue", which a closed socket refuses.
+A client that closes its side after its request (`shutdown(SHUT_WR)`) gets its answer. One that has
+closed both sides looks the same until data is sent to it: after half a second it is sent an interim
+response, "100 Continue", which a closed socket rejects.
 
-A connection whose request was refused before its body was read is closed in peace: the answer is
-sent, and what still comes is thrown away for a moment, since a reset would destroy the answer.
+A connection whose request was refused before its body was read is closed gracefully: the answer is
+sent, and further input is discarded for a moment, since a reset would destroy the answer.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
-# Of all requests whose bodies are still coming.
+# Of all requests whose bodies are incomplete.
 COMING_BYTES = 67_108_864
-# Between two looks at whether a client that has closed its side still reads.
+# Between two checks whether a client that has closed its side still reads.
 READER_SECONDS = 0.5
 TOO_MANY = "too many connections"
-# More than this is sent without waiting for the end of the loop's turn.
+# More than this is sent without waiting for the end of the turn of the event loop.
 HELD_BYTES = 65_536
 
 
 class _Transport:
-    """A transport that sends what is written in one turn of the loop at once, as head and body of
-    an answer are, and whose `close` lets the peer finish what it was sending."""
+    """A transport that joins the writes of one turn of the event loop, such as head and body of an
+    answer, and whose `close` lets the peer finish sending."""
 
-    def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: HttpConnection) -> None:
         self._transport, self._protocol = transport, protocol
         self._held: list[bytes] = []
 
@@ -67,16 +67,16 @@ class _Transport:
 
     def close(self) -> None:
         self.flush()
-        self._protocol.close_in_peace(self._transport)
+        self._protocol.close_gracefully(self._transport)
 
 
-class Protocol(H11Protocol):
+class HttpConnection(H11Protocol):
     """One connection."""
 
     max_connections = 512
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._since, self._received = 0.0, 0
@@ -90,10 +90,12 @@ class Protocol(H11Protocol):
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
         self.flow._transport = transport
-        if len(self.connections) > self.max_connections and not self._make_room(self._others):
-            self._say(503, TOO_MANY)
+        if len(self.connections) > self.max_connections and not self._make_room(
+            self._waiting_connections
+        ):
+            self._refuse(503, TOO_MANY)
             return
-        self._look()
+        self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
@@ -103,31 +105,38 @@ class Protocol(H11Protocol):
             return
         self.last_used = time.monotonic()
         super().data_received(data)
-        self._look()
+        self._set_deadline()
         if self._phase == "body":
-            coming = [each for each in self._others if each._phase == "body"]
-            if sum(each._received for each in coming) + self._received > COMING_BYTES:
-                self._make_room(coming)
+            receiving = [
+                connection
+                for connection in self._waiting_connections
+                if connection._phase == "body"
+            ]
+            if (
+                sum(connection._received for connection in receiving) + self._received
+                > COMING_BYTES
+            ):
+                self._make_room(receiving)
 
     @property
-    def _others(self) -> list[Protocol]:
-        """The other connections whose clients are waited for: for a request, for the rest of one,
-        or to read an answer."""
-        others: Any = self.connections - {self}
-        return [each for each in others if each._waits]
+    def _waiting_connections(self) -> list[HttpConnection]:
+        """The other connections that wait for their clients: for a request, for the rest of one, or
+        for the reading of an answer."""
+        connections: Any = self.connections - {self}
+        return [connection for connection in connections if connection._is_waited_for]
 
-    def _make_room(self, waiting: Sequence[Protocol]) -> bool:
-        """Close the connection that has waited the longest; returns whether there was one."""
+    def _make_room(self, waiting: Sequence[HttpConnection]) -> bool:
+        """Close the connection that has waited the longest. Returns whether there was one."""
         if not waiting:
             return False
-        oldest = min(waiting, key=lambda each: each._since)
+        oldest = min(waiting, key=lambda connection: connection._since)
         if oldest._phase:
-            oldest._say(503, TOO_MANY)
+            oldest._refuse(503, TOO_MANY)
         oldest.transport.abort()
         return True
 
     @property
-    def _waits(self) -> bool:
+    def _is_waited_for(self) -> bool:
         idle = self.cycle is None or self.cycle.response_complete
         return idle or bool(self._phase) or self._writing is not None
 
@@ -145,17 +154,17 @@ class Protocol(H11Protocol):
             self._half_closed = True
             self._watch_reader()
         elif self._phase and self._received:
-            self._say(400, "the request ends before its end")
+            self._refuse(400, "the request ends before its end")
         return self._half_closed
 
     @property
     def _is_answering(self) -> bool:
-        """Whether a whole request has come and its answer has not been sent."""
+        """Whether a request is complete and its answer is not."""
         cycle = self.cycle
         return cycle is not None and not (cycle.response_complete or cycle.more_body)
 
     def _watch_reader(self, looks: int = 0) -> None:
-        """Find out whether a client that has closed its side still reads."""
+        """Check whether a client that has closed its side still reads."""
         if not self._is_answering or self.transport.is_closing():
             return
         if self.transport.get_extra_info("socket").getsockopt(SOL_SOCKET, SO_ERROR):
@@ -169,7 +178,7 @@ class Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         self.last_used = time.monotonic()
         super().on_response_complete()
-        self._look()
+        self._set_deadline()
         if self._half_closed and not self._is_answering:  # no further request lies in the buffer
             self.transport.close()
 
@@ -187,11 +196,11 @@ class Protocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         error = sys.exc_info()[1]
         status = getattr(error, "error_status_hint", 400)
-        self._say(status, "no HTTP request that this server understands")
+        self._refuse(status, "no HTTP request that this server understands")
 
     # ------------------------------------------------------------------------------ deadlines
-    def _look(self) -> None:
-        """Set the deadline of what is waited for now."""
+    def _set_deadline(self) -> None:
+        """Set the deadline of the current phase."""
         if self.transport.is_closing() or self._lingers:
             return
         state = self.conn.their_state
@@ -223,12 +232,12 @@ class Protocol(H11Protocol):
         if (deadline := self._deadline()) > self.loop.time():
             self._timer = self.loop.call_at(deadline, self._expired)
             return
-        self._say(408, "the request did not come in time")
+        self._refuse(408, "the request did not come in time")
 
     # ------------------------------------------------------------------------------- closing
-    def _say(self, status: int, what: str) -> None:
-        """Answer without the application, if nothing was answered yet, and close."""
-        body = f'{{"error": "{what}"}}\n'.encode()
+    def _refuse(self, status: int, message: str) -> None:
+        """Send an error without the application, if no response was started, and close."""
+        body = f'{{"error": "{message}"}}\n'.encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
@@ -248,8 +257,8 @@ class Protocol(H11Protocol):
                 pass
         self.transport.close()
 
-    def close_in_peace(self, transport: asyncio.Transport) -> None:
-        """Close; where the peer is still sending, only our side at first."""
+    def close_gracefully(self, transport: asyncio.Transport) -> None:
+        """Close the connection; if the peer is still sending, first only our side."""
         if transport.is_closing() or self._lingers:
             return
         sending = self.conn.their_state is h11.SEND_BODY or self.conn.their_state is h11.ERROR
@@ -270,8 +279,8 @@ class Protocol(H11Protocol):
         self.loop.call_later(LINGER_SECONDS, transport.abort)
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close where nothing is asked and nothing came for so long. What came while the event loop
-        was late lies in the kernel still, and counts."""
+        """Close the connection if it has no request and was idle for `seconds`. Data that waits in
+        the kernel counts as activity."""
         idle = self.cycle is None or self.cycle.response_complete
         if not idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
             return

@@ -1,18 +1,17 @@
-"""Which requests go together, and whose turn it is. Nothing here knows HTTP, threads or models.
+"""Batching of requests, and the thread of the device. Nothing here knows HTTP or models.
 
-    queue.submit(items, now)      all of a request's items or none: Full, TooLong
-    queue.take(now)               the next batch: the oldest item always, then those of its key that
-                                  were passed over too often, then the nearest in length
-    share.choose(ready)           which class of work has had the least time
+    queue.submit(items, now)      queue all items of a request, or none: FullError, NeverFitsError
+    queue.take(now)               the next batch: the oldest item, then those of its key that were
+                                  passed over too often, then those nearest in length
+    share.choose(ready)           the class of work that has used the least time
 
     waiting (oldest first)   40  400  38  42  390  41       of one key, lengths in tokens
     first batch              40  41  38  42                 400 and 390 would be outliers
     second batch             400  390                       400 is now the oldest
 
-A queue is bounded by the seconds that what waits will take, at the rate at which it empties, and by
-tokens. An item is taken after at most `PATIENCE` batches of its key that
-held younger ones. There is no timer: a batch is what waits when the device is free, unless the
-queue is made to `linger`.
+A queue is bounded by the seconds that its items will take, at the rate at which it empties, and by
+tokens. An item is taken after at most `PATIENCE` batches of its key with younger items. There is no
+timer: a batch is formed when the device is free, unless the queue is configured to `linger`.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# An item is looked at for a batch if it lies within so many batches' tokens of the queue's front.
+# Items within this many batches of the front of the queue are candidates for a batch.
 WINDOW = 8
-# n * longest^2 / sum(length^2) of a batch: beyond it the lengths are too unlike.
+# Maximum of n * longest^2 / sum(length^2) of a batch, which measures how different lengths are.
 UNLIKE = 1.5
-# How often an item may see younger ones of its key go first.
+# How often younger items of the same key may go before an item.
 PATIENCE = 2
-# A batch takes no longer than this, by the rate of those before, and need not be smaller than that:
-# a larger one makes everybody wait longer and reads hardly more tokens a second.
+# Maximum seconds of a batch, estimated from earlier ones, and the tokens that it may always have:
+# larger batches increase the latency of all requests and hardly the throughput.
 BATCH_SECONDS, LEAST = 0.1, 512
-# Of what is known of the rate at which the queue empties, so much is kept at each batch.
-KEPT = 0.9
-# Seconds that a rate that was told before anything was measured counts for.
-TOLD = 0.5
+# Decay of the measured rate at which the queue empties, per batch.
+DECAY = 0.9
+# Weight in seconds of the rate that is expected before the first measurement.
+PRIOR_SECONDS = 0.5
 
 
 class FullError(Exception):
@@ -44,7 +43,7 @@ class FullError(Exception):
 
 
 class NeverFitsError(Exception):
-    """A request that the queue would have no room for if it were empty."""
+    """The request does not fit into an empty queue."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(f"{tokens} tokens, of {limit}")
@@ -52,18 +51,18 @@ class NeverFitsError(Exception):
 
 
 @dataclass(eq=False)
-class Item:
-    """Rows of one request that are read together.
+class QueueItem:
+    """Rows of one request that are computed together.
 
     Attributes:
-        key: items of one key can be read together.
-        lengths: tokens of each row.
-        payload: what the device is given.
-        deadline: when its answer is of no use any more; None: never.
-        arrived: when it was submitted.
-        passed: how many batches of its key held younger items instead.
-        cancelled: nobody waits for it.
-        waiter: who waits for it; nothing to the queue.
+        key: items with equal keys can be batched.
+        lengths: the number of tokens of each row.
+        payload: the input of the computation.
+        deadline: time after which the result is useless; None: never.
+        arrived: time at which it was submitted.
+        passed: number of batches of its key that held younger items instead.
+        cancelled: whether the request was given up.
+        waiter: the future of its result, which the queue does not use.
     """
 
     key: Hashable
@@ -82,25 +81,25 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What `take` gives: items that go together, and items that are over."""
+class QueuedBatch:
+    """The next batch, and the items that were cancelled or are late."""
 
-    batch: list[Item]
-    dropped: list[Item]
+    items: list[QueueItem]
+    dropped: list[QueueItem]
 
     @property
     def tokens(self) -> int:
-        return sum(item.tokens for item in self.batch)
+        return sum(item.tokens for item in self.items)
 
 
 class Queue:
-    """Items that wait, oldest first.
+    """Waiting items, oldest first.
 
     Args:
-        max_tokens: of all that wait.
+        max_tokens: of all waiting items.
         batch_tokens: of a batch, unless one item has more.
-        linger: seconds that an item waits for company if the batch is not full.
-        max_seconds: an item is taken in if what waits already takes no longer than this.
+        linger: seconds that an item waits for others if the batch is not full.
+        max_seconds: no item is admitted if the waiting ones take longer than this.
     """
 
     def __init__(
@@ -112,22 +111,22 @@ class Queue:
     ) -> None:
         self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
         self.max_seconds = max_seconds
-        # Tokens that left while others waited, and the seconds from each batch to the next.
+        # Tokens that left while others waited, and the time between these batches, with decay.
         self._left, self._spent = 0.0, 0.0
         self._pressed: tuple[float, int] | None = None
         self._rates: dict[Hashable, float] = {}
-        self._items: OrderedDict[int, Item] = OrderedDict()
+        self._items: OrderedDict[int, QueueItem] = OrderedDict()
         self.tokens = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def submit(self, items: Sequence[Item], now: float, further: bool = False) -> None:
-        """Take in the items of a request, all or none; `further` ones of a request that was taken
-        in do not wait for their own.
+    def submit(self, items: Sequence[QueueItem], now: float, further: bool = False) -> None:
+        """Queue all items of a request, or none; `further` items of an admitted request are only
+        refused if they do not fit.
 
         Raises:
-            NeverFitsError: they have more tokens than the whole queue.
+            NeverFitsError: they have more tokens than the whole queue may have.
             FullError: there is no room for all of them now.
         """
         tokens = sum(item.tokens for item in items)
@@ -142,30 +141,30 @@ class Queue:
 
     @property
     def rate(self) -> float | None:
-        """Tokens a second that leave the queue while others wait; None: not known yet."""
+        """Tokens per second that leave the queue while others wait; None: not known yet."""
         return self._left / self._spent if self._spent > 0 else None
 
     def expect(self, rate: float) -> None:
-        """Tell the rate before one is measured."""
+        """Set the rate before one is measured."""
         if self.rate is None and rate < float("inf"):
-            self._left, self._spent = rate * TOLD, TOLD
+            self._left, self._spent = rate * PRIOR_SECONDS, PRIOR_SECONDS
 
     def seconds(self, beside: int = 0) -> float:
-        """How long what waits will take, and so many tokens beside it."""
+        """Estimated seconds for the waiting tokens and those `beside` them."""
         return 0.0 if self.rate is None else (self.tokens + beside) / max(self.rate, 1e-9)
 
     def is_full(self, beside: int = 0) -> bool:
-        """Whether nothing more is taken in, where so many tokens come beside what waits."""
-        held = self.tokens + beside
-        return held >= self.max_tokens or (held > 0 and self.seconds(beside) > self.max_seconds)
+        """Whether nothing more is admitted, given the waiting tokens and those `beside` them."""
+        tokens = self.tokens + beside
+        return tokens >= self.max_tokens or (tokens > 0 and self.seconds(beside) > self.max_seconds)
 
-    def discard(self, item: Item) -> None:
-        """Take an item out, if it still waits."""
+    def discard(self, item: QueueItem) -> None:
+        """Remove an item, if it still waits."""
         if self._items.pop(id(item), None) is not None:
             self.tokens -= item.tokens
 
     def wait(self, now: float) -> float | None:
-        """Seconds until a batch can be taken; 0: now; None: nothing waits."""
+        """Seconds until a batch can be taken; None if nothing waits."""
         oldest = next(iter(self._items.values()), None)
         if oldest is None:
             return None
@@ -173,81 +172,81 @@ class Queue:
             return 0.0
         return max(0.0, oldest.arrived + self.linger - now)
 
-    def take(self, now: float) -> Taken:
-        """The next batch, and the items whose deadline passed or for which nobody waits."""
-        dropped = [i for i in self._items.values() if i.cancelled or _late(i, now)]
+    def take(self, now: float) -> QueuedBatch:
+        """Remove and return the next batch, and the items that are cancelled or late."""
+        dropped = [i for i in self._items.values() if i.cancelled or _is_late(i, now)]
         for item in dropped:
             self.discard(item)
         if not self._items:
             self._pressed = None
-            return Taken([], dropped)
+            return QueuedBatch([], dropped)
         self._measure(now)
         oldest = next(iter(self._items.values()))
-        others = self._window(oldest)
-        batch = self._fill(oldest, others)
-        chosen = {id(item) for item in batch}
-        youngest = max(n for n, item in enumerate([oldest, *others]) if id(item) in chosen)
-        for item in others[:youngest]:
-            item.passed += id(item) not in chosen
-        for item in batch:
+        same_key = self._window(oldest)
+        batch_items = self._fill(oldest, same_key)
+        batch_ids = {id(item) for item in batch_items}
+        youngest = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
+        for item in same_key[:youngest]:
+            item.passed += id(item) not in batch_ids
+        for item in batch_items:
             self.discard(item)
-        taken = Taken(batch, dropped)
-        self._pressed = (now, taken.tokens) if self._items else None
-        return taken
+        batch = QueuedBatch(batch_items, dropped)
+        self._pressed = (now, batch.tokens) if self._items else None
+        return batch
 
     def _measure(self, now: float) -> None:
-        """What the batch before took, turns of other work included, if others waited meanwhile."""
+        """Measure the time since the last batch, other work included, if items waited meanwhile."""
         if self._pressed is not None:
-            began, tokens = self._pressed
-            self._left = KEPT * self._left + tokens
-            self._spent = KEPT * self._spent + max(now - began, 1e-6)
+            start, tokens = self._pressed
+            self._left = DECAY * self._left + tokens
+            self._spent = DECAY * self._spent + max(now - start, 1e-6)
 
     def note(self, key: Hashable, tokens: int, seconds: float) -> None:
-        """How long a batch took: later ones of its key are as large as `BATCH_SECONDS` allow."""
-        rate, seen = tokens / max(seconds, 1e-6), self._rates.get(key)
-        # Of a small batch most is what any batch costs, which says nothing about larger ones.
-        if tokens >= LEAST or (seen is not None and rate > seen):
-            self._rates[key] = rate if seen is None else 0.7 * seen + 0.3 * rate
+        """Record the time of a batch, which bounds later ones of its key by `BATCH_SECONDS`."""
+        rate, known_rate = tokens / max(seconds, 1e-6), self._rates.get(key)
+        # The time of a small batch is mostly constant cost, which says nothing about larger ones.
+        if tokens >= LEAST or (known_rate is not None and rate > known_rate):
+            self._rates[key] = rate if known_rate is None else 0.7 * known_rate + 0.3 * rate
 
-    def _budget(self, key: Hashable) -> int:
+    def _max_batch_tokens(self, key: Hashable) -> int:
         rate = self._rates.get(key)
         if rate is None:
             return self.batch_tokens
         return min(self.batch_tokens, max(LEAST, int(rate * BATCH_SECONDS)))
 
-    def _window(self, oldest: Item) -> list[Item]:
-        """The items of the key of the oldest that are near the front, but for itself."""
-        found, left = [], WINDOW * self.batch_tokens
+    def _window(self, oldest: QueueItem) -> list[QueueItem]:
+        """The other items near the front with the key of the oldest."""
+        same_key, tokens_left = [], WINDOW * self.batch_tokens
         for item in self._items.values():
-            left -= item.tokens
-            if left < 0 and item is not oldest:
+            tokens_left -= item.tokens
+            if tokens_left < 0 and item is not oldest:
                 break
             if item.key == oldest.key and item is not oldest:
-                found.append(item)
-        return found
+                same_key.append(item)
+        return same_key
 
-    def _fill(self, oldest: Item, others: Sequence[Item]) -> list[Item]:
-        """The oldest, those whose patience is over, then the nearest in length."""
-        due = [item for item in others if item.passed >= PATIENCE]
-        rest = [item for item in others if item.passed < PATIENCE]
+    def _fill(self, oldest: QueueItem, same_key: Sequence[QueueItem]) -> list[QueueItem]:
+        """The oldest item, those passed over too often, then those nearest in length."""
+        due = [item for item in same_key if item.passed >= PATIENCE]
+        rest = [item for item in same_key if item.passed < PATIENCE]
         rest.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
-        left = self._budget(oldest.key) - oldest.tokens
-        certain, free = [oldest], list[Item]()
+        tokens_left = self._max_batch_tokens(oldest.key) - oldest.tokens
+        certain, free = [oldest], list[QueueItem]()
         for item in due:
-            if item.tokens <= left:
+            if item.tokens <= tokens_left:
                 certain.append(item)
-                left -= item.tokens
+                tokens_left -= item.tokens
         for item in rest:
-            if item.tokens <= left:
+            if item.tokens <= tokens_left:
                 free.append(item)
-                left -= item.tokens
-        return certain + _alike(certain, free)
+                tokens_left -= item.tokens
+        return certain + _similar_lengths(certain, free)
 
 
 class FairShare:
-    """Turns of classes of work on one device, by the seconds that each has had.
+    """Fair sharing of one device among classes of work, by the seconds that each has used.
 
-    A class that had nothing to do gains no claim by that: it begins where the others are.
+    A class that was idle gains no credit: it continues where the others are.
     """
 
     def __init__(self) -> None:
@@ -255,26 +254,26 @@ class FairShare:
         self._ready: set[Hashable] = set()
 
     def choose(self, ready: Sequence[Hashable]) -> Hashable:
-        """The class whose turn it is, of those that have work."""
-        stayed = [self._seconds[c] for c in ready if c in self._ready]
-        for each in ready:
-            if each not in self._ready:
-                begin = min(stayed, default=0.0)
-                self._seconds[each] = max(self._seconds.get(each, 0.0), begin)
+        """The class of work that is next, of those that are ready."""
+        ready_before = [self._seconds[c] for c in ready if c in self._ready]
+        for work in ready:
+            if work not in self._ready:
+                begin = min(ready_before, default=0.0)
+                self._seconds[work] = max(self._seconds.get(work, 0.0), begin)
         self._ready = set(ready)
         return min(ready, key=self._seconds.__getitem__)
 
-    def spent(self, each: Hashable, seconds: float) -> None:
-        """Note what a turn took."""
-        self._seconds[each] = self._seconds.get(each, 0.0) + seconds
+    def spent(self, work: Hashable, seconds: float) -> None:
+        """Record the time of a turn."""
+        self._seconds[work] = self._seconds.get(work, 0.0) + seconds
 
 
-def _late(item: Item, now: float) -> bool:
+def _is_late(item: QueueItem, now: float) -> bool:
     return item.deadline is not None and item.deadline <= now
 
 
-def _alike(certain: Sequence[Item], free: Sequence[Item]) -> list[Item]:
-    """Of the `free` items those that stay when the lengths of the batch are to be alike."""
+def _similar_lengths(certain: Sequence[QueueItem], free: Sequence[QueueItem]) -> list[QueueItem]:
+    """The `free` items that keep the lengths of the batch similar."""
     waits = deque(sorted(free, key=lambda item: item.longest))
     bound = max(item.longest for item in certain)
     lengths = [length for item in (*certain, *waits) for length in item.lengths]
@@ -283,7 +282,7 @@ def _alike(certain: Sequence[Item], free: Sequence[Item]) -> list[Item]:
         longest = max(bound, waits[-1].longest)
         if rows * longest**2 <= UNLIKE * squares:
             break
-        # The longest waits; where it is one that must go, the shortest does.
+        # Remove the longest, or the shortest if the longest item is certain.
         item = waits.pop() if waits[-1].longest > bound else waits.popleft()
         rows -= len(item.lengths)
         squares -= sum(length * length for length in item.lengths)
@@ -296,30 +295,30 @@ IDLE = 1.0
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Items of one reading go together.
+class BatchOperation:
+    """The computation of items, and the key by which they are batched.
 
     Attributes:
-        backbone: what they stand on.
-        what: scores, states, masks.
-        read: the answers to payloads, in their order.
+        backbone: identifies the weights.
+        kind: scores, states, masks.
+        read: computes the results of payloads, in their order.
     """
 
     backbone: int
-    what: str
+    kind: str
     read: Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of an item.
+class ItemResult:
+    """The result of an item.
 
     Attributes:
-        value: what its reading gave.
-        error: what was raised instead.
+        value: of the computation.
+        error: the exception that was raised instead.
         waited, computed: seconds in the queue and on the device.
         late: its deadline passed while it waited.
-        together: tokens of its batch.
+        together: the number of tokens of its batch.
     """
 
     value: Any = None
@@ -330,35 +329,35 @@ class Outcome:
     together: int = 0
 
 
-class Writers(Protocol):
-    """Texts that are being written."""
+class SteppedWork(Protocol):
+    """Work in steps, such as text generation."""
 
     def ready(self) -> bool:
-        """Whether a step has something to do."""
+        """Whether there is a step to compute."""
 
     def step(self) -> None:
-        """One step: new rows join, every row gets a token at most. Never raises."""
+        """Compute one step. Never raises."""
 
     def stop(self, error: BaseException) -> None:
-        """End all rows with an error."""
+        """End all work with an error."""
 
 
-Settle = Callable[[Sequence[tuple[Item, Outcome]]], None]
+Deliver = Callable[[Sequence[tuple[QueueItem, ItemResult]]], None]
 
 
 class Device:
-    """Answers what is submitted, on a thread of its own.
+    """The thread that computes.
 
     Args:
-        queue: what waits to be read.
-        settle: gets items with what became of them; called on the device's thread.
-        writers: texts that are being written.
+        queue: items to compute in batches.
+        deliver: receives items with their results, on the thread of the device.
+        stepped: work in steps, in turns with the queue.
     """
 
-    def __init__(self, queue: Queue, settle: Settle, writers: Writers) -> None:
-        self.queue, self.writers = queue, writers
+    def __init__(self, queue: Queue, deliver: Deliver, stepped: SteppedWork) -> None:
+        self.queue, self.stepped = queue, stepped
         self.seconds = dict.fromkeys((READ, WRITE), 0.0)
-        self._settle, self._share = settle, FairShare()
+        self._deliver, self._share = deliver, FairShare()
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
@@ -371,57 +370,56 @@ class Device:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End after what is being computed."""
+        """Stop after the current batch or step."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
 
-    def submit(self, items: Sequence[Item], further: bool = False) -> None:
-        """All items or none; as `Queue.submit`. Where the device has nothing to do, it looks
-        at them after `wake`."""
+    def submit(self, items: Sequence[QueueItem], further: bool = False) -> None:
+        """Queue all items or none, as `Queue.submit`; an idle device starts after `wake`."""
         with self._changed:
             self.queue.submit(items, time.monotonic(), further)
 
-    def cancel(self, items: Sequence[Item]) -> None:
-        """Nobody waits for them any more."""
+    def cancel(self, items: Sequence[QueueItem]) -> None:
+        """Cancel items, and remove them from the queue."""
         with self._changed:
             for item in items:
                 item.cancelled = True
                 self.queue.discard(item)
 
     def wake(self) -> None:
-        """There is something new to do."""
+        """Wake an idle device."""
         with self._changed:
             self._changed.notify()
 
     def _run(self) -> None:
         while (turn := self._turn()) is not None:
-            begin = time.monotonic()
-            if isinstance(turn, Taken):
-                self._settle([(item, Outcome(late=True)) for item in turn.dropped])
-                if turn.batch:
-                    self._settle(self._read(turn))
+            start = time.monotonic()
+            if isinstance(turn, QueuedBatch):
+                self._deliver([(item, ItemResult(late=True)) for item in turn.dropped])
+                if turn.items:
+                    self._deliver(self._read(turn))
                 kind = READ
             else:
                 try:
-                    self.writers.step()
+                    self.stepped.step()
                 except BaseException as error:
-                    self.writers.stop(error)
+                    self.stepped.stop(error)
                 kind = WRITE
-            seconds = time.monotonic() - begin
+            seconds = time.monotonic() - start
             self.seconds[kind] += seconds
             self._share.spent(kind, seconds)
 
-    def _turn(self) -> Taken | str | None:
-        """What is done next; None where the thread is to end."""
+    def _turn(self) -> QueuedBatch | str | None:
+        """Wait for the next batch or step; None if the thread is to stop."""
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
                 wait = self.queue.wait(now)
                 ready = [READ] if wait == 0 else []
-                ready += [WRITE] if self.writers.ready() else []
+                ready += [WRITE] if self.stepped.ready() else []
                 if not ready:
                     self._changed.wait(IDLE if wait is None else min(wait, IDLE))
                     continue
@@ -430,35 +428,37 @@ class Device:
                 return WRITE
             return None
 
-    def _read(self, taken: Taken) -> list[tuple[Item, Outcome]]:
-        batch, begin = taken.batch, time.monotonic()
-        reading = batch[0].key
-        assert isinstance(reading, Reading)
-        found: list[Any]
+    def _read(self, batch: QueuedBatch) -> list[tuple[QueueItem, ItemResult]]:
+        items, start = batch.items, time.monotonic()
+        operation = items[0].key
+        assert isinstance(operation, BatchOperation)
+        values: list[Any]
         try:
-            found = list(reading.read([item.payload for item in batch]))
-            errors: list[BaseException | None] = [None] * len(batch)
+            values = list(operation.read([item.payload for item in items]))
+            errors: list[BaseException | None] = [None] * len(items)
         except BaseException as error:
-            if len(batch) == 1:
-                found, errors = [None], [error]
+            if len(items) == 1:
+                values, errors = [None], [error]
             else:
-                alone = [_alone(reading, item) for item in batch]
-                found, errors = [value for value, _ in alone], [error for _, error in alone]
-        computed = time.monotonic() - begin
+                separate = [_read_separately(operation, item) for item in items]
+                values, errors = [value for value, _ in separate], [error for _, error in separate]
+        computed = time.monotonic() - start
         with self._changed:
-            self.queue.note(reading, taken.tokens, computed)
+            self.queue.note(operation, batch.tokens, computed)
         return [
-            (item, Outcome(value, error, begin - item.arrived, computed, False, taken.tokens))
-            for item, value, error in zip(batch, found, errors, strict=True)
+            (item, ItemResult(value, error, start - item.arrived, computed, False, batch.tokens))
+            for item, value, error in zip(items, values, errors, strict=True)
         ]
 
 
-def _alone(reading: Reading, item: Item) -> tuple[Any, BaseException | None]:
+def _read_separately(
+    operation: BatchOperation, item: QueueItem
+) -> tuple[Any, BaseException | None]:
     try:
-        (value,) = reading.read([item.payload])
+        (value,) = operation.read([item.payload])
         return value, None
     except BaseException as error:
         return None, error
 
 
-__all__ = ["Device", "FullError", "Outcome", "Reading", "Writers"]
+__all__ = ["BatchOperation", "Device", "FullError", "ItemResult", "SteppedWork"]

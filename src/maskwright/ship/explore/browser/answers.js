@@ -88,18 +88,18 @@ export class Task {
     if (long === "hierarchical") {
       throw new Error("this model reads its texts in pieces with layers of their own over them, which this page does not compute: use maskwright predict");
     }
-    let kept = ids(first);
-    if (kept.length > room) {
+    let fitting = ids(first);
+    if (fitting.length > room) {
       if (!this.facts.trained) {
-        throw new Error(`the text has ${kept.length + length - room} tokens, and the model reads at most ${length}: shorten it`);
+        throw new Error(`the text has ${fitting.length + length - room} tokens, and the model reads at most ${length}: shorten it`);
       }
       if (!(long in KEPT)) {
-        throw new Error(`the text has ${kept.length} tokens, and this model reads longer ones than ${room} in pieces, which this page does not: shorten it`);
+        throw new Error(`the text has ${fitting.length} tokens, and this model reads longer ones than ${room} in pieces, which this page does not: shorten it`);
       }
-      this.cut += kept.length - room;
-      kept = KEPT[long](kept, room, Math.min(HEAD, Math.floor(length / 4)));
+      this.cut += fitting.length - room;
+      fitting = KEPT[long](fitting, room, Math.min(HEAD, Math.floor(length / 4)));
     }
-    return words.frame(kept);
+    return words.frame(fitting);
   }
 
   /** Last hidden states (T, D) of framed ids, of the stack that is read; `trace` gets all. */
@@ -152,15 +152,15 @@ export class Task {
   }
 
   vectorOf(tokens) {
-    const told = this.told;
-    if (told.unit === null) throw new Error("modules with weights of their own stand behind the pooling of this model, which this page does not compute");
+    const decoding = this.told;
+    if (decoding.unit === null) throw new Error("modules with weights of their own stand behind the pooling of this model, which this page does not compute");
     const framed = this.read(tokens);
     if (!framed.ids.length) throw new Error("nothing of this text is read");
     const states = this.states(framed), width = this.model.network.config.width;
-    const parts = told.poolings.map((pooling) => pool(states, width, pooling, told.skipped));
-    const made = new Float64Array(parts.length * width);
-    parts.forEach((part, n) => made.set(part, n * width));
-    return told.unit ? unit(made) : made;
+    const parts = decoding.poolings.map((pooling) => pool(states, width, pooling, decoding.skipped));
+    const matrix = new Float64Array(parts.length * width);
+    parts.forEach((part, n) => matrix.set(part, n * width));
+    return decoding.unit ? unit(matrix) : matrix;
   }
 
   /** Where a word stands in a text, with its vector after each layer: the mean of the states of its
@@ -174,12 +174,12 @@ export class Task {
     const stop = framed.ids.length - this.margins[1];
     return wordsIn(text).filter(([begin, end]) => letters.slice(begin, end).join("").toLowerCase() === wanted)
       .map(([begin, end]) => {
-        const own = tokens.map((token, n) => ({ ...token, place: n + this.margins[0] })).filter((token) =>
+        const contextTokens = tokens.map((token, n) => ({ ...token, place: n + this.margins[0] })).filter((token) =>
           token.begin < token.end && token.begin < end && token.end > begin && token.place < stop);
-        return { begin, end, layers: own.length ? trace.hidden.map((states) => {
-          const made = new Float64Array(width);
-          for (const { place } of own) for (let i = 0; i < width; i++) made[i] += states[place * width + i] / own.length;
-          return made;
+        return { begin, end, layers: contextTokens.length ? trace.hidden.map((states) => {
+          const mean = new Float64Array(width);
+          for (const { place } of contextTokens) for (let i = 0; i < width; i++) mean[i] += states[place * width + i] / contextTokens.length;
+          return mean;
         }) : [] };
       }).filter(({ layers }) => layers.length);
   }
@@ -199,9 +199,9 @@ export class Task {
     const { network, words } = this.model;
     const spaced = this.table(1).ids.some((id) => pieceOf(words, id).startsWith(" "));
     const ids = words.encode(spaced ? ` ${word}` : word), width = network.config.tokens.width;
-    const rows = network.weight("tokens.weight"), made = new Float64Array(width);
-    for (const id of ids) for (let i = 0; i < width; i++) made[i] += rows[id * width + i] / ids.length;
-    return ids.length ? made : null;
+    const rows = network.weight("tokens.weight"), sum = new Float64Array(width);
+    for (const id of ids) for (let i = 0; i < width; i++) sum[i] += rows[id * width + i] / ids.length;
+    return ids.length ? sum : null;
   }
 }
 
@@ -218,32 +218,32 @@ function pool(states, width, pooling, skip) {
   const count = states.length / width;
   if (pooling === "cls") return states.slice(0, width);
   if (pooling === "lasttoken") return states.slice((count - 1) * width);
-  const made = new Float64Array(width).fill(pooling === "max" ? -Infinity : 0);
+  const pooled = new Float64Array(width).fill(pooling === "max" ? -Infinity : 0);
   let total = 0;
   for (let t = skip; t < count; t++) {
     const weight = pooling === "weightedmean" ? t + 1 : 1;
     total += weight;
     for (let i = 0; i < width; i++) {
       const value = states[t * width + i];
-      if (pooling === "max") made[i] = Math.max(made[i], value);
-      else made[i] += weight * value;
+      if (pooling === "max") pooled[i] = Math.max(pooled[i], value);
+      else pooled[i] += weight * value;
     }
   }
-  if (pooling === "max") return made;
+  if (pooling === "max") return pooled;
   const by = Math.max(1, total);
   const divisor = pooling === "mean_sqrt_len_tokens" ? Math.sqrt(by) : by;
-  return made.map((value) => value / divisor);
+  return pooled.map((value) => value / divisor);
 }
 
 // ------------------------------------------------------------------------------ answers by head
-const HEADS = { sequence: wholeText, choice: choices, token: tagged, span: found, null: alike };
+const HEADS = { sequence: wholeText, choice: choices, token: tagged, span: questionAnswers, null: alike };
 const logistic = (score) => 1 / (1 + Math.exp(-score));
 
 function wholeText(task, texts, [first, second = null]) {
-  const { problem, labels, told } = task.facts;
+  const { problem, labels, told: decoding } = task.facts;
   const scores = Array.from(task.whole(task.read(first, second)));
   if (problem === "number") {
-    const number = told.logit ? logistic(scores[0]) : scores[0];
+    const number = decoding.logit ? logistic(scores[0]) : scores[0];
     return { shown: { head: "sequence", problem, number }, score: () => number };
   }
   const shares = problem === "multi" ? scores.map(logistic) : Array.from(softmax(scores));
@@ -298,7 +298,7 @@ function central(spans, length) {
 }
 
 function tagged(task, [text], [tokens]) {
-  const { labels, length, told } = task.facts;
+  const { labels, length, told: decoding } = task.facts;
   const words = wordsIn(text), letters = Array.from(text);
   if (!words.length) throw new Error("the text has no word");
   const owner = new Array(letters.length).fill(-1);
@@ -325,53 +325,53 @@ function tagged(task, [text], [tokens]) {
     }
   });
   const most = (row) => row.reduce((best, value, n) => (value > row[best] ? n : best), 0);
-  const told1 = words.map(([begin, end], n) => {
+  const tokenLabels = words.map(([begin, end], n) => {
     const label = shares[n] === null ? null : most(shares[n]);
     return {
       begin, end, text: letters.slice(begin, end).join(""), label,
-      tag: label === null ? told.missing : labels[label], share: label === null ? 0 : shares[n][label],
+      tag: label === null ? decoding.missing : labels[label], share: label === null ? 0 : shares[n][label],
     };
   });
-  const read = (n) => (told1[n].label === null ? ["O", ""] : told.read[told1[n].label]);
-  const spans = told.read === null ? null : entities(told1.map((_, n) => read(n))).map(({ first, stop, type }) => {
-    const [begin, end] = [told1[first].begin, told1[stop - 1].end];
-    const own = told1.slice(first, stop);
+  const read = (n) => (tokenLabels[n].label === null ? ["O", ""] : decoding.read[tokenLabels[n].label]);
+  const spans = decoding.read === null ? null : entities(tokenLabels.map((_, n) => read(n))).map(({ first, stop, type }) => {
+    const [begin, end] = [tokenLabels[first].begin, tokenLabels[stop - 1].end];
+    const windowScores = tokenLabels.slice(first, stop);
     return {
       type, first, stop, begin, end, text: letters.slice(begin, end).join(""),
-      share: own.reduce((sum, each) => sum + each.share, 0) / own.length,
+      share: windowScores.reduce((sum, each) => sum + each.share, 0) / windowScores.length,
     };
   });
   return {
-    shown: { head: "token", words: told1, spans },
+    shown: { head: "token", words: tokenLabels, spans },
     score: ({ words: some }) => some.reduce((sum, { word, label }) => sum + (shares[word]?.[label] ?? 0), 0) / some.length,
   };
 }
 
 /** The entities of tags [prefix, type], as `conlleval` sees them. */
 function entities(tags) {
-  const made = [];
+  const spans = [];
   let first = 0, before = "O", type = "";
-  [...tags, ["O", ""]].forEach(([prefix, own], place) => {
-    const begins = "BS".includes(prefix) || "OES".includes(before) || own !== type;
-    if (before !== "O" && (begins || prefix === "O")) made.push({ first, stop: place, type });
+  [...tags, ["O", ""]].forEach(([prefix, tag], place) => {
+    const begins = "BS".includes(prefix) || "OES".includes(before) || tag !== type;
+    if (before !== "O" && (begins || prefix === "O")) spans.push({ first, stop: place, type });
     if (begins) first = place;
     before = prefix;
-    type = own;
+    type = tag;
   });
-  return made;
+  return spans;
 }
 
-function found(task, [, context], [question, tokens]) {
-  const { length, told } = task.facts;
+function questionAnswers(task, [, context], [question, tokens]) {
+  const { length, told: decoding } = task.facts;
   const third = Math.floor(length / 3);
-  const asked = question.slice(0, Math.min(told.longest_question, third));
-  task.cut += question.length - asked.length;
-  const ids = asked.map(({ id }) => id), letters = Array.from(context);
+  const questionIds = question.slice(0, Math.min(decoding.longest_question, third));
+  task.cut += question.length - questionIds.length;
+  const ids = questionIds.map(({ id }) => id), letters = Array.from(context);
   const before = task.pairMargins[0] + task.pairMargins[1] + ids.length;
   const room = length - task.pairMargins.reduce((sum, n) => sum + n, 0) - ids.length;
-  const known = new Map();
+  const bestByWindow = new Map();
   let none = Infinity;
-  for (const [first, stop] of windows(tokens.length, room, Math.min(told.stride, third, Math.max(1, room)))) {
+  for (const [first, stop] of windows(tokens.length, room, Math.min(decoding.stride, third, Math.max(1, room)))) {
     const part = tokens.slice(first, stop);
     const framed = task.model.words.frame(ids, part.map(({ id }) => id));
     const at = task.each(framed);
@@ -380,23 +380,23 @@ function found(task, [, context], [question, tokens]) {
     none = Math.min(none, starts[0] + ends[0]);
     const spans = [];
     for (let a = 1; a < places.length; a++) {
-      for (let b = a; b < places.length && places[b] - places[a] < told.longest; b++) {
+      for (let b = a; b < places.length && places[b] - places[a] < decoding.longest; b++) {
         spans.push([starts[a] + ends[b], part[places[a] - before].begin, part[places[b] - before].end]);
       }
     }
     spans.sort((x, y) => y[0] - x[0]);
     for (let [score, begin, end] of spans.slice(0, BEST)) {
       if (begin >= end) continue;
-      if (!told.within_words) [begin, end] = wholeWords(context, begin, end);
+      if (!decoding.within_words) [begin, end] = wholeWords(context, begin, end);
       const key = `${begin} ${end}`;
-      if (!known.has(key) || known.get(key).score < score) known.set(key, { score, begin, end });
+      if (!bestByWindow.has(key) || bestByWindow.get(key).score < score) bestByWindow.set(key, { score, begin, end });
     }
   }
-  const best = [...known.values()].sort((x, y) => y.score - x.score || x.begin - y.begin || x.end - y.end).slice(0, BEST);
+  const best = [...bestByWindow.values()].sort((x, y) => y.score - x.score || x.begin - y.begin || x.end - y.end).slice(0, BEST);
   const candidates = best.map(({ begin, end, score }) => ({ begin, end, text: letters.slice(begin, end).join(""), share: Math.exp(score) }));
-  const refused = !best.length || (told.threshold !== null && none - best[0].score > told.threshold);
+  const refused = !best.length || (decoding.threshold !== null && none - best[0].score > decoding.threshold);
   return {
-    shown: { head: "span", candidates, none: Math.exp(none), refused, may: told.threshold !== null },
+    shown: { head: "span", candidates, none: Math.exp(none), refused, may: decoding.threshold !== null },
     score: ({ begin, end }) => (begin === null ? Math.exp(none)
       : candidates.find((each) => each.begin === begin && each.end === end)?.share ?? 0),
   };

@@ -19,8 +19,8 @@ export function state() {
 
 /** The number of the model that a state names; where it names none, the first one, or the last
  * checkpoint of the first run. */
-export function numberOf(own, models) {
-  if (own.model !== undefined && models[Number(own.model)]) return Number(own.model);
+export function numberOf(entry, models) {
+  if (entry.model !== undefined && models[Number(entry.model)]) return Number(entry.model);
   if (!models.length || models[0].run === null) return 0;
   return models.findLastIndex(({ run }) => run === models[0].run);
 }

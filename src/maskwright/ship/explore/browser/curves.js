@@ -9,7 +9,7 @@ const SMOOTH = 160; // columns of the line where there are many points
 /** [{x, low, mean, high}] of at most `number` columns between `from` and `to`; points that are not
  * finite are left out. `points` is {x, y}, two arrays. */
 export function columns(points, number, from, to) {
-  const width = (to - from) / number || 1, found = [];
+  const width = (to - from) / number || 1, binned = [];
   const all = new Map();
   for (let n = 0; n < points.x.length; n++) {
     const x = points.x[n], y = points.y[n];
@@ -27,9 +27,9 @@ export function columns(points, number, from, to) {
   }
   for (const column of [...all.values()].sort((a, b) => a.place - b.place)) {
     const { sum, across, count, low, high } = column;
-    found.push({ x: across / count, low, mean: sum / count, high });
+    binned.push({ x: across / count, low, mean: sum / count, high });
   }
-  return found;
+  return binned;
 }
 
 /** Round numbers from `low` to `high`, about `count` of them. */
@@ -38,9 +38,9 @@ export function ticks(low, high, count = 5) {
   if (!(rough > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((each) => each >= rough);
-  const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) found.push(n * step);
-  return found;
+  const segments = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) segments.push(n * step);
+  return segments;
 }
 
 /** A count in few figures: 850, 12.4 k, 3.1 M. */
@@ -59,8 +59,8 @@ export function chart({ title, lines, references = [], across, say = count, from
   const least = Math.min(...drawn.map((l) => l.range.x[0])), most = Math.max(...drawn.map((l) => l.range.x[1]));
   const from = logarithmic ? least : Math.min(0, least), to = most > from ? most : from + 1;
   const heights = drawn.flatMap((l) => l.band ? [l.range.y[0], l.range.near] : l.range.y);
-  const known = references.filter((r) => Number.isFinite(r.y));
-  let low = Math.min(...heights, ...known.map((r) => r.y)), high = Math.max(...heights, ...known.map((r) => r.y));
+  const finiteReferences = references.filter((r) => Number.isFinite(r.y));
+  let low = Math.min(...heights, ...finiteReferences.map((r) => r.y)), high = Math.max(...heights, ...finiteReferences.map((r) => r.y));
   if (fromZero && low > 0) low = 0;
   const room = (high - low) * 0.06 || Math.abs(high) * 0.1 || 1;
   high += room;
@@ -72,7 +72,7 @@ export function chart({ title, lines, references = [], across, say = count, from
   const y = (value) => height - bottom - ((Math.max(low, Math.min(high, value)) - low) / (high - low)) * (height - bottom - top);
   const at = (n) => n.toFixed(1);
   const label = `${title}. ${drawn.map((l) => `${l.name}: from ${say(l.range.first)} to ${say(l.range.last)}`).join("; ")}` +
-    known.map((r) => `; ${r.name}: ${say(r.y)}`).join("");
+    finiteReferences.map((r) => `; ${r.name}: ${say(r.y)}`).join("");
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": label },
     ticks(low, high).map((value) => [
       svg("line", { class: "grid", x1: left, x2: width - right, y1: at(y(value)), y2: at(y(value)) }),
@@ -82,8 +82,8 @@ export function chart({ title, lines, references = [], across, say = count, from
       return svg("text", { class: `soft ${ends ? "end" : "middle"}`, x: ends ? width : at(x(value)), y: height - bottom + 17 }, text);
     }),
     svg("text", { class: "soft end", x: width - right, y: height - 3 }, across),
-    known.map((r) => svg("line", { class: "reference", x1: left, x2: width - right, y1: at(y(r.y)), y2: at(y(r.y)) })),
-    together(known, y).map((near) => svg("text", { class: "soft end", x: width - right, y: at(Math.min(...near.map((r) => y(r.y))) - 4) },
+    finiteReferences.map((r) => svg("line", { class: "reference", x1: left, x2: width - right, y1: at(y(r.y)), y2: at(y(r.y)) })),
+    together(finiteReferences, y).map((near) => svg("text", { class: "soft end", x: width - right, y: at(Math.min(...near.map((r) => y(r.y))) - 4) },
       near.map((r) => `${r.name} ${say(r.y)}`).join(", "))),
     drawn.map((line) => series(line, { x, y, at, from, to, inside: width - left - right, scale, across0, across1, logarithmic })));
   const keys = el("ul", { class: "keys" }, drawn.map((line) => el("li", { class: line.kind || null },
@@ -98,42 +98,42 @@ export function chart({ title, lines, references = [], across, say = count, from
 
 /** Reference lines whose names would lie on one another, together. */
 function together(lines, y) {
-  const found = [];
+  const groups = [];
   for (const line of [...lines].sort((a, b) => a.y - b.y)) {
-    const last = found.at(-1);
+    const last = groups.at(-1);
     if (last !== undefined && Math.abs(y(line.y) - y(last[0].y)) < 15) last.push(line);
-    else found.push([line]);
+    else groups.push([line]);
   }
-  return found;
+  return groups;
 }
 
 function rangeOf({ x, y }) {
-  let found = null;
+  let nearest = null;
   const highest = [];
   for (let n = 0; n < x.length; n++) {
     if (!Number.isFinite(x[n]) || !Number.isFinite(y[n])) continue;
-    if (found === null) found = { x: [x[n], x[n]], y: [y[n], y[n]], first: y[n], last: y[n] };
-    if (x[n] < found.x[0]) found.x[0] = x[n];
-    if (x[n] > found.x[1]) found.x[1] = x[n];
-    if (y[n] < found.y[0]) found.y[0] = y[n];
-    if (y[n] > found.y[1]) found.y[1] = y[n];
-    found.last = y[n];
+    if (nearest === null) nearest = { x: [x[n], x[n]], y: [y[n], y[n]], first: y[n], last: y[n] };
+    if (x[n] < nearest.x[0]) nearest.x[0] = x[n];
+    if (x[n] > nearest.x[1]) nearest.x[1] = x[n];
+    if (y[n] < nearest.y[0]) nearest.y[0] = y[n];
+    if (y[n] > nearest.y[1]) nearest.y[1] = y[n];
+    nearest.last = y[n];
     highest.push(y[n]);
   }
-  if (found !== null) {
+  if (nearest !== null) {
     // The highest half per cent may be a spike, which is cut at the edge.
     highest.sort((a, b) => a - b);
-    found.near = highest[Math.ceil(0.995 * highest.length) - 1];
+    nearest.near = highest[Math.ceil(0.995 * highest.length) - 1];
   }
-  return found;
+  return nearest;
 }
 
 function placesAcross(from, to, logarithmic, width) {
   const few = Math.max(2, Math.round(width / 130));
   if (!logarithmic) return ticks(from, to, few);
-  const found = [];
-  for (let power = Math.ceil(Math.log10(Math.max(from, 1e-12)) - 1e-9); 10 ** power <= to; power++) found.push(10 ** power);
-  return found.length > 1 ? found : [from, to];
+  const powers = [];
+  for (let power = Math.ceil(Math.log10(Math.max(from, 1e-12)) - 1e-9); 10 ** power <= to; power++) powers.push(10 ** power);
+  return powers.length > 1 ? powers : [from, to];
 }
 
 function series(line, { x, y, at, from, to, inside, scale, across0, across1, logarithmic }) {

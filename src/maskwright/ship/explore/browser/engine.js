@@ -39,11 +39,11 @@ export class Engine {
   }
 
   /** Bytes are given to the worker, and are here no more. */
-  ask(call, ...given) {
+  ask(call, ...args) {
     return new Promise((done, failed) => {
       const id = this.number++;
       this.waiting.set(id, { done, failed });
-      this.worker.postMessage({ id, call, given }, given.filter((each) => each instanceof ArrayBuffer));
+      this.worker.postMessage({ id, call, given: args }, args.filter((each) => each instanceof ArrayBuffer));
     });
   }
 
@@ -63,22 +63,22 @@ export class Engine {
 
   async #opened(number, again) {
     const entry = this.models[number];
-    const bytes = (name, told) => this.source.bytes(`${entry.folder}/${name}`, told);
+    const bytes = (name, progress) => this.source.bytes(`${entry.folder}/${name}`, progress);
     const file = bytes("model.safetensors", (read, all) => this.told(number, read, all));
     file.catch(again);
     const about = await Promise.all([bytes("model.json"), bytes("tokenizer.json")]);
     const { facts, tokens } = await this.ask("open", number, ...about);
-    const weights = file.then((found) => this.ask("weights", number, found));
+    const weights = file.then((buffer) => this.ask("weights", number, buffer));
     weights.then(() => {
       this.there.add(number);
       this.told(number, 1, 1); // also of files that come at once
     }, again);
     const model = { number, facts, tokens, entry };
-    for (const call of OF_WORDS) model[call] = (...given) => this.ask(call, number, ...given);
+    for (const call of OF_WORDS) model[call] = (...args) => this.ask(call, number, ...args);
     for (const call of OF_MODEL) {
-      model[call] = async (...given) => {
+      model[call] = async (...args) => {
         await weights;
-        return this.ask(call, number, ...given);
+        return this.ask(call, number, ...args);
       };
     }
     return model;

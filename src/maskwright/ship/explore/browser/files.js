@@ -25,21 +25,21 @@ export class Files {
   }
 
   /** The bytes of a file; `told(read, all)` is called as they come, where their number is known. */
-  async bytes(path, told = null) {
+  async bytes(path, progress = null) {
     const answer = await got(path);
     const all = Number(answer.headers.get("Content-Length") ?? 0);
     if (!all || answer.headers.has("Content-Encoding")) return answer.arrayBuffer();
     // Read into its place as it comes: gathered first and copied then, it takes half as long again.
-    const made = new Uint8Array(all), reader = answer.body.getReader();
+    const buffer = new Uint8Array(all), reader = answer.body.getReader();
     let at = 0;
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       if (at + part.value.length > all) throw new Error(`${path} is longer than its server says`);
-      made.set(part.value, at);
+      buffer.set(part.value, at);
       at += part.value.length;
-      told?.(at, all);
+      progress?.(at, all);
     }
     if (at < all) throw new Error(`${path} is cut off`);
-    return made.buffer;
+    return buffer.buffer;
   }
 
   /** At most `most` bytes of a file after its first `from`: of one that grows, only what is new. */
@@ -52,9 +52,9 @@ export class Files {
   }
 
   /** What Python says to a question; only where the page is served. */
-  async ask(name, given) {
+  async ask(name, question) {
     const answer = await sent(`ask/${name}`, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(given) });
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
     if (!answer.ok) throw new Error(answer.status === 413 ? "The text is too long to ask about." : `Python does not answer (${answer.status}).`);
     return answer.json();
   }

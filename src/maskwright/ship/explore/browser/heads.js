@@ -21,7 +21,7 @@ export const MEASURES = [...SHARES, "distance", "entropy"];
 
 /** A model that looks at a text: {stacks: [{name, layers, heads, queries, keys, found, even, small}],
  * cut, most}, and the weights of one head. */
-export class Look {
+export class AttentionView {
   constructor(model, text, { second = null, target = null } = {}) {
     const { facts, network, words } = model;
     const most = Math.min(LONGEST, facts.longest ?? LONGEST);
@@ -37,8 +37,8 @@ export class Look {
       const first = words.encode(one), other = two === null ? null : words.encode(two);
       if (other === null) return words.frame(fit(first, most - margin));
       const half = Math.floor((most - margin) / 2);
-      const kept = fit(other, Math.max(half, most - margin - first.length));
-      return words.frame(fit(first, most - margin - kept.length), kept);
+      const fitting = fit(other, Math.max(half, most - margin - first.length));
+      return words.frame(fit(first, most - margin - fitting.length), fitting);
     };
     this.stacks = [];
     const piece = (id) => pieceOf(words, id);
@@ -56,19 +56,19 @@ export class Look {
     const read = framed(text, second || null);
     if (!read.ids.length) return;
     if (network.config.encoder === null) {
-      const own = trace();
-      network.decode(read.ids, { trace: own });
-      add("decoder", own.weights, read.ids, read.ids);
+      const ownTrace = trace();
+      network.decode(read.ids, { trace: ownTrace });
+      add("decoder", ownTrace.weights, read.ids, read.ids);
       return;
     }
-    const own = trace();
+    const ownTrace = trace();
     const segments = network.config.encoder.embeddings.segments > 1 ? read.segments : null;
-    const memory = network.encode(read.ids, { segments, trace: own });
-    add("encoder", own.weights, read.ids, read.ids);
+    const memory = network.encode(read.ids, { segments, trace: ownTrace });
+    add("encoder", ownTrace.weights, read.ids, read.ids);
     if (network.config.decoder === null || facts.decoder_start === null) return;
-    const begun = [facts.decoder_start, ...(facts.conventions.framed_target ? facts.opening : [])];
+    const prefix = [facts.decoder_start, ...(facts.conventions.framed_target ? facts.opening : [])];
     // Without a target the decoder reads what the encoder does, a place later, as for a task.
-    const ids = target === null ? [facts.decoder_start, ...read.ids.slice(0, -1)] : [...begun, ...fit(words.encode(target), most - begun.length)];
+    const ids = target === null ? [facts.decoder_start, ...read.ids.slice(0, -1)] : [...prefix, ...fit(words.encode(target), most - prefix.length)];
     const other = trace();
     network.decode(ids, { memory, trace: other });
     add("decoder", other.weights, ids, ids);
@@ -146,9 +146,9 @@ const BROAD = 0.8; // of the entropy of even weights
 
 /** What a head is for on this text: the share that is most above even weights, or "broad", or
  * "mixed". */
-export function role(found, even) {
-  const above = SHARES.filter((name) => name in found).map((name) => [name, found[name] - even[name]]);
+export function role(stats, even) {
+  const above = SHARES.filter((name) => name in stats).map((name) => [name, stats[name] - even[name]]);
   const [name, most] = above.reduce((best, each) => (each[1] > best[1] ? each : best));
   if (most >= CLEAR) return name;
-  return found.entropy >= BROAD ? "broad" : "mixed";
+  return stats.entropy >= BROAD ? "broad" : "mixed";
 }

@@ -22,8 +22,8 @@ export class Journal {
   /** The complete lines that have come since, as objects; what is no object is left out. */
   async more() {
     const from = this.size - this.last.length;
-    const found = await this.source.after(this.path, from, MOST);
-    const bytes = new Uint8Array(found);
+    const chunk = await this.source.after(this.path, from, MOST);
+    const bytes = new Uint8Array(chunk);
     const same = bytes.length >= this.last.length && this.last.every((byte, n) => byte === bytes[n]);
     if (!same) {
       this.clear();
@@ -47,15 +47,15 @@ function joined(first, second) {
 }
 
 function parsed(text) {
-  const found = [];
+  const entries = [];
   for (const line of text.split("\n")) {
     if (line.trim() === "") continue;
     try {
       const value = JSON.parse(line);
-      if (value !== null && typeof value === "object" && !Array.isArray(value)) found.push(value);
+      if (value !== null && typeof value === "object" && !Array.isArray(value)) entries.push(value);
     } catch {
       // a line that cannot be read is left out, as on a run's report
     }
   }
-  return found;
+  return entries;
 }

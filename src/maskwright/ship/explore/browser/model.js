@@ -62,12 +62,12 @@ export class Model {
 
   /** A text that is being continued. */
   writing(prompt) {
-    return new Writing(this, prompt);
+    return new Generation(this, prompt);
   }
 }
 
 /** A text that is continued token by token: `scores` of the next one, `take` it, `back` by one. */
-export class Writing {
+export class Generation {
   constructor(model, prompt) {
     const { facts, words } = model;
     const reads = model.network.config.encoder !== null && model.network.config.decoder !== null;
@@ -128,10 +128,10 @@ export class Writing {
     const fresh = this.ids.slice(start + this.cache.length);
     const both = facts.conventions.bidirectional_prefix;
     const prefix = both ? Math.max(0, this.prompt.length - start) : 0;
-    const asked = { cache: this.cache, prefix };
+    const settings = { cache: this.cache, prefix };
     const states = network.config.decoder === null
-      ? network.encode(fresh, { ...asked, oneWay: true })
-      : network.decode(fresh, { ...asked, memory: this.memory });
+      ? network.encode(fresh, { ...settings, oneWay: true })
+      : network.decode(fresh, { ...settings, memory: this.memory });
     const width = network.config.width;
     return network.logits(states.subarray(states.length - width));
   }
@@ -159,11 +159,11 @@ export class Writing {
 }
 
 /** The gaps of a text, as T5 writes them; those that the tokenizer lacks, and one twice, are refused. */
-function gapsOf(text, known) {
-  const found = known.length ? text.match(/<extra_id_\d{1,6}>/g) ?? [] : [];
-  const wrong = found.find((sign, n) => !known.includes(sign) || found.indexOf(sign) < n);
-  if (wrong === undefined) return found;
-  throw new Error(`${wrong} is ${known.includes(wrong) ? "in the text twice" : "no gap of this tokenizer"}: write each of ${known[0]} to ${known.at(-1)} at most once`);
+function gapsOf(text, sentinels) {
+  const written = sentinels.length ? text.match(/<extra_id_\d{1,6}>/g) ?? [] : [];
+  const wrong = written.find((sign, n) => !sentinels.includes(sign) || written.indexOf(sign) < n);
+  if (wrong === undefined) return written;
+  throw new Error(`${wrong} is ${sentinels.includes(wrong) ? "in the text twice" : "no gap of this tokenizer"}: write each of ${sentinels[0]} to ${sentinels.at(-1)} at most once`);
 }
 
 /** Where reading starts in a text of so many tokens (`model/inference/growing_rows.py`). */
@@ -174,6 +174,6 @@ function contextStart(length, limit) {
   return limit + 1 - half + Math.floor(beyond / (limit - half + 1)) * (limit - half + 1);
 }
 
-function tooLong(found, most) {
-  return new Error(`the text has ${found} tokens, and the model reads at most ${most}: shorten it`);
+function tooLong(length, most) {
+  return new Error(`the text has ${length} tokens, and the model reads at most ${most}: shorten it`);
 }

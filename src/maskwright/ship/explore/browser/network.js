@@ -17,12 +17,12 @@ export class Network {
 
   /** The numbers of a weight; `null` where there is none and none is needed. */
   weight(name, needed = true) {
-    const found = this.weights.get(name);
-    if (found === undefined) {
+    const weight = this.weights.get(name);
+    if (weight === undefined) {
       if (needed) throw new Error(`the model's file has no ${name}`);
       return null;
     }
-    return found;
+    return weight;
   }
 
   get vocabulary() {
@@ -117,10 +117,10 @@ export class Network {
         x[t * width + i] = value;
       }
     }
-    const made =
+    const states =
       config.norm === null ? x : this.#norm(x, ids.length, config.norm, `${name}.embeddings.norm`);
-    if (width === this.config.width) return made;
-    return this.#linear(made, ids.length, `${name}.embeddings.project`);
+    if (width === this.config.width) return states;
+    return this.#linear(states, ids.length, `${name}.embeddings.project`);
   }
 
   #block(name, config, x, rows, facts) {
@@ -131,8 +131,8 @@ export class Network {
       const after = config.placement === "post" && has;
       x = after ? this.#norm(out, rows, config.norm, `${name}.${norm}`) : out;
     };
-    const own = (h) => this.#attention(`${name}.attention`, config.attention, h, rows, facts);
-    half(own, "attention_norm", config.attention_norm);
+    const selfAttention = (h) => this.#attention(`${name}.attention`, config.attention, h, rows, facts);
+    half(selfAttention, "attention_norm", config.attention_norm);
     if (config.cross_attention !== null && facts.memory) {
       const cross = config.cross_attention;
       half(
@@ -161,14 +161,14 @@ export class Network {
     let key, value, count;
     const across = facts.across === true;
     if (across) {
-      const made = () => {
+      const computed = () => {
         const length = facts.memory.length / this.config.width;
         return {
           key: this.#linear(facts.memory, length, `${name}.key`),
           value: this.#linear(facts.memory, length, `${name}.value`),
         };
       };
-      ({ key, value } = facts.cache === null ? made() : facts.cache.memory(facts.layer, made));
+      ({ key, value } = facts.cache === null ? computed() : facts.cache.memory(facts.layer, computed));
       count = key.length / inner;
     } else {
       key = this.#linear(x, rows, `${name}.key`);
@@ -184,11 +184,11 @@ export class Network {
     const distance = !across && config.positions?.type === "Relative"
       ? this.#distance(facts.stack, config) : null;
     const scale = config.scaled ? config.head_width ** -0.5 : 1;
-    const kept = across ? facts.trace?.crossWeights : facts.trace?.weights;
-    const weights = kept ? new Float32Array(config.heads * rows * count) : null;
+    const weightLists = across ? facts.trace?.crossWeights : facts.trace?.weights;
+    const weights = weightLists ? new Float32Array(config.heads * rows * count) : null;
     const out = attend(query, key, value, { rows, count, config, scale, sees, distance, weights,
       start: facts.start });
-    if (kept) kept.push({ heads: config.heads, queries: rows, keys: count, weights });
+    if (weightLists) weightLists.push({ heads: config.heads, queries: rows, keys: count, weights });
     return this.#linear(out, rows, `${name}.output`);
   }
 
@@ -313,13 +313,13 @@ export class Cache {
   }
 
   extend(layer, key, value) {
-    const own = this.layers[layer];
-    const made = own === undefined ? { key, value } : {
-      key: joined(own.key, key),
-      value: joined(own.value, value),
+    const layerCache = this.layers[layer];
+    const updated = layerCache === undefined ? { key, value } : {
+      key: joined(layerCache.key, key),
+      value: joined(layerCache.value, value),
     };
-    this.layers[layer] = made;
-    return made;
+    this.layers[layer] = updated;
+    return updated;
   }
 
   memory(layer, make) {
@@ -336,8 +336,8 @@ export class Cache {
 }
 
 function joined(one, other) {
-  const made = new Float32Array(one.length + other.length);
-  made.set(one);
-  made.set(other, one.length);
-  return made;
+  const joined = new Float32Array(one.length + other.length);
+  joined.set(one);
+  joined.set(other, one.length);
+  return joined;
 }

@@ -7,7 +7,7 @@
 export function linear(x, rows, weight, bias, out = null) {
   const width = x.length / rows;
   const count = weight.length / width;
-  const made = out ?? new Float32Array(rows * count);
+  const target = out ?? new Float32Array(rows * count);
   const wide = Float64Array.from(x); // made float64 once, and not for every weight
   let t = 0;
   // Four rows share the two weights that are read.
@@ -31,18 +31,18 @@ export function linear(x, rows, weight, bias, out = null) {
       }
       const [more, other] = bias === null ? [0, 0] : [bias[o], bias[o + 1]];
       const place = t * count + o;
-      made[place] = p + more;
-      made[place + 1] = e + other;
-      made[place + count] = q + more;
-      made[place + count + 1] = f + other;
-      made[place + 2 * count] = r + more;
-      made[place + 2 * count + 1] = g + other;
-      made[place + 3 * count] = s + more;
-      made[place + 3 * count + 1] = h + other;
+      target[place] = p + more;
+      target[place + 1] = e + other;
+      target[place + count] = q + more;
+      target[place + count + 1] = f + other;
+      target[place + 2 * count] = r + more;
+      target[place + 2 * count + 1] = g + other;
+      target[place + 3 * count] = s + more;
+      target[place + 3 * count + 1] = h + other;
     }
     if (o < count) {
       for (let row = 0; row < 4; row++) {
-        made[(t + row) * count + o] = product(wide, a + row * width, weight, o * width, width, bias?.[o]);
+        target[(t + row) * count + o] = product(wide, a + row * width, weight, o * width, width, bias?.[o]);
       }
     }
   }
@@ -61,14 +61,14 @@ export function linear(x, rows, weight, bias, out = null) {
         s += value * weight[z + i];
       }
       const place = t * count + o;
-      made[place] = p + (bias === null ? 0 : bias[o]);
-      made[place + 1] = q + (bias === null ? 0 : bias[o + 1]);
-      made[place + 2] = r + (bias === null ? 0 : bias[o + 2]);
-      made[place + 3] = s + (bias === null ? 0 : bias[o + 3]);
+      target[place] = p + (bias === null ? 0 : bias[o]);
+      target[place + 1] = q + (bias === null ? 0 : bias[o + 1]);
+      target[place + 2] = r + (bias === null ? 0 : bias[o + 2]);
+      target[place + 3] = s + (bias === null ? 0 : bias[o + 3]);
     }
-    for (; o < count; o++) made[t * count + o] = product(wide, a, weight, o * width, width, bias?.[o]);
+    for (; o < count; o++) target[t * count + o] = product(wide, a, weight, o * width, width, bias?.[o]);
   }
-  return made;
+  return target;
 }
 
 function product(x, at, weight, from, width, more = 0) {

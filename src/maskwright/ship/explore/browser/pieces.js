@@ -20,8 +20,8 @@ export function bytesOf(words, id) {
   const byte = model.byte_fallback ? BYTE_TOKEN.exec(token) : null;
   if (byte) return [parseInt(byte[1], 16)];
   if (byteLevel(words.json.pre_tokenizer)) {
-    const own = Array.from(token, (c) => BYTE_OF.get(c));
-    if (own.every((b) => b !== undefined)) return own;
+    const byteValues = Array.from(token, (c) => BYTE_OF.get(c));
+    if (byteValues.every((b) => b !== undefined)) return byteValues;
   }
   return Array.from(new TextEncoder().encode(plain(words, token)));
 }
@@ -55,21 +55,21 @@ function plain(words, token) {
   const { model, pre_tokenizer: cutter, normalizer, decoder } = words.json;
   const prefix = model.continuing_subword_prefix;
   const suffix = model.end_of_word_suffix ?? (decoder?.type === "BPEDecoder" ? decoder.suffix : null);
-  let made = token;
-  if (prefix && made.startsWith(prefix) && made !== prefix) made = made.slice(prefix.length);
-  if (suffix && made.endsWith(suffix)) made = made.slice(0, -suffix.length);
+  let shown = token;
+  if (prefix && shown.startsWith(prefix) && shown !== prefix) shown = shown.slice(prefix.length);
+  if (suffix && shown.endsWith(suffix)) shown = shown.slice(0, -suffix.length);
   const sign = spaceSign(cutter) ?? (JSON.stringify(normalizer ?? null).includes("▁") ? "▁" : null);
-  return sign === null ? made : made.replaceAll(sign, " ");
+  return sign === null ? shown : shown.replaceAll(sign, " ");
 }
 
 /** A text as its pieces: {words: [[{id, token, text, bytes}, …], …], tokens, characters, unknown}. */
 export function pieces(words, text) {
   const none = unknownOf(words);
   const parts = text === "" ? [] : words.words(text);
-  const made = parts.map((word) => words.encode1(word).map((id) => described(words, id, none)));
-  const all = made.flat();
+  const wordPieces = parts.map((word) => words.encode1(word).map((id) => described(words, id, none)));
+  const all = wordPieces.flat();
   return {
-    words: made, tokens: all.length, characters: Array.from(text).length,
+    words: wordPieces, tokens: all.length, characters: Array.from(text).length,
     bytes: new TextEncoder().encode(text).length,
     unknown: all.filter((each) => each.unknown).length, vocabulary: words.size,
   };
@@ -92,14 +92,14 @@ const STEPS = { BPE: merges, WordPiece: matches, Unigram: splits };
  * cut of every word after so many merges; `states[0]` with none, `states[n]` after `changes[n - 1]`. */
 function merges(words, parts) {
   const { model } = words;
-  const known = new Map();
-  for (const word of parts) if (!known.has(word)) known.set(word, replayed(model, word));
+  const rankByToken = new Map();
+  for (const word of parts) if (!rankByToken.has(word)) rankByToken.set(word, replayed(model, word));
   const ranks = new Set();
-  for (const { changes } of known.values()) for (const { rank } of changes) ranks.add(rank);
+  for (const { changes } of rankByToken.values()) for (const { rank } of changes) ranks.add(rank);
   const order = [...ranks].sort((a, b) => a - b);
   const none = unknownOf(words);
   const cut = (word, learned) => {
-    const { first, changes } = known.get(word);
+    const { first, changes } = rankByToken.get(word);
     let ids = first;
     for (const change of changes) {
       if (change.rank >= learned) break;
@@ -128,13 +128,13 @@ function merges(words, parts) {
  * tokenizer with N merges does what the whole one does until that takes one that is not among the
  * N; so a cut belongs to the highest rank on the way to it. */
 function replayed(model, word) {
-  const made = model.letters(word);
-  const ids = () => made.map(({ id }) => id);
+  const symbols = model.letters(word);
+  const ids = () => symbols.map(({ id }) => id);
   const first = ids(), changes = [];
   for (;;) {
-    const next = model.next(made);
+    const next = model.next(symbols);
     if (next === null) return { first, changes };
-    model.join(made, next);
+    model.join(symbols, next);
     const last = changes[changes.length - 1];
     if (last !== undefined && next.rank <= last.rank) last.ids = ids();
     else changes.push({ rank: next.rank, ids: ids() });
@@ -144,11 +144,11 @@ function replayed(model, word) {
 /** {words: [{word, found: [{piece, tried: [longer ones that are none]} …], lost}, …]}: the longest
  * token that the rest of a word begins with, again and again. */
 function matches(words, parts) {
-  const made = [...new Set(parts)].map((word) => {
+  const matches = [...new Set(parts)].map((word) => {
     const prefix = words.json.model.continuing_subword_prefix;
-    const letters = Array.from(word), found = [];
+    const letters = Array.from(word), matched = [];
     const whole = words.encode1(word);
-    if (letters.length > words.json.model.max_input_chars_per_word) return { word, found, lost: "long" };
+    if (letters.length > words.json.model.max_input_chars_per_word) return { word, found: matched, lost: "long" };
     for (let begin = 0; begin < letters.length;) {
       const tried = [];
       let end = letters.length, id;
@@ -157,13 +157,13 @@ function matches(words, parts) {
         if ((id = words.model.known.get(piece)) !== undefined) break;
         tried.push(piece);
       }
-      found.push({ id: id ?? null, token: id === undefined ? null : words.tokens[id], tried });
-      if (id === undefined) return { word, found, lost: "unknown" };
+      matched.push({ id: id ?? null, token: id === undefined ? null : words.tokens[id], tried });
+      if (id === undefined) return { word, found: matched, lost: "unknown" };
       begin = end;
     }
-    return { word, found, lost: null, ids: whole };
+    return { word, found: matched, lost: null, ids: whole };
   });
-  return { words: made };
+  return { words: matches };
 }
 
 const BEST = 5;
@@ -172,7 +172,7 @@ const BEST = 5;
  * each word, and the share of each among all splits. */
 function splits(words, parts) {
   const { scores, least, longest, unknownPenalty } = words.model;
-  const made = [...new Set(parts)].map((word) => {
+  const segmentations = [...new Set(parts)].map((word) => {
     const letters = Array.from(word);
     const best = [[{ score: 0, pieces: null }]], all = [0];
     for (let end = 1; end <= letters.length; end++) {
@@ -180,16 +180,16 @@ function splits(words, parts) {
       all[end] = -Infinity;
       for (let begin = Math.max(0, end - longest); begin < end; begin++) {
         const piece = letters.slice(begin, end).join("");
-        let found = scores.get(piece);
+        let score = scores.get(piece);
         // A single character that is no token is unknown, at a price.
-        if (found === undefined && end === begin + 1) {
-          found = { id: -1, score: least - unknownPenalty };
+        if (score === undefined && end === begin + 1) {
+          score = { id: -1, score: least - unknownPenalty };
         }
-        if (found === undefined || best[begin].length === 0) continue;
-        all[end] = together(all[end], all[begin] + found.score);
-        const last = { token: piece, score: found.score, unknown: found.id === -1 };
+        if (score === undefined || best[begin].length === 0) continue;
+        all[end] = together(all[end], all[begin] + score.score);
+        const last = { token: piece, score: score.score, unknown: score.id === -1 };
         for (const way of best[begin]) {
-          best[end].push({ score: way.score + found.score, pieces: { before: way.pieces, last } });
+          best[end].push({ score: way.score + score.score, pieces: { before: way.pieces, last } });
         }
       }
       best[end].sort((a, b) => b.score - a.score);
@@ -205,7 +205,7 @@ function splits(words, parts) {
       }),
     };
   });
-  return { words: made };
+  return { words: segmentations };
 }
 
 /** log(exp(a) + exp(b)). */

@@ -16,57 +16,57 @@ export const asRead = (text) => text.replace(LEFT_OUT, "");
 
 export function placed(words, text) {
   if (asRead(text) === "") return [];
-  const given = Array.from(text);
-  let now = given.map((letter, n) => ({ letter, begin: n, end: n + 1 }));
+  const letters = Array.from(text);
+  let now = letters.map((letter, n) => ({ letter, begin: n, end: n + 1 }));
   for (const step of [asRead, ...words.normaliser]) now = followed(now, step);
   let parts = [now];
   words.cutter.forEach((step) => {
     parts = parts.flatMap((part, number) => divided(part, step(joined(part), number === 0)));
   });
-  const made = [];
+  const cut = [];
   for (const part of parts) {
     if (!part.length) continue;
     for (const { id, begin, end } of words.model.cut(joined(part))) {
-      const own = part.slice(begin, end);
-      made.push({ id, ...inked(given, own[0].begin, own[own.length - 1].end) });
+      const segment = part.slice(begin, end);
+      cut.push({ id, ...inked(letters, segment[0].begin, segment[segment.length - 1].end) });
     }
   }
-  return made;
+  return cut;
 }
 
 const joined = (letters) => letters.map(({ letter }) => letter).join("");
 
 /** Without white space at either end. */
-function inked(given, begin, end) {
+function inked(letters, begin, end) {
   let [first, last] = [begin, end];
-  while (first < given.length && BLANK.test(given[first])) first++;
-  while (last > 0 && BLANK.test(given[last - 1])) last--;
+  while (first < letters.length && BLANK.test(letters[first])) first++;
+  while (last > 0 && BLANK.test(letters[last - 1])) last--;
   return { begin: first, end: Math.max(first, last) };
 }
 
 /** Letters with their places after a step that changes the text. */
 function followed(letters, step) {
-  const text = joined(letters), made = step(text);
-  if (made === text) return letters;
+  const text = joined(letters), transformed = step(text);
+  if (transformed === text) return letters;
   if (step.pattern !== undefined) return replaced(letters, text, step);
-  return byParts(letters.map((each) => [each]), step, made)
-    ?? byParts(inClusters(letters, text), step, made) ?? compared(letters, Array.from(made));
+  return byParts(letters.map((each) => [each]), step, transformed)
+    ?? byParts(inClusters(letters, text), step, transformed) ?? compared(letters, Array.from(transformed));
 }
 
 /** What is put in place of a match stands where its last letter stood, or the one before it. */
 function replaced(letters, text, { pattern, content }) {
-  const made = [];
+  const parts = [];
   let at = 0, unit = 0;
   for (const match of text.matchAll(pattern)) {
     while (unit < match.index) {
       unit += letters[at].letter.length;
-      made.push(letters[at++]);
+      parts.push(letters[at++]);
     }
     while (unit < match.index + match[0].length) unit += letters[at++].letter.length;
     const { begin, end } = beside(letters, at);
-    for (const letter of content) made.push({ letter, begin, end });
+    for (const letter of content) parts.push({ letter, begin, end });
   }
-  return [...made, ...letters.slice(at)];
+  return [...parts, ...letters.slice(at)];
 }
 
 /** What is put in before the letter of a place belongs to the one before it, and at the beginning to
@@ -74,9 +74,9 @@ function replaced(letters, text, { pattern, content }) {
 const beside = (letters, at) => letters[Math.max(0, at - 1)] ?? { begin: 0, end: 0 };
 
 /** Part by part, where the step does to each what it does to it in the whole; else null. */
-function byParts(parts, step, made) {
+function byParts(parts, step, transformed) {
   const each = parts.map((part) => Array.from(step(joined(part))));
-  if (each.map((part) => part.join("")).join("") !== made) return null;
+  if (each.map((part) => part.join("")).join("") !== transformed) return null;
   // Letters that become one stand where the first of them stood; one that becomes several, all there.
   return parts.flatMap((part, n) => each[n].map((letter, place) => (each[n].length <= part.length
     ? { ...part[place], letter }
@@ -92,19 +92,19 @@ function inClusters(letters, text) {
 }
 
 /** By what is the same at both ends; between them one after the other. */
-function compared(letters, made) {
+function compared(letters, transformed) {
   let first = 0, last = 0;
-  const most = Math.min(letters.length, made.length);
-  while (first < most && letters[first].letter === made[first]) first++;
-  while (last < most - first && letters[letters.length - 1 - last].letter === made[made.length - 1 - last]) last++;
+  const most = Math.min(letters.length, transformed.length);
+  while (first < most && letters[first].letter === transformed[first]) first++;
+  while (last < most - first && letters[letters.length - 1 - last].letter === transformed[transformed.length - 1 - last]) last++;
   let at = first;
   const stop = letters.length - last;
-  const inner = made.slice(first, made.length - last).map((letter) => {
-    let found = at;
-    while (found < stop && letters[found].letter !== letter) found++;
-    if (found < stop) {
-      at = found + 1;
-      return letters[found];
+  const inner = transformed.slice(first, transformed.length - last).map((letter) => {
+    let position = at;
+    while (position < stop && letters[position].letter !== letter) position++;
+    if (position < stop) {
+      at = position + 1;
+      return letters[position];
     }
     return { ...beside(letters, at), letter };
   });
@@ -113,18 +113,18 @@ function compared(letters, made) {
 
 /** The parts that a step has cut, each with the places of its letters. */
 function divided(letters, parts) {
-  const kept = parts.filter((part) => part !== "").map((part) => Array.from(part));
-  const bytes = inBytes(letters, kept);
+  const nonEmpty = parts.filter((part) => part !== "").map((part) => Array.from(part));
+  const bytes = inBytes(letters, nonEmpty);
   if (bytes !== null) return bytes;
   let at = 0;
-  return kept.map((part) => part.map((letter, place) => {
+  return nonEmpty.map((part) => part.map((letter, place) => {
     const same = (each) => each.letter === letter || (letter === SIGN && each.letter === " ");
-    let found = at;
+    let position = at;
     // Only between parts something is left out.
-    if (place === 0 && letter !== SIGN) while (found < letters.length && !same(letters[found])) found++;
-    if (found < letters.length && same(letters[found])) {
-      at = found + 1;
-      return { ...letters[found], letter };
+    if (place === 0 && letter !== SIGN) while (position < letters.length && !same(letters[position])) position++;
+    if (position < letters.length && same(letters[position])) {
+      at = position + 1;
+      return { ...letters[position], letter };
     }
     return { ...beside(letters, at), letter };
   }));

@@ -22,11 +22,11 @@ export function dense(rule, queries, keys = queries) {
 export function product(first, second) {
   const width = second[0]?.length ?? 0;
   return first.map((row) => {
-    const found = new Uint8Array(width);
+    const visible = new Uint8Array(width);
     row.forEach((seen, middle) => {
-      if (seen) for (let key = 0; key < width; key++) found[key] |= second[middle][key];
+      if (seen) for (let key = 0; key < width; key++) visible[key] |= second[middle][key];
     });
-    return found;
+    return visible;
   });
 }
 
@@ -54,11 +54,11 @@ export function matrices(stacks, example, narrow = null) {
   const rule = ([name, left, right]) => pattern(name, left === null ? null : narrow ?? [left, right]);
   const facts = sameDocument(example.documents);
   if (decoder !== null) {
-    const own = decoder.tokens.length;
+    const decoderLength = decoder.tokens.length;
     return {
       encoder: stacks.encoder.map((layer) => dense(both(rule(layer), facts), length)),
-      decoder: stacks.decoder.map((layer) => dense(both(rule(layer), sameDocument(decoder.documents)), own)),
-      across: dense(sameDocument(decoder.documents, example.documents), own, length),
+      decoder: stacks.decoder.map((layer) => dense(both(rule(layer), sameDocument(decoder.documents)), decoderLength)),
+      across: dense(sameDocument(decoder.documents, example.documents), decoderLength, length),
     };
   }
   const seen = prefix(example.prefix ?? 0), order = either(pattern("causal"), seen);

@@ -7,23 +7,23 @@ export function tensors(buffer) {
   const size = Number(view.getBigUint64(0, true));
   if (!(size > 1 && 8 + size <= buffer.byteLength)) throw new Error("the model's file is cut off");
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
-  const found = new Weights();
+  const weights = new Weights();
   for (const [name, { dtype, data_offsets: [begin, end] }] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const first = 8 + size + begin, last = 8 + size + end;
     if (last > buffer.byteLength) throw new Error(`the model's file is cut off in ${name}`);
     if (!(dtype in READ)) throw new Error(`${name} has numbers of type ${dtype}; F32 and BF16 are read`);
-    found.set(name, () => READ[dtype](buffer, first, last));
+    weights.set(name, () => READ[dtype](buffer, first, last));
   }
-  return found;
+  return weights;
 }
 
 /** Numbers by name, made when they are first asked for. */
 class Weights extends Map {
   get(name) {
-    const found = super.get(name);
-    if (typeof found !== "function") return found;
-    this.set(name, found());
+    const weight = super.get(name);
+    if (typeof weight !== "function") return weight;
+    this.set(name, weight());
     return super.get(name);
   }
 }

@@ -23,12 +23,12 @@ export function distribution(scores, { temperature = 1, topK = 0, topP = 1, forb
   } else shares = ids.map((id) => probabilities[id]);
   if (topP < 1) {
     let before = 0;
-    const kept = [];
+    const candidates = [];
     for (const share of shares) {
-      kept.push(before >= topP ? 0 : share);
+      candidates.push(before >= topP ? 0 : share);
       before += share;
     }
-    shares = shared(kept);
+    shares = shared(candidates);
   }
   const out = new Float64Array(probabilities.length);
   ids.forEach((id, place) => (out[id] = shares[place]));

@@ -16,12 +16,12 @@ export function pca(vectors, count = 2) {
   const matrix = byRows ? gram(x) : gram(transposed(x, width));
   const size = matrix.length;
   const total = matrix.reduce((sum, row, n) => sum + row[n], 0);
-  const found = largest(matrix, Math.min(count, size));
-  const directions = found.map(({ value, vector }) => {
+  const eigenpairs = largest(matrix, Math.min(count, size));
+  const directions = eigenpairs.map(({ value, vector }) => {
     if (!byRows) return vector;
-    const made = new Float64Array(width), scale = value > 0 ? 1 / Math.sqrt(value) : 0;
-    for (let n = 0; n < rows; n++) for (let i = 0; i < width; i++) made[i] += vector[n] * x[n][i] * scale;
-    return made;
+    const axis = new Float64Array(width), scale = value > 0 ? 1 / Math.sqrt(value) : 0;
+    for (let n = 0; n < rows; n++) for (let i = 0; i < width; i++) axis[i] += vector[n] * x[n][i] * scale;
+    return axis;
   });
   while (directions.length < count) directions.push(new Float64Array(width));
   for (const direction of directions) {
@@ -34,7 +34,7 @@ export function pca(vectors, count = 2) {
   }
   return {
     points: x.map((row) => directions.map((direction) => product(row, direction))),
-    shares: directions.map((_, n) => (total > 0 && found[n] ? Math.max(0, found[n].value) / total : 0)),
+    shares: directions.map((_, n) => (total > 0 && eigenpairs[n] ? Math.max(0, eigenpairs[n].value) / total : 0)),
     directions, centre,
   };
 }
@@ -50,11 +50,11 @@ export function product(a, b) {
 }
 
 const gram = (rows) => {
-  const made = rows.map(() => new Float64Array(rows.length));
+  const distances = rows.map(() => new Float64Array(rows.length));
   for (let a = 0; a < rows.length; a++) {
-    for (let b = 0; b <= a; b++) made[a][b] = made[b][a] = product(rows[a], rows[b]);
+    for (let b = 0; b <= a; b++) distances[a][b] = distances[b][a] = product(rows[a], rows[b]);
   }
-  return made;
+  return distances;
 };
 
 const transposed = (rows, width) =>
@@ -69,12 +69,12 @@ function largest(matrix, count) {
   for (let turn = 0; ; turn++) {
     const images = basis.map((vector) => Float64Array.from(matrix, (row) => product(row, vector)));
     const { values, vectors } = jacobi(basis.map((a) => images.map((b) => product(a, b))));
-    const turned = (some) => vectors.map((own) => {
-      const made = new Float64Array(size);
-      own.forEach((weight, n) => {
-        for (let i = 0; i < size; i++) made[i] += weight * some[n][i];
+    const turned = (some) => vectors.map((vector) => {
+      const projected = new Float64Array(size);
+      vector.forEach((weight, n) => {
+        for (let i = 0; i < size; i++) projected[i] += weight * some[n][i];
       });
-      return made;
+      return projected;
     });
     const [now, after] = [turned(basis), turned(images)];
     const away = Math.max(...values.slice(0, count).map((value, n) =>
@@ -88,34 +88,34 @@ function largest(matrix, count) {
 
 /** Gram and Schmidt, twice; a vector of nothing is replaced by an axis. */
 function orthonormal(vectors) {
-  const made = [];
+  const basis = [];
   for (const [n, vector] of vectors.entries()) {
-    let own = vector;
-    for (let attempt = 0; attempt <= own.length; attempt++) {
-      const before = Math.sqrt(product(own, own));
+    let residual = vector;
+    for (let attempt = 0; attempt <= residual.length; attempt++) {
+      const before = Math.sqrt(product(residual, residual));
       for (let twice = 0; twice < 2; twice++) {
-        for (const other of made) {
-          const share = product(own, other);
-          own = own.map((value, i) => value - share * other[i]);
+        for (const other of basis) {
+          const share = product(residual, other);
+          residual = residual.map((value, i) => value - share * other[i]);
         }
       }
-      const norm = Math.sqrt(product(own, own));
+      const norm = Math.sqrt(product(residual, residual));
       if (norm > 1e-12 * before && norm > 1e-280) {
-        made.push(own.map((value) => value / norm));
+        basis.push(residual.map((value) => value / norm));
         break;
       }
-      own = new Float64Array(vector.length);
-      own[(n + attempt) % vector.length] = 1;
+      residual = new Float64Array(vector.length);
+      residual[(n + attempt) % vector.length] = 1;
     }
   }
-  return made;
+  return basis;
 }
 
 /** All eigenvalues of a small symmetric matrix, falling, and their vectors. */
-function jacobi(given) {
-  const size = given.length;
-  const a = given.map((row) => Float64Array.from(row));
-  const v = given.map((_, n) => Float64Array.from({ length: size }, (_, i) => (i === n ? 1 : 0)));
+function jacobi(symmetric) {
+  const size = symmetric.length;
+  const a = symmetric.map((row) => Float64Array.from(row));
+  const v = symmetric.map((_, n) => Float64Array.from({ length: size }, (_, i) => (i === n ? 1 : 0)));
   for (let sweep = 0; sweep < 60; sweep++) {
     let off = 0, all = 0;
     for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) {
@@ -177,8 +177,8 @@ export function wordsOf(words, pieceOf) {
   const all = words.tokens.map((_, id) => id).filter((id) => !words.special.has(id));
   const prefix = words.json.model.continuing_subword_prefix;
   const plain = (id) => pieceOf(words, id).trim();
-  let found = all.filter((id) => /^\p{L}{2,}$/u.test(plain(id)) && !(prefix && words.tokens[id].startsWith(prefix)));
-  const spaced = found.filter((id) => pieceOf(words, id).startsWith(" "));
-  if (spaced.length >= FEWEST) found = spaced;
-  return found.length >= FEWEST ? found : all;
+  let candidates = all.filter((id) => /^\p{L}{2,}$/u.test(plain(id)) && !(prefix && words.tokens[id].startsWith(prefix)));
+  const spaced = candidates.filter((id) => pieceOf(words, id).startsWith(" "));
+  if (spaced.length >= FEWEST) candidates = spaced;
+  return candidates.length >= FEWEST ? candidates : all;
 }

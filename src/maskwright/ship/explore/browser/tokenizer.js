@@ -37,7 +37,7 @@ export class Tokenizer {
 
   /** The text as it is before it is cut. */
   normalise(text) {
-    return this.normaliser.reduce((made, step) => step(made), text);
+    return this.normaliser.reduce((normalised, step) => step(normalised), text);
   }
 
   /** The parts of a text that are encoded one by one. */
@@ -52,9 +52,9 @@ export class Tokenizer {
   /** The characters of a text for which there is neither a token nor an unknown token. */
   strange(text) {
     if (this.alphabet === null) return [];
-    const known = (c) => this.alphabet.has(c);
+    const isKnown = (c) => this.alphabet.has(c);
     const bytes = this.kind === "byte-bpe", spaces = this.kind === "character";
-    const read = (c) => bytes ? signsOf(c).every(known) : known(c) || (!spaces && SPACE.test(c));
+    const read = (c) => bytes ? signsOf(c).every(isKnown) : isKnown(c) || (!spaces && SPACE.test(c));
     return [...new Set(this.normalise(text))].filter((c) => !read(c)).sort();
   }
 
@@ -83,13 +83,13 @@ export class Tokenizer {
 
   /** The ids of one of `words`. */
   encode1(word) {
-    let found = this.cache.get(word);
-    if (found === undefined) {
-      found = this.model.encode(word);
+    let ids = this.cache.get(word);
+    if (ids === undefined) {
+      ids = this.model.encode(word);
       if (this.cache.size > 20000) this.cache.clear();
-      this.cache.set(word, found);
+      this.cache.set(word, ids);
     }
-    return found;
+    return ids;
   }
 
   /** One text, or two, in their special tokens: {ids, segments}. */
@@ -113,17 +113,17 @@ export class Tokenizer {
   }
 
   decode(ids) {
-    const kept = ids.filter((id) => !this.special.has(id)).map((id) => this.tokens[id]);
-    return this.decoder.reduce((parts, step) => step(parts), kept).join(
+    const ordinaryTokens = ids.filter((id) => !this.special.has(id)).map((id) => this.tokens[id]);
+    return this.decoder.reduce((parts, step) => step(parts), ordinaryTokens).join(
       this.decoder.length === 0 ? " " : "");
   }
 }
 
 // --------------------------------------------------------------------------------------- the steps
-function steps(json, inner, known) {
+function steps(json, inner, constructors) {
   if (json === null || json === undefined) return [];
-  if (json.type === "Sequence") return json[inner].flatMap((each) => steps(each, inner, known));
-  const make = known[json.type];
+  if (json.type === "Sequence") return json[inner].flatMap((each) => steps(each, inner, constructors));
+  const make = constructors[json.type];
   if (make === undefined) throw new Error(`the tokenizer has a step that is not known: ${json.type}`);
   return [make(json)];
 }
@@ -144,21 +144,21 @@ const chinese = (c) => CHINESE.some(([low, high]) => CODE(c) >= low && CODE(c) <
 function bertNormalised(json) {
   const strips = json.strip_accents ?? json.lowercase;
   return (text) => {
-    let made = text;
+    let replaced = text;
     if (json.clean_text) {
       let clean = "";
-      for (const c of made) {
+      for (const c of replaced) {
         if (c === "\t" || c === "\n" || c === "\r") clean += " ";
         else if (c === "\0" || c === "\ufffd" || CONTROL.test(c)) continue;
         else clean += SPACE.test(c) ? " " : c;
       }
-      made = clean;
+      replaced = clean;
     }
     if (json.handle_chinese_chars) {
-      made = Array.from(made, (c) => (chinese(c) ? ` ${c} ` : c)).join("");
+      replaced = Array.from(replaced, (c) => (chinese(c) ? ` ${c} ` : c)).join("");
     }
-    if (strips) made = made.normalize("NFD").replace(/\p{Mn}/gu, "");
-    return json.lowercase ? lowered(made) : made;
+    if (strips) replaced = replaced.normalize("NFD").replace(/\p{Mn}/gu, "");
+    return json.lowercase ? lowered(replaced) : replaced;
   };
 }
 
@@ -170,14 +170,14 @@ const NMT_SPACE = new Set([
 ]);
 
 function nmt(text) {
-  let made = "";
+  let cleaned = "";
   for (const c of text) {
     const code = CODE(c);
-    const gone = (code >= 0x1 && code <= 0x8) || code === 0xb || (code >= 0xe && code <= 0x1f);
-    if (gone || NMT_GONE.has(code)) continue;
-    made += NMT_SPACE.has(code) ? " " : c;
+    const isControl = (code >= 0x1 && code <= 0x8) || code === 0xb || (code >= 0xe && code <= 0x1f);
+    if (isControl || NMT_GONE.has(code)) continue;
+    cleaned += NMT_SPACE.has(code) ? " " : c;
   }
-  return made;
+  return cleaned;
 }
 
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
@@ -195,10 +195,10 @@ function expression(pattern) {
 
 function stripped(json) {
   return (text) => {
-    let made = text;
-    if (json.strip_left) made = made.replace(/^\p{White_Space}+/u, "");
-    if (json.strip_right) made = made.replace(/\p{White_Space}+$/u, "");
-    return made;
+    let spaced = text;
+    if (json.strip_left) spaced = spaced.replace(/^\p{White_Space}+/u, "");
+    if (json.strip_right) spaced = spaced.replace(/\p{White_Space}+$/u, "");
+    return spaced;
   };
 }
 
@@ -252,13 +252,13 @@ function charsmap(base64) {
   };
   const clusters = new Intl.Segmenter(undefined, { granularity: "grapheme" });
   return (text) => {
-    let made = "";
+    let mapped = "";
     for (const { segment } of clusters.segment(text)) {
       const whole = writes.encode(segment).length < 6 ? replaced(segment) : null;
-      if (whole !== null) made += whole;
-      else for (const c of segment) made += replaced(c) ?? c;
+      if (whole !== null) mapped += whole;
+      else for (const c of segment) mapped += replaced(c) ?? c;
     }
-    return made;
+    return mapped;
   };
 }
 
@@ -331,11 +331,11 @@ function metaspaced(json) {
   const sign = json.replacement;
   const scheme = json.prepend_scheme ?? (json.add_prefix_space === false ? "never" : "always");
   return (text, first) => {
-    let made = text.replaceAll(" ", sign);
+    let spaced = text.replaceAll(" ", sign);
     const prepends = scheme === "always" || (scheme === "first" && first);
-    if (prepends && !made.startsWith(sign)) made = sign + made;
-    if (json.split === false) return [made];
-    return cut(made, new RegExp(escaped(sign), "gu"), "MergedWithNext");
+    if (prepends && !spaced.startsWith(sign)) spaced = sign + spaced;
+    if (json.split === false) return [spaced];
+    return cut(spaced, new RegExp(escaped(sign), "gu"), "MergedWithNext");
   };
 }
 
@@ -374,20 +374,20 @@ function inOrder(vocabulary, added) {
 
 /** What text may become: special tokens are not among it. */
 function ordinary(tokens, special) {
-  const found = new Map();
+  const idsByToken = new Map();
   tokens.forEach((token, id) => {
-    if (!special.has(id)) found.set(token, id);
+    if (!special.has(id)) idsByToken.set(token, id);
   });
-  return found;
+  return idsByToken;
 }
 
 function wordPiece({ model, added_tokens: added }, special) {
   const tokens = inOrder(model.vocab, added);
-  const known = ordinary(tokens, special);
+  const idsByToken = ordinary(tokens, special);
   const unknown = model.vocab[model.unk_token];
   const prefix = model.continuing_subword_prefix;
   return {
-    kind: "WordPiece", tokens, known,
+    kind: "WordPiece", tokens, known: idsByToken,
     encode(word) {
       return this.cut(word).map(({ id }) => id);
     },
@@ -395,73 +395,73 @@ function wordPiece({ model, added_tokens: added }, special) {
       const letters = Array.from(word);
       const whole = [{ id: unknown, begin: 0, end: letters.length }];
       if (letters.length > model.max_input_chars_per_word) return whole;
-      const made = [];
+      const ids = [];
       for (let begin = 0; begin < letters.length;) {
-        let end = letters.length, found;
+        let end = letters.length, id;
         for (; end > begin; end--) {
           const piece = (begin ? prefix : "") + letters.slice(begin, end).join("");
-          if ((found = known.get(piece)) !== undefined) break;
+          if ((id = idsByToken.get(piece)) !== undefined) break;
         }
-        if (found === undefined) return whole;
-        made.push({ id: found, begin, end });
+        if (id === undefined) return whole;
+        ids.push({ id: id, begin, end });
         begin = end;
       }
-      return made;
+      return ids;
     },
   };
 }
 
 function bpe({ model, added_tokens: added }, special) {
   const tokens = inOrder(model.vocab, added);
-  const known = ordinary(tokens, special);
+  const idsByToken = ordinary(tokens, special);
   const names = new Set(Array.from(special, (id) => tokens[id]));
   const prefix = model.continuing_subword_prefix ?? "", suffix = model.end_of_word_suffix ?? "";
   const unknown = model.unk_token ? model.vocab[model.unk_token] : undefined;
   const ranks = new Map(), byRank = [];
   model.merges.forEach((merge, rank) => {
     const [left, right] = typeof merge === "string" ? merge.split(" ") : merge;
-    const made = left + right.slice(prefix && right.startsWith(prefix) ? prefix.length : 0);
+    const merged = left + right.slice(prefix && right.startsWith(prefix) ? prefix.length : 0);
     if (names.has(left) || names.has(right) || names.has(left + right)) return;
-    const own = { rank, left: known.get(left), right: known.get(right), id: known.get(made) };
-    ranks.set(`${own.left} ${own.right}`, own);
-    byRank[rank] = own;
+    const rule = { rank, left: idsByToken.get(left), right: idsByToken.get(right), id: idsByToken.get(merged) };
+    ranks.set(`${rule.left} ${rule.right}`, rule);
+    byRank[rank] = rule;
   });
 
   /** Single characters, or bytes: {id, begin, end} by place in the word. */
   const letters = (word) => {
-    const made = [];
+    const symbols = [];
     const all = Array.from(word);
     let open = false; // a run of unknown characters is one, where the model says so
     all.forEach((c, place) => {
       const spelled = (place ? prefix : "") + c + (place === all.length - 1 ? suffix : "");
-      const id = known.get(spelled);
+      const id = idsByToken.get(spelled);
       if (id !== undefined) {
-        made.push({ id, begin: place, end: place + 1 });
+        symbols.push({ id, begin: place, end: place + 1 });
         open = false;
         return;
       }
       if (model.byte_fallback) {
         const bytes = Array.from(new TextEncoder().encode(c),
-          (b) => known.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`));
+          (b) => idsByToken.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`));
         if (bytes.every((b) => b !== undefined)) {
-          made.push(...bytes.map((byte) => ({ id: byte, begin: place, end: place + 1 })));
+          symbols.push(...bytes.map((byte) => ({ id: byte, begin: place, end: place + 1 })));
           open = false;
           return;
         }
       }
       if (unknown === undefined) return;
-      if (model.fuse_unk && open) made[made.length - 1].end = place + 1;
-      else made.push({ id: unknown, begin: place, end: place + 1 });
+      if (model.fuse_unk && open) symbols[symbols.length - 1].end = place + 1;
+      else symbols.push({ id: unknown, begin: place, end: place + 1 });
       open = true;
     });
-    return made;
+    return symbols;
   };
 
   /** The pair of pieces that is merged first, {rank, id, at}; null where none is. */
-  const next = (made) => {
+  const next = (symbols) => {
     let best = null, at = -1;
-    for (let i = 0; i + 1 < made.length; i++) {
-      const merge = ranks.get(`${made[i].id} ${made[i + 1].id}`);
+    for (let i = 0; i + 1 < symbols.length; i++) {
+      const merge = ranks.get(`${symbols[i].id} ${symbols[i + 1].id}`);
       if (merge !== undefined && (best === null || merge.rank < best.rank)) {
         best = merge;
         at = i;
@@ -473,17 +473,17 @@ function bpe({ model, added_tokens: added }, special) {
   return {
     kind: "BPE", tokens, letters, next, merges: model.merges.length,
     merge: (rank) => byRank[rank],
-    join: (made, { at, id }) => made.splice(at, 2, { id, begin: made[at].begin, end: made[at + 1].end }),
+    join: (symbols, { at, id }) => symbols.splice(at, 2, { id, begin: symbols[at].begin, end: symbols[at + 1].end }),
     encode(word) {
       return this.cut(word).map(({ id }) => id);
     },
     cut(word) {
-      if (model.ignore_merges && known.has(word)) {
-        return [{ id: known.get(word), begin: 0, end: Array.from(word).length }];
+      if (model.ignore_merges && idsByToken.has(word)) {
+        return [{ id: idsByToken.get(word), begin: 0, end: Array.from(word).length }];
       }
-      const made = letters(word);
-      for (let found = next(made); found !== null; found = next(made)) this.join(made, found);
-      return made;
+      const symbols = letters(word);
+      for (let merge = next(symbols); merge !== null; merge = next(symbols)) this.join(symbols, merge);
+      return symbols;
     },
   };
 }
@@ -516,12 +516,12 @@ function unigram({ model, added_tokens: added }, special) {
         const end = Math.min(letters.length, begin + longest);
         for (let stop = begin + 1; stop <= end; stop++) {
           piece += letters[stop - 1];
-          const found = scores.get(piece);
-          if (found === undefined) continue;
+          const entry = scores.get(piece);
+          if (entry === undefined) continue;
           single ||= stop === begin + 1;
-          const score = so + found.score;
+          const score = so + entry.score;
           if (best[stop] === undefined || score > best[stop].score) {
-            best[stop] = { score, from: begin, id: found.id };
+            best[stop] = { score, from: begin, id: entry.id };
           }
         }
         if (single) continue;
@@ -540,26 +540,26 @@ function unigram({ model, added_tokens: added }, special) {
 
   // Neighbours that are unknown are one piece; it is spelled in bytes, where these are known.
   function fused(pieces, letters) {
-    const made = [];
+    const path = [];
     let run = null;
     const close = () => {
       if (run === null) return;
       const { begin, end } = run, text = letters.slice(begin, end).join("");
       const bytes = model.byte_fallback ? Array.from(new TextEncoder().encode(text),
         (b) => scores.get(`<0x${b.toString(16).toUpperCase().padStart(2, "0")}>`)?.id) : [undefined];
-      if (bytes.every((b) => b !== undefined)) made.push(...bytes.map((id) => ({ id, begin, end })));
-      else if (unknown !== null && unknown !== undefined) made.push({ id: unknown, begin, end });
+      if (bytes.every((b) => b !== undefined)) path.push(...bytes.map((id) => ({ id, begin, end })));
+      else if (unknown !== null && unknown !== undefined) path.push({ id: unknown, begin, end });
       run = null;
     };
     for (const piece of pieces) {
       if (piece.id === unknown) run = { begin: run === null ? piece.begin : run.begin, end: piece.end };
       else {
         close();
-        made.push(piece);
+        path.push(piece);
       }
     }
     close();
-    return made;
+    return path;
   }
 }
 
@@ -569,7 +569,7 @@ const MODELS = { WordPiece: wordPiece, BPE: bpe, Unigram: unigram };
 const decodedBytes = (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(bytes));
 
 function fallenBack(parts) {
-  const made = [];
+  const pieces = [];
   let run = [];
   const close = () => {
     if (!run.length) return;
@@ -579,7 +579,7 @@ function fallenBack(parts) {
     } catch {
       text = run.map(() => "\ufffd");
     }
-    made.push(...text);
+    pieces.push(...text);
     run = [];
   };
   for (const part of parts) {
@@ -587,11 +587,11 @@ function fallenBack(parts) {
     if (byte) run.push(parseInt(byte[1], 16));
     else {
       close();
-      made.push(part);
+      pieces.push(part);
     }
   }
   close();
-  return made;
+  return pieces;
 }
 
 function cleaned(text) {
@@ -608,8 +608,8 @@ const DECODERS = {
   ByteLevel: () => (parts) => {
     const bytes = [];
     for (const part of parts) {
-      const own = Array.from(part, (c) => HIDDEN.get(c));
-      if (own.every((b) => b !== undefined)) bytes.push(...own);
+      const byteValues = Array.from(part, (c) => HIDDEN.get(c));
+      if (byteValues.every((b) => b !== undefined)) bytes.push(...byteValues);
       else bytes.push(...new TextEncoder().encode(part));
     }
     return [decodedBytes(bytes)];
@@ -617,11 +617,11 @@ const DECODERS = {
   Fuse: () => (parts) => [parts.join("")],
   Metaspace: (json) => (parts) => parts.map((part, place) => {
     const scheme = json.prepend_scheme ?? "always";
-    const made = Array.from(part, (c, at) => {
+    const bytes = Array.from(part, (c, at) => {
       if (c !== json.replacement) return c;
       return place === 0 && at === 0 && scheme !== "never" ? "" : " ";
     });
-    return made.join("");
+    return bytes.join("");
   }),
   Replace: (json) => {
     const pattern = expression(json.pattern);
@@ -635,9 +635,9 @@ const DECODERS = {
     return letters.slice(begin, end).join("");
   }),
   WordPiece: (json) => (parts) => parts.map((part, place) => {
-    let made = part;
-    if (place) made = made.startsWith(json.prefix) ? made.slice(json.prefix.length) : ` ${made}`;
-    return json.cleanup ? cleaned(made) : made;
+    let decoded = part;
+    if (place) decoded = decoded.startsWith(json.prefix) ? decoded.slice(json.prefix.length) : ` ${decoded}`;
+    return json.cleanup ? cleaned(decoded) : decoded;
   }),
 };
 

@@ -55,10 +55,10 @@ export function choice({ label, options, value, change }) {
   const select = el("select", { change: () => change(select.value) });
   const offer = (pairs) => {
     while (select.options.length > pairs.length) select.remove(pairs.length);
-    pairs.forEach(([own, name], n) => {
-      if (select.options[n] === undefined) select.append(el("option", { value: own }, name));
+    pairs.forEach(([value, name], n) => {
+      if (select.options[n] === undefined) select.append(el("option", { value: value }, name));
       const option = select.options[n];
-      if (option.value !== String(own)) option.value = own;
+      if (option.value !== String(value)) option.value = value;
       if (option.textContent !== name) option.textContent = name;
     });
   };
@@ -72,20 +72,20 @@ export function choice({ label, options, value, change }) {
 }
 
 /** What a model of the site is called in lists. */
-export const listed = ({ name, gone }) => (gone ? `${name} (not there any more)` : name);
+export const listed = ({ name, gone: deleted }) => (deleted ? `${name} (not there any more)` : name);
 
 /** A choice among the other models of the site; `refresh` follows its list. */
 export function beside({ site, model, value, change }) {
   const options = () => [["", "no other model"],
     ...site.models.map((each, n) => [String(n), listed(each)]).filter(([n]) => Number(n) !== model.number)];
-  const known = (chosen) => (options().some(([n]) => n === chosen) ? chosen : "");
-  const made = choice({ label: "Beside it", options: options(), value: known(value), change });
+  const available = (chosen) => (options().some(([n]) => n === chosen) ? chosen : "");
+  const control = choice({ label: "Beside it", options: options(), value: available(value), change });
   const refresh = () => {
-    made.offer(options());
-    made.element.hidden = site.models.length < 2;
+    control.offer(options());
+    control.element.hidden = site.models.length < 2;
   };
   refresh();
-  return { element: made.element, refresh, get value() { return made.value; } };
+  return { element: control.element, refresh, get value() { return control.value; } };
 }
 
 /** What a model without a vocabulary head is told by pages that show tokens it names. */
@@ -222,9 +222,9 @@ function standalone(picture) {
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   copy.setAttribute("width", box.width);
   copy.setAttribute("height", box.height);
-  const own = [picture, ...picture.querySelectorAll("*")];
+  const elements = [picture, ...picture.querySelectorAll("*")];
   [copy, ...copy.querySelectorAll("*")].forEach((element, n) => {
-    const style = getComputedStyle(own[n]);
+    const style = getComputedStyle(elements[n]);
     for (const name of ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font", "text-anchor"]) {
       element.setAttribute(name, style.getPropertyValue(name));
     }

@@ -19,16 +19,16 @@ const WORDS = new RegExp(
 
 /** [begin, end] of every word and sign. */
 export function wordsIn(text) {
-  const found = [];
+  const words = [];
   let at = 0, place = 0; // code units, code points
   for (const match of text.matchAll(WORDS)) {
     place += Array.from(text.slice(at, match.index)).length;
     const begin = place;
     place += Array.from(match[0]).length;
     at = match.index + match[0].length;
-    found.push([begin, place]);
+    words.push([begin, place]);
   }
-  return found;
+  return words;
 }
 
 /** The slice of a text, widened to the ends of its words. */

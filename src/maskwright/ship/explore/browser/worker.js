@@ -1,7 +1,7 @@
 // The worker: it holds the models, and the texts that are being written.
 
 import { Task } from "./answers.js";
-import { Look } from "./heads.js";
+import { AttentionView } from "./heads.js";
 import { Model } from "./model.js";
 import { pieceOf, pieces, steps } from "./pieces.js";
 import { nearest, pca, projected } from "./space.js";
@@ -23,14 +23,14 @@ const CALLS = {
   },
   weights(at, file) {
     const { facts, words } = about.get(at);
-    for (const kept of [tasks, looks]) kept.delete(at); // of weights that were read before
+    for (const cache of [tasks, looks]) cache.delete(at); // of weights that were read before
     models.set(at, new Model(facts, words, file));
   },
   read: (at, text) => about.get(at).words.read(text, about.get(at).facts.mask),
   fitted(at, text) {
     const { words, facts } = about.get(at);
-    const known = Array.from(text).filter((c) => !words.strange(c).length).join("").replace(/ {2,}/g, " ");
-    const parts = known.split(" ");
+    const knownText = Array.from(text).filter((c) => !words.strange(c).length).join("").replace(/ {2,}/g, " ");
+    const parts = knownText.split(" ");
     const most = facts.longest ?? Infinity;
     while (parts.length > 1 && words.frame(words.encode(parts.join(" "))).ids.length > most) parts.pop();
     return parts.join(" ");
@@ -44,37 +44,37 @@ const CALLS = {
       return text === "" ? words.tokens[id] : text.includes("\ufffd") ? pieceOf(words, id) : text;
     });
   },
-  fill: (at, ...given) => models.get(at).fill(...given),
-  look(at, ...given) {
-    looks.set(at, new Look(models.get(at), ...given));
+  fill: (at, ...args) => models.get(at).fill(...args),
+  look(at, ...args) {
+    looks.set(at, new AttentionView(models.get(at), ...args));
     return looks.get(at).summary;
   },
-  headWeights: (at, ...given) => looks.get(at).head(...given),
+  headWeights: (at, ...args) => looks.get(at).head(...args),
   answer(at, texts) {
     const { shown } = taskOf(at).answer(texts);
     return { ...shown, cut: taskOf(at).cut, masks: taskOf(at).masks };
   },
-  without: (at, ...given) => taskOf(at).without(...given),
+  without: (at, ...args) => taskOf(at).without(...args),
   vector(at, text) {
     const vector = taskOf(at).vector(text);
     return { vector, cut: taskOf(at).cut };
   },
-  wordVectors: (at, ...given) => taskOf(at).wordVectors(...given),
+  wordVectors: (at, ...args) => taskOf(at).wordVectors(...args),
   tableVector: (at, word) => taskOf(at).tableVector(word),
   table(at, count) {
-    const { vectors, ...found } = taskOf(at).table(count);
+    const { vectors, ...rest } = taskOf(at).table(count);
     const { points, shares } = pca(vectors);
-    return { ...found, points, shares };
+    return { ...rest, points, shares };
   },
   nearWords(at, word, count) {
-    const own = taskOf(at).tableVector(word), { ids, texts, vectors } = taskOf(at).table(Infinity);
-    if (own === null) return [];
-    return nearest(vectors, own, count + 1).map(({ n, cosine }) => ({ id: ids[n], text: texts[n], cosine }))
+    const tableVector = taskOf(at).tableVector(word), { ids, texts, vectors } = taskOf(at).table(Infinity);
+    if (tableVector === null) return [];
+    return nearest(vectors, tableVector, count + 1).map(({ n, cosine }) => ({ id: ids[n], text: texts[n], cosine }))
       .filter(({ text }) => text.toLowerCase() !== word.toLowerCase()).slice(0, count);
   },
   components: (at, vectors, more = []) => {
-    const found = pca(vectors);
-    return { points: found.points, shares: found.shares, more: more.map((each) => projected(found, each)) };
+    const components = pca(vectors);
+    return { points: components.points, shares: components.shares, more: more.map((each) => projected(components, each)) };
   },
   writing(at, prompt) {
     const text = models.get(at).writing(prompt);
@@ -83,18 +83,18 @@ const CALLS = {
   },
   scores: (at, text) => texts.get(text).scores(),
   next(at, text, settings) {
-    const own = texts.get(text);
-    return own.next(own.scores(), settings);
+    const writing = texts.get(text);
+    return writing.next(writing.scores(), settings);
   },
   take(at, text, id) {
-    const own = texts.get(text);
-    own.take(id);
-    return state(own);
+    const writing = texts.get(text);
+    writing.take(id);
+    return state(writing);
   },
   back(at, text, written) {
-    const own = texts.get(text);
-    while (own.written > written) own.back();
-    return state(own);
+    const writing = texts.get(text);
+    while (writing.written > written) writing.back();
+    return state(writing);
   },
   release: (at, text) => texts.delete(text),
 };
@@ -105,22 +105,22 @@ function taskOf(at) {
 }
 
 function state(text) {
-  const own = text.ids.slice(text.prompt.length), given = text.spelled(text.given);
+  const newIds = text.ids.slice(text.prompt.length), prompt = text.spelled(text.given);
   // A character of several tokens is shown with the last of them.
-  let before = given;
-  const pieces = own.map((_, n) => {
-    let made = text.spelled([...text.given, ...own.slice(0, n + 1)]);
-    if (n < own.length - 1) made = made.replace(/\ufffd+$/u, "");
-    const piece = made.slice(before.length);
-    before = made.length > before.length ? made : before;
+  let before = prompt;
+  const pieces = newIds.map((_, n) => {
+    let spelled = text.spelled([...text.given, ...newIds.slice(0, n + 1)]);
+    if (n < newIds.length - 1) spelled = spelled.replace(/\ufffd+$/u, "");
+    const piece = spelled.slice(before.length);
+    before = spelled.length > before.length ? spelled : before;
     return piece;
   });
-  return { ids: own, pieces, text: text.text, given, never: text.never };
+  return { ids: newIds, pieces, text: text.text, given: prompt, never: text.never };
 }
 
-self.onmessage = ({ data: { id, call, given } }) => {
+self.onmessage = ({ data: { id, call, given: args } }) => {
   try {
-    self.postMessage({ id, value: CALLS[call](...given) });
+    self.postMessage({ id, value: CALLS[call](...args) });
   } catch (error) {
     self.postMessage({ id, error: error.message });
   }

@@ -1,4 +1,5 @@
-"""A model with its adapter in its weights: merged in float32, and cast only then."""
+"""A model with its adapter merged into its weights, in float32 and cast only then, or with the head
+that was saved alone; and how far merging moved the weights of the base."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from maskwright.base.findings import Note
+from maskwright.base.errors import UsageError
+from maskwright.base.findings import Finding, Note
 
 if TYPE_CHECKING:
     from maskwright.model.opening.model import Model
@@ -28,6 +30,61 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.merged_folder import write_merged
+    """Write the merged model into the new folder `out`.
 
-    return write_merged(model, out, options.weights, note)
+    Raises:
+        UsageError: the folder has no adapter.
+        Others: as `model_folder.write`.
+    """
+    import torch
+
+    from maskwright.model.checkpoint.fine_tuned import ADAPTER
+    from maskwright.ship.export import model_folder
+
+    if not (model.is_adapter or (model.home / ADAPTER).is_dir()):
+        raise UsageError(
+            "there is no adapter to merge",
+            where=model.folder,
+            found="a model with all its weights",
+            wanted="an adapter on its base, or a fine-tuning with one",
+            do="export the model as it is, to another target",
+        )
+    base = model.path if model.is_adapter else _base_of(model.home / ADAPTER)
+    changes = {}
+    if base is None:
+        message = "the base of the adapter was not found, so it is unknown how far weights moved"
+        note(Finding("base-not-there", message))
+    else:
+        changes = _weight_changes(model, base)
+        message = f"merging moved a weight by at most {changes['largest']:.3g}"
+        note(Finding("weights-moved", message, f"{changes['count']} of {changes['of']} tensors"))
+    content = model_folder.content_of(model, getattr(torch, options.weights))
+    about = {"base": None if base is None else str(base), "merged": changes}
+    return model_folder.write(content, out, target="merged", source=model, note=note, about=about)
+
+
+def _base_of(adapter: Path) -> Path | None:
+    """The folder of the model that an adapter, or a head saved alone, was trained on."""
+    from maskwright.model.adapters.base.folder import base_named
+    from maskwright.model.opening import head_alone
+
+    if (base := head_alone.base_folder(adapter)) is not None:
+        return base
+    named = base_named(adapter)
+    return Path(named) if isinstance(named, str) and Path(named).is_dir() else None
+
+
+def _weight_changes(model: Model, base: Path) -> dict[str, float]:
+    """The largest difference of a weight from that of the base, and the number of tensors with
+    any. A head that the base does not have is not counted."""
+    from maskwright.model.opening.open import open_weights
+
+    before = open_weights(base).network.state_dict()
+    after = model.network.state_dict()
+    common = [n for n in after if n in before and before[n].shape == after[n].shape]
+    differences = [float((after[n] - before[n].float()).abs().max()) for n in common]
+    return {
+        "largest": max(differences, default=0.0),
+        "count": sum(difference > 0 for difference in differences),
+        "of": len(common),
+    }

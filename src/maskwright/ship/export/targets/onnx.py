@@ -56,13 +56,6 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.onnx_folder import OnnxChoices, export_onnx
+    from maskwright.ship.export.onnx_folder import export_onnx
 
-    chosen = OnnxChoices(
-        ids="int32" if options.int32 else "int64",
-        opset=options.opset,
-        int8=options.int8,
-        max_loss=options.max_loss,
-        data=None if options.data is None else Path(options.data),
-    )
-    return export_onnx(model, out, chosen, note)
+    return export_onnx(model, out, note, **vars(options))

@@ -43,10 +43,14 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.sentence_transformers_folder import Chosen, write_vectors
+    from maskwright.ship.export.sentence_transformers_folder import export_sentence_transformers
 
     prompts = {"query": options.query_prompt, "document": options.document_prompt}
-    chosen = Chosen(
-        None if options.pooling == "own" else options.pooling, options.text_length or None, prompts
+    return export_sentence_transformers(
+        model,
+        out,
+        note,
+        pooling=None if options.pooling == "own" else options.pooling,
+        length=options.text_length or None,
+        prompts={name: text for name, text in prompts.items() if text},
     )
-    return write_vectors(model, out, chosen, note)

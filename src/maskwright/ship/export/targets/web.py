@@ -42,7 +42,6 @@ class Options:
 
 
 def export(model: Model, out: Path, options: Options, note: Note) -> Report:
-    from maskwright.ship.export.web_folder import WebChoices, export_web
+    from maskwright.ship.export.web_folder import export_web
 
-    chosen = WebChoices(**vars(options))
-    return export_web(model, out, chosen, note)
+    return export_web(model, out, **vars(options))

@@ -1,9 +1,9 @@
-"""The paths that huggingface_hub's InferenceClient is given: /models/NAME/pipeline/TASK.
+"""The paths for the InferenceClient of huggingface_hub: /models/NAME/pipeline/TASK.
 
     InferenceClient().text_classification(text, model="http://…/models/reviews/pipeline/text-classification")
 
-TASK is what the hub calls a task. Bodies are {"inputs", "parameters"}, answers those of the hub; an
-answer to a list of inputs is a list of answers. Parameters that are not done are refused by name.
+TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}, answers those of the
+hub; the answer to a list of inputs is a list. Unsupported parameters are refused by name.
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, ValidationError
 
 from maskwright.base.counted import rounded
-from maskwright.ship.serve.dialects.base.bodies import Body, Many, Text, refuse_set
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose
-from maskwright.ship.serve.dialects.base.classes import applied, classes, scored
-from maskwright.ship.serve.dialects.base.headers import headers_of
-from maskwright.ship.serve.dialects.base.streams import streaming
-from maskwright.ship.serve.dialects.base.vectors import alike, vectors
+from maskwright.ship.serve.dialects.base.answers import (
+    apply_function,
+    class_scores,
+    classes,
+    embeddings_of,
+    event_stream,
+    headers_of,
+    similarities_to,
+)
+from maskwright.ship.serve.dialects.base.bodies import Body, Many, Text, refuse_unsupported
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Refusal
-from maskwright.ship.serve.host import Answered, Host, Piece, Writing, Written
+from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
 
 ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
-# Seeds that are drawn where none is given, as many as other servers have.
+# Range of random seeds, as of other servers.
 SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Answer = tuple[Any, list[Answered]]
+Reply = tuple[Any, list[HostResponse]]
 
 
 def render(refusal: Refusal) -> Response:
@@ -50,8 +55,8 @@ def failure(refusal: Refusal) -> dict[str, str]:
     return {"error": refusal.message, "error_type": kinds.get(refusal.kind, "validation")}
 
 
-class _Any(Body):
-    """Parameters that every task takes."""
+class _Fields(Body):
+    """Parameters of every task."""
 
     adapter_id: Text | None = None
     truncate: bool | None = Field(
@@ -59,23 +64,23 @@ class _Any(Body):
     )
 
 
-class _Classes(_Any):
+class _ClassFields(_Fields):
     top_k: int | None = Field(default=None, ge=1)
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
 
 
-class _Masks(_Any):
+class _MaskFields(_Fields):
     top_k: int | None = Field(default=None, ge=1, le=1000)
     targets: list[Text] | None = None
 
 
-class _Words(_Any):
+class _TagFields(_Fields):
     aggregation_strategy: Text | None = None
     ignore_labels: list[Text] | None = None
     stride: int | None = None
 
 
-class _Answers(_Any):
+class _AnswerFields(_Fields):
     top_k: int | None = Field(default=None, ge=1, le=100)
     doc_stride: int | None = None
     max_answer_len: int | None = None
@@ -85,13 +90,13 @@ class _Answers(_Any):
     align_to_words: bool | None = None
 
 
-class _Labels(_Any):
+class _LabelFields(_Fields):
     candidate_labels: list[Text] = Field(min_length=1)
     multi_label: bool | None = None
     hypothesis_template: Text | None = None
 
 
-class _Writes(_Any):
+class _TextFields(_Fields):
     src_lang: Text | None = None
     tgt_lang: Text | None = None
     clean_up_tokenization_spaces: bool | None = None
@@ -99,7 +104,7 @@ class _Writes(_Any):
     generate_parameters: dict[str, Any] | None = None
 
 
-class _Generation(Body):
+class _GenerationFields(Body):
     adapter_id: Text | None = None
     best_of: int | None = None
     decoder_input_details: bool | None = None
@@ -121,18 +126,18 @@ class _Generation(Body):
     watermark: bool | None = None
 
 
-class _Question(Body):
+class _QuestionInputs(Body):
     question: Text
     context: Text
 
 
-class _Sentences(Body):
+class _SentenceInputs(Body):
     source_sentence: Text
     sentences: list[Text] = Field(min_length=1)
 
 
-class _Vectors(Body):
-    """Of vectors the parameters stand beside the texts."""
+class _FeatureBody(Body):
+    """A body with its parameters beside the texts."""
 
     inputs: Many
     normalize: bool | None = None
@@ -157,56 +162,60 @@ def _body(inputs: Any, parameters: type[Body]) -> type[Body]:
 
 def routes(host: Host) -> APIRouter:
     router = APIRouter(tags=["Hugging Face"])
-    own = [*TASKS, *(OF_TASK)]
+    task_names = [*TASKS, *(TRAINED_TASKS)]
 
     @router.post("/models/{model}/pipeline/{task}", response_model=None)
     async def pipeline(model: str, task: str, body: dict[str, Any]) -> Response:
         """The answer of a model to `inputs`, as the hub's pipeline of that name gives it."""
-        if task not in own:
-            raise Refusal("not_found", f"no such task; there are: {', '.join(own)}", field="task")
-        kind, answer = TASKS.get(task) or OF_TASK[task]
-        made: Any = _checked(kind, body)
-        parameters = getattr(made, "parameters", None)
-        if parameters is None and kind is not _Vectors:
-            parameters = kind.model_fields["parameters"].annotation.__args__[0]()  # type: ignore[union-attr]
-        if getattr(made, "stream", None) and answer is not _written:
+        if task not in task_names:
+            raise Refusal(
+                "not_found", f"no such task; there are: {', '.join(task_names)}", field="task"
+            )
+        body_type, answer = TASKS.get(task) or TRAINED_TASKS[task]
+        request: Any = _checked(body_type, body)
+        parameters = getattr(request, "parameters", None)
+        if parameters is None and body_type is not _FeatureBody:
+            parameters = body_type.model_fields["parameters"].annotation.__args__[0]()  # type: ignore[union-attr]
+        if getattr(request, "stream", None) and answer is not _generated_texts:
             raise Refusal("validation", "such an answer does not come in pieces", field="stream")
-        chosen = choose(host, model, getattr(parameters, "adapter_id", None))
-        if task in OF_TASK and chosen.task().pipeline != task:
-            raise chosen.unable(f"a model for {task}")
-        if answer is _written:
-            assert isinstance(parameters, _Generation)
-            return await _written(chosen, made, parameters)
-        value, answers = await answer(chosen, made, parameters)
-        return JSONResponse(value, headers=headers_of(chosen, answers))
+        reference = resolve(host, model, getattr(parameters, "adapter_id", None))
+        if task in TRAINED_TASKS and reference.task().pipeline != task:
+            raise reference.unable(f"a model for {task}")
+        if answer is _generated_texts:
+            assert isinstance(parameters, _GenerationFields)
+            return await _generated_texts(reference, request, parameters)
+        value, responses = await answer(reference, request, parameters)
+        return JSONResponse(value, headers=headers_of(reference, responses))
 
     return router
 
 
-def _checked(kind: type[Body], body: dict[str, Any]) -> Body:
+def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
     try:
-        return kind.model_validate(body)
+        return body_type.model_validate(body)
     except ValidationError as error:
         faults = error.errors()
-        # Of a field that is one of several shapes their names stand among the parts of its place.
-        parts = [str(part) for part in faults[0]["loc"]]
-        where = ".".join(part for part in parts if not part.startswith("_") and "[" not in part)
+        # The location of a field with several types contains the names of these types.
+        location = [str(key) for key in faults[0]["loc"]]
+        where = ".".join(key for key in location if not key.startswith("_") and "[" not in key)
         raise Refusal("validation", faults[0]["msg"], field=where or "body") from None
 
 
 # ---------------------------------------------------------------------------- masks, vectors
-async def _masks(model: Chosen, body: Any, parameters: _Masks) -> Answer:
-    refuse_set(parameters, {"targets": []}, "only the likeliest tokens are told", WITHIN)
+async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> Reply:
+    refuse_unsupported(
+        parameters, {"targets": []}, "only the likeliest tokens are returned", WITHIN
+    )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     options = model.options("inputs", top=parameters.top_k)
-    answered = await model.host.fill_mask(model.name, texts, options)
-    found = [_holes(each) for each in answered.values]
-    return found[0] if isinstance(body.inputs, str) else found, [answered]
+    response = await model.host.fill_mask(model.name, texts, options)
+    candidates = [_holes(holes) for holes in response.values]
+    return candidates[0] if isinstance(body.inputs, str) else candidates, [response]
 
 
 def _holes(holes: Sequence[Any]) -> Any:
     """The candidates of the only hole, or those of each."""
-    each = [
+    candidates = [
         [
             {
                 "score": rounded(candidate.probability),
@@ -218,13 +227,15 @@ def _holes(holes: Sequence[Any]) -> Any:
         ]
         for hole in holes
     ]
-    return each[0] if len(each) == 1 else each
+    return candidates[0] if len(candidates) == 1 else candidates
 
 
-async def _features(model: Chosen, body: _Vectors, parameters: Any) -> Answer:
+async def _embeddings(model: ModelReference, body: _FeatureBody, parameters: Any) -> Reply:
     if (body.truncation_direction or "right").lower() == "left":
-        raise Refusal("validation", "a text can only lose its end", field="truncation_direction")
-    found, answered = await vectors(
+        raise Refusal(
+            "validation", "texts can only be truncated at their end", field="truncation_direction"
+        )
+    embeddings, response = await embeddings_of(
         model,
         [body.inputs] if isinstance(body.inputs, str) else body.inputs,
         field="inputs",
@@ -234,127 +245,149 @@ async def _features(model: Chosen, body: _Vectors, parameters: Any) -> Answer:
         prompt=body.prompt_name,
     )
     if body.encoding_format == "base64":
-        coded = [base64.b64encode(each.astype("<f4").tobytes()).decode() for each in found]
-        return coded, [answered]
-    return [each.tolist() for each in found], [answered]
+        encoded = [
+            base64.b64encode(embedding.astype("<f4").tobytes()).decode() for embedding in embeddings
+        ]
+        return encoded, [response]
+    return [embedding.tolist() for embedding in embeddings], [response]
 
 
-async def _alike(model: Chosen, body: Any, parameters: _Any) -> Answer:
+async def _similarities(model: ModelReference, body: Any, parameters: _Fields) -> Reply:
     source, texts = body.inputs.source_sentence, body.inputs.sentences
     truncate = bool(parameters.truncate)
-    found, answered = await alike(model, source, texts, field="inputs", truncate=truncate)
-    return found, [answered]
+    similarities, response = await similarities_to(
+        model, source, texts, field="inputs", truncate=truncate
+    )
+    return similarities, [response]
 
 
 # ---------------------------------------------------------------------------- tasks with a head
-async def _classes(model: Chosen, body: Any, parameters: _Classes) -> Answer:
+async def _classes(model: ModelReference, body: Any, parameters: _ClassFields) -> Reply:
     """A list of classes for each text; of one text a list of one such list."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     function = parameters.function_to_apply
     raw = function is not None
-    answered = await scored(
+    response = await class_scores(
         model, texts, field="inputs", truncate=bool(parameters.truncate), raw=raw
     )
-    scores = answered.values
+    scores = response.values
     if function is not None:
-        scores = [applied(each, function) for each in scores]
-    return [classes(model.labels, each, parameters.top_k) for each in scores], [answered]
+        scores = [apply_function(logits, function) for logits in scores]
+    return [classes(model.labels, logits, parameters.top_k) for logits in scores], [response]
 
 
-async def _words(model: Chosen, body: Any, parameters: _Words) -> Answer:
+async def _tagged_words(model: ModelReference, body: Any, parameters: _TagFields) -> Reply:
     if parameters.aggregation_strategy not in (None, "simple", "first"):
-        what = "words are told, each by its first token"
+        reason = "words are classified by their first token"
         raise Refusal(
-            "validation", what, field="parameters.aggregation_strategy", limit="simple, first"
+            "validation", reason, field="parameters.aggregation_strategy", limit="simple, first"
         )
-    refuse_set(parameters, {"stride": None}, "windows overlap by half", WITHIN)
-    value, answered = await _of_task(model, body.inputs, parameters)
+    refuse_unsupported(parameters, {"stride": None}, "windows overlap by half", WITHIN)
+    value, responses = await _of_task(model, body.inputs, parameters)
     ignored = set(parameters.ignore_labels or ())
 
-    def wanted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def without_ignored(entities: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            each for each in found if each.get("entity_group", each.get("entity")) not in ignored
+            entity
+            for entity in entities
+            if entity.get("entity_group", entity.get("entity")) not in ignored
         ]
 
-    alone = isinstance(body.inputs, str)
-    return wanted(value) if alone else [wanted(each) for each in value], answered
+    is_single = isinstance(body.inputs, str)
+    return without_ignored(value) if is_single else [
+        without_ignored(entities) for entities in value
+    ], responses
 
 
-async def _answers(model: Chosen, body: Any, parameters: _Answers) -> Answer:
-    own = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
-    own |= {"align_to_words": True, "handle_impossible_answer": True}
-    refuse_set(parameters, own, "the model keeps what it was trained with", WITHIN)
+async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) -> Reply:
+    fixed = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
+    fixed |= {"align_to_words": True, "handle_impossible_answer": True}
+    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
     many = isinstance(body.inputs, list)
-    rows = [each.model_dump() for each in (body.inputs if many else [body.inputs])]
+    rows = [question.model_dump() for question in (body.inputs if many else [body.inputs])]
     top = parameters.top_k if (parameters.top_k or 1) > 1 else None
     options = model.options("inputs", truncate=bool(parameters.truncate), top=top)
-    answered = await model.host.predict(model.name, rows, options)
-    return answered.values if many else answered.values[0], [answered]
+    response = await model.host.predict(model.name, rows, options)
+    return response.values if many else response.values[0], [response]
 
 
-async def _zero_shot(model: Chosen, body: Any, parameters: _Labels) -> Answer:
-    """Labels of the user's own, each a hypothesis that follows from the text or does not."""
+async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields) -> Reply:
+    """Scores of arbitrary labels, each a hypothesis that the text entails or contradicts."""
     names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
-    yes = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
-    no = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
-    if not model.takes_pairs or len(yes) != 1:
+    entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
+    contradictions = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
+    if not model.takes_pairs or len(entailments) != 1:
         raise model.unable(f"a model of two texts with a label that begins with {ENTAILMENT}")
+    entailment = entailments[0]
     template = parameters.hypothesis_template or TEMPLATE
     if "{}" not in template:
-        what = "the template has no place for a label: {}"
-        raise Refusal("validation", what, field="parameters.hypothesis_template")
+        reason = "the template has no place for a label: {}"
+        raise Refusal("validation", reason, field="parameters.hypothesis_template")
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     labels = parameters.candidate_labels
     model.host.budget().require_inputs(len(texts) * len(labels), "parameters.candidate_labels")
     rows = [(text, template.replace("{}", label)) for text in texts for label in labels]
-    answered = await scored(
+    response = await class_scores(
         model, rows, field="inputs", truncate=bool(parameters.truncate), raw=True
     )
-    logits = np.array(answered.values, np.float64).reshape(len(texts), len(labels), -1)
-    found = []
-    for each in logits:  # (labels, classes)
+    logits = np.array(response.values, np.float64).reshape(len(texts), len(labels), -1)
+    classifications = []
+    for text_logits in logits:  # (labels, classes)
         if parameters.multi_label or len(labels) == 1:
-            other = no[0] if no else 1 - yes[0] if each.shape[1] == 2 else None
-            if other is None:
+            contradiction = (
+                contradictions[0]
+                if contradictions
+                else 1 - entailment
+                if text_logits.shape[1] == 2
+                else None
+            )
+            if contradiction is None:
                 raise model.unable(f"a label that begins with {CONTRADICTION}")
-            shares = np.array([applied(row[[other, yes[0]]], "softmax")[1] for row in each])
+            shares = np.array(
+                [
+                    apply_function(row[[contradiction, entailment]], "softmax")[1]
+                    for row in text_logits
+                ]
+            )
         else:
-            shares = applied(each[:, yes[0]], "softmax")
-        found.append(classes(labels, shares))
-    return found[0] if isinstance(body.inputs, str) else found, [answered]
+            shares = apply_function(text_logits[:, entailment], "softmax")
+        classifications.append(classes(labels, shares))
+    return classifications[0] if isinstance(body.inputs, str) else classifications, [response]
 
 
-async def _rewritten(model: Chosen, body: Any, parameters: _Writes) -> Answer:
-    own: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
-    own |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
-    refuse_set(parameters, own, "the model keeps what it was trained with", WITHIN)
-    value, answered = await _of_task(model, body.inputs, parameters)
-    return [value] if isinstance(body.inputs, str) else value, answered
+async def _generated_answers(model: ModelReference, body: Any, parameters: _TextFields) -> Reply:
+    fixed: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
+    fixed |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
+    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
+    value, responses = await _of_task(model, body.inputs, parameters)
+    return [value] if isinstance(body.inputs, str) else value, responses
 
 
-async def _of_task(model: Chosen, inputs: Any, parameters: _Any) -> Answer:
-    """As the task type answers: one answer, or a list of them."""
+async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> Reply:
+    """The answers of the task: one, or a list of them."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     options = model.options("inputs", truncate=bool(parameters.truncate))
-    answered = await model.host.predict(model.name, rows, options)
-    return answered.values if isinstance(inputs, list) else answered.values[0], [answered]
+    response = await model.host.predict(model.name, rows, options)
+    return response.values if isinstance(inputs, list) else response.values[0], [response]
 
 
-# ---------------------------------------------------------------------------- writing
-async def _written(model: Chosen, body: Any, parameters: _Generation) -> Response:
+# ---------------------------------------------------------------------------- generation
+async def _generated_texts(
+    model: ModelReference, body: Any, parameters: _GenerationFields
+) -> Response:
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
-    usual: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
-    usual |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
-    refuse_set(
-        parameters, usual | {"grammar": {}, "truncate": None}, "this is not done here", WITHIN
+    fixed: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
+    fixed |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
+    refuse_unsupported(
+        parameters, fixed | {"grammar": {}, "truncate": None}, "not supported", WITHIN
     )
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
-    draws = parameters.do_sample or any(each is not None for each in sampling)
+    draws = parameters.do_sample or any(setting is not None for setting in sampling)
     if parameters.do_sample is False and draws:
-        what = "nothing is drawn, and how is said beside it"
-        raise Refusal("validation", what, field="parameters.do_sample")
-    writing = Writing(
+        reason = "sampling is off, but its settings are given"
+        raise Refusal("validation", reason, field="parameters.do_sample")
+    generation = GenerationOptions(
         tokens=parameters.max_new_tokens or TOKENS,
         temperature=(parameters.temperature or 1.0) if draws else 0.0,
         top_k=parameters.top_k or 0,
@@ -370,41 +403,41 @@ async def _written(model: Chosen, body: Any, parameters: _Generation) -> Respons
         if not isinstance(body.inputs, str):
             raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
         read: list[int] = []
-        pieces = model.host.stream(model.name, texts[0], writing, options, read.append)
+        pieces = model.host.stream(model.name, texts[0], generation, options, read.append)
         before = texts[0] if full else ""
 
-        def events(found: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-            return _events(model, found, before, read, writing.seed)
+        def events(stream: AsyncIterator[Piece]) -> AsyncIterator[Any]:
+            return _events(model, stream, before, read, generation.seed)
 
-        return await streaming(pieces, events, failure, {"x-windows": "1"})
-    answered = await model.host.generate(model.name, texts, writing, options)
+        return await event_stream(pieces, events, failure, {"x-windows": "1"})
+    response = await model.host.generate(model.name, texts, generation, options)
     values = []
-    for text, found in zip(texts, answered.values, strict=True):
-        value: dict[str, Any] = {"generated_text": (text if full else "") + found.text}
+    for text, generated in zip(texts, response.values, strict=True):
+        value: dict[str, Any] = {"generated_text": (text if full else "") + generated.text}
         if parameters.details:
-            value["details"] = _details(model, found, writing.seed)
+            value["details"] = _details(model, generated, generation.seed)
         values.append(value)
-    return JSONResponse(values, headers=headers_of(model, [answered]))
+    return JSONResponse(values, headers=headers_of(model, [response]))
 
 
-def _seed(parameters: _Generation, draws: bool) -> int:
-    """The seed; where one is needed and none is given another each time, which `details` tell."""
+def _seed(parameters: _GenerationFields, draws: bool) -> int:
+    """The seed of the request; without one a random seed if tokens are sampled."""
     if parameters.seed is not None:
         return parameters.seed
     return secrets.randbelow(SEEDS) if draws else 0
 
 
-def _details(model: Chosen, found: Written, seed: int) -> dict[str, Any]:
+def _details(model: ModelReference, generated: GeneratedText, seed: int) -> dict[str, Any]:
     return {
-        "finish_reason": FINISHED[found.finished],
-        "generated_tokens": len(found.ids),
+        "finish_reason": FINISHED[generated.finished],
+        "generated_tokens": len(generated.ids),
         "seed": seed,
         "prefill": [],
-        "tokens": [_token(model, each) for each in found.pieces if each.id is not None],
+        "tokens": [_token(model, piece) for piece in generated.pieces if piece.id is not None],
     }
 
 
-def _token(model: Chosen, piece: Piece, text: str | None = None) -> dict[str, Any]:
+def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict[str, Any]:
     """A token of the text; the end token has no text."""
     end = model.tokenizer.end if piece.id is None else piece.id
     shown = "" if piece.id is None else model.tokenizer.decode([piece.id])
@@ -417,10 +450,10 @@ def _token(model: Chosen, piece: Piece, text: str | None = None) -> dict[str, An
 
 
 async def _events(
-    model: Chosen, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
+    model: ModelReference, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
 ) -> AsyncIterator[Any]:
-    """A token each, with the text that it shows; the last with all of it, and with how many tokens
-    were `read`."""
+    """An event for each token, with its text; the last with the whole text, and the number of
+    tokens that were `read`."""
     text, count, index = before, 0, 0
     async for piece in pieces:
         index += 1
@@ -442,20 +475,23 @@ async def _events(
         }
 
 
-Make = Callable[[Chosen, Any, Any], Awaitable[Any]]
-# What can be asked of a model by what it is; and of one that was trained for that very task.
-TASKS: dict[str, tuple[type[Body], Make]] = {
-    "fill-mask": (_body(Many, _Masks), _masks),
-    "feature-extraction": (_Vectors, _features),
-    "sentence-similarity": (_body(_Sentences, _Any), _alike),
-    "zero-shot-classification": (_body(Many, _Labels), _zero_shot),
-    "text-generation": (_body(Many, _Generation), _written),
+Handler = Callable[[ModelReference, Any, Any], Awaitable[Any]]
+# Tasks of models with an ability, and tasks that a model must have been trained for.
+TASKS: dict[str, tuple[type[Body], Handler]] = {
+    "fill-mask": (_body(Many, _MaskFields), _masks),
+    "feature-extraction": (_FeatureBody, _embeddings),
+    "sentence-similarity": (_body(_SentenceInputs, _Fields), _similarities),
+    "zero-shot-classification": (_body(Many, _LabelFields), _zero_shot),
+    "text-generation": (_body(Many, _GenerationFields), _generated_texts),
 }
-OF_TASK: dict[str, tuple[type[Body], Make]] = {
-    "text-classification": (_body(Many, _Classes), _classes),
-    "token-classification": (_body(Many, _Words), _words),
-    "question-answering": (_body(_Question | list[_Question], _Answers), _answers),
-    "summarization": (_body(Many, _Writes), _rewritten),
-    "translation": (_body(Many, _Writes), _rewritten),
-    "text2text-generation": (_body(Many, _Writes), _rewritten),
+TRAINED_TASKS: dict[str, tuple[type[Body], Handler]] = {
+    "text-classification": (_body(Many, _ClassFields), _classes),
+    "token-classification": (_body(Many, _TagFields), _tagged_words),
+    "question-answering": (
+        _body(_QuestionInputs | list[_QuestionInputs], _AnswerFields),
+        _answers,
+    ),
+    "summarization": (_body(Many, _TextFields), _generated_answers),
+    "translation": (_body(Many, _TextFields), _generated_answers),
+    "text2text-generation": (_body(Many, _TextFields), _generated_answers),
 }

@@ -1,10 +1,10 @@
-"""The routes of OpenAI's API that models here can answer, for its clients.
+"""The routes of the OpenAI API that served models can answer.
 
     GET  /v1/models /v1/models/NAME
     POST /v1/embeddings (also /embeddings) /v1/completions
 
-Errors have the shape of OpenAI, {"error": {…}}, and beside it at the top what clients of
-text-embeddings-inference read. What is not done is refused by its name, never passed over.
+Errors have the format of OpenAI, {"error": {…}}, with the fields for clients of
+text-embeddings-inference beside it. Unsupported parameters are refused by name, never ignored.
 """
 
 from __future__ import annotations
@@ -21,17 +21,25 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
-from maskwright.ship.serve.dialects.base.bodies import Body, Text, Texts, refuse_set, texts_in
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose, each_name
-from maskwright.ship.serve.dialects.base.headers import headers_of
-from maskwright.ship.serve.dialects.base.streams import streaming
-from maskwright.ship.serve.dialects.base.vectors import vectors
+from maskwright.ship.serve.dialects.base.answers import embeddings_of, event_stream, headers_of
+from maskwright.ship.serve.dialects.base.bodies import (
+    Body,
+    Text,
+    Texts,
+    refuse_unsupported,
+    texts_in,
+)
+from maskwright.ship.serve.dialects.base.model_reference import (
+    ModelReference,
+    all_references,
+    resolve,
+)
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Answered, Host, Piece, Writing, Written
+from maskwright.ship.serve.host import GeneratedText, GenerationOptions, Host, HostResponse, Piece
 from maskwright.ship.serve.logprobs import Logprobs, likeliest
 
 STATUS: dict[Kind, int] = {"validation": 400, "model": 400}
-# Seeds are 31 bits, as clients send them.
+# Seeds have 31 bits, as in clients.
 SEEDS = 2**31
 LOGPROBS, CHOICES, STOPS = 5, 8, 4
 
@@ -51,8 +59,8 @@ def render(refusal: Refusal) -> Response:
     return JSONResponse({"error": error, **plain}, status, headers=headers)
 
 
-class Embeddings(Body):
-    """Texts of which the vectors are wanted."""
+class EmbeddingsRequest(Body):
+    """Texts to embed."""
 
     input: Texts
     model: Text | None = None
@@ -70,8 +78,8 @@ class _StreamOptions(Body):
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Completions(Body):
-    """Prompts, and how they are gone on with."""
+class CompletionsRequest(Body):
+    """Prompts to continue."""
 
     prompt: Texts
     model: Text | None = None
@@ -97,7 +105,7 @@ def routes(host: Host) -> APIRouter:
     router = APIRouter(tags=["OpenAI"])
     created = int(time.time())
 
-    def described(model: Chosen) -> dict[str, Any]:
+    def described(model: ModelReference) -> dict[str, Any]:
         return {
             "id": model.called,
             "object": "model",
@@ -108,56 +116,61 @@ def routes(host: Host) -> APIRouter:
     @router.get("/v1/models", response_model=None)
     async def models() -> dict[str, Any]:
         """All models and adapters."""
-        return {"object": "list", "data": [described(each) for each in each_name(host)]}
+        return {
+            "object": "list",
+            "data": [described(reference) for reference in all_references(host)],
+        }
 
     @router.get("/v1/models/{model}", response_model=None)
     async def model(model: str) -> dict[str, Any]:
-        return described(choose(host, model))
+        return described(resolve(host, model))
 
     @router.post("/v1/embeddings", response_model=None)
     @router.post("/embeddings", response_model=None)
-    async def embeddings(body: Embeddings) -> Response:
-        return await _embeddings(choose(host, body.model), body)
+    async def embeddings(body: EmbeddingsRequest) -> Response:
+        return await _embeddings(resolve(host, body.model), body)
 
     @router.post("/v1/completions", response_model=None)
-    async def completions(body: Completions) -> Response:
-        return await _completions(choose(host, body.model), body)
+    async def completions(body: CompletionsRequest) -> Response:
+        return await _completions(resolve(host, body.model), body)
 
     return router
 
 
-async def _embeddings(model: Chosen, body: Embeddings) -> Response:
-    found, answered = await vectors(
+async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Response:
+    embeddings, response = await embeddings_of(
         model,
         texts_in(body.input, model, "input"),
         field="input",
         truncate=bool(body.truncate),
         dimensions=body.dimensions,
     )
-    coded = body.encoding_format == "base64"
+    is_base64 = body.encoding_format == "base64"
     data = [
         {
             "object": "embedding",
-            "embedding": base64.b64encode(each.astype("<f4").tobytes()).decode()
-            if coded
-            else each.tolist(),
+            "embedding": base64.b64encode(embedding.astype("<f4").tobytes()).decode()
+            if is_base64
+            else embedding.tolist(),
             "index": number,
         }
-        for number, each in enumerate(found)
+        for number, embedding in enumerate(embeddings)
     ]
-    tokens = sum(answered.tokens)
+    tokens = sum(response.tokens)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     value = {"object": "list", "data": data, "model": model.called, "usage": usage}
-    return JSONResponse(value, headers=headers_of(model, [answered]))
+    return JSONResponse(value, headers=headers_of(model, [response]))
 
 
-async def _completions(model: Chosen, body: Completions) -> Response:
+async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
-    refuse_set(body, {"best_of": body.n or 1}, "only as many texts are written as are returned")
-    refuse_set(body, {"logit_bias": {}, "suffix": ""}, "this is not done here")
-    refuse_set(
-        body, {"frequency_penalty": 0, "presence_penalty": 0}, "repetitions are not penalised here"
+    refuse_unsupported(
+        body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
+    )
+    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "not supported")
+    refuse_unsupported(
+        body, {"frequency_penalty": 0, "presence_penalty": 0}, "penalties are not supported"
     )
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
@@ -166,73 +179,82 @@ async def _completions(model: Chosen, body: Completions) -> Response:
         raise Refusal("validation", "nothing to answer with; ask with echo", field="max_tokens")
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > STOPS or not all(stop):
-        what = "strings that end a text, none of them empty"
-        raise Refusal("validation", what, field="stop", limit=STOPS)
+        reason = "strings that end a text, none of them empty"
+        raise Refusal("validation", reason, field="stop", limit=STOPS)
     prompts = texts_in(body.prompt, model, "prompt")
     copies, seed = body.n or 1, body.seed
-    first = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
+    first_seed = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
     scores = body.echo and (body.logprobs is not None or not tokens)
     reads = copies + bool(scores and tokens)  # of each prompt
     model.host.budget().require_inputs(len(prompts) * reads, "prompt")
-    writing = Writing(
+    generation = GenerationOptions(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
         top_p=1.0 if body.top_p is None else body.top_p,
         stop=tuple(stop),
         logprobs=body.logprobs,
     )
-    writings = [replace(writing, seed=(first + copy) % SEEDS) for copy in range(copies)]
+    variants = [replace(generation, seed=(first_seed + copy) % SEEDS) for copy in range(copies)]
     if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
     if scores:
-        wanted = model.options("prompt", top=body.logprobs)
-        scored = await model.host.prompt_scores(model.name, prompts, wanted)
-    shape = _Shape(model, body, prompts, copies, scored)
+        score_options = model.options("prompt", top=body.logprobs)
+        scored = await model.host.prompt_scores(model.name, prompts, score_options)
+    completions = _CompletionsResponse(model, body, prompts, copies, scored)
     if body.stream:
         pieces = (
-            model.host.stream(model.name, prompts[0], writings[0], options, shape.counted)
+            model.host.stream(
+                model.name, prompts[0], variants[0], options, completions.set_prompt_tokens
+            )
             if tokens
             else _none()
         )
-        return await streaming(pieces, shape.events, failure, {"x-windows": "1"})
-    texts: list[Written] = []
+        return await event_stream(pieces, completions.events, failure, {"x-windows": "1"})
+    texts: list[GeneratedText] = []
     if tokens:
-        every = [prompt for prompt in prompts for _ in writings]
-        found = await model.host.generate(model.name, every, writings * len(prompts), options)
-        texts, once = found.values, slice(None, None, copies)  # of each prompt's copies
-        found = replace(found, tokens=found.tokens[once], windows=found.windows[once])
-        scored = scored or replace(found, truncated=found.truncated[once])
+        all_prompts = [prompt for prompt in prompts for _ in variants]
+        response = await model.host.generate(
+            model.name, all_prompts, variants * len(prompts), options
+        )
+        texts, one_of_each = (
+            response.values,
+            slice(None, None, copies),
+        )  # of the copies of each prompt
+        response = replace(
+            response, tokens=response.tokens[one_of_each], windows=response.windows[one_of_each]
+        )
+        scored = scored or replace(response, truncated=response.truncated[one_of_each])
     assert scored is not None
-    shape.counted(sum(scored.tokens))
-    return JSONResponse(shape.whole(texts), headers=headers_of(model, [scored]))
+    completions.set_prompt_tokens(sum(scored.tokens))
+    return JSONResponse(completions.whole(texts), headers=headers_of(model, [scored]))
 
 
 async def _none() -> AsyncIterator[Piece]:
-    """The pieces of a text of no token."""
+    """The pieces of an empty text."""
     yield Piece(0, None, "", "length")
 
 
 def failure(refusal: Refusal) -> dict[str, Any]:
-    """What is sent in the middle of a stream."""
+    """The event for an error in the middle of a stream."""
     error = {"message": refusal.message, "type": "server_error", "param": None}
     return {"error": {**error, "code": refusal.kind}}
 
 
-class _Shape:
-    """The answers of one request in OpenAI's shape.
+class _CompletionsResponse:
+    """The response to a request in the format of OpenAI.
 
     Args:
-        scored: how likely each prompt was; None: it is not wanted.
+        scored: the log-probabilities of each prompt; None if not requested.
     """
 
     def __init__(
         self,
-        model: Chosen,
-        body: Completions,
+        model: ModelReference,
+        body: CompletionsRequest,
         prompts: list[str],
         copies: int,
-        scored: Answered | None,
+        scored: HostResponse | None,
     ) -> None:
         self.model, self.body, self.prompts, self.copies = model, body, prompts, copies
         self.scored, self.prompt_tokens = scored, 0 if scored is None else sum(scored.tokens)
@@ -244,30 +266,32 @@ class _Shape:
             "system_fingerprint": model.fingerprint[:16],
         }
 
-    def counted(self, tokens: int) -> None:
-        """The prompt of a stream has so many tokens."""
+    def set_prompt_tokens(self, tokens: int) -> None:
+        """Set the number of tokens of the prompts."""
         self.prompt_tokens = tokens
 
-    def whole(self, texts: Sequence[Written]) -> dict[str, Any]:
-        """All texts at once; of each prompt its copies one after the other. Nothing was written
-        where no token is wanted."""
+    def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:
+        """The body with all texts; the copies of a prompt are consecutive. `texts` is empty if no
+        token was requested."""
         choices = []
         for number in range(len(self.prompts) * self.copies):
-            found = texts[number] if texts else Written()
+            generated = texts[number] if texts else GeneratedText()
             before = self.prompts[number // self.copies] if self.body.echo else ""
             choices.append(
                 {
                     "index": number,
-                    "text": before + found.text,
-                    "logprobs": self._logprobs(found.pieces, len(before), number // self.copies),
-                    "finish_reason": _reason(found.finished),
+                    "text": before + generated.text,
+                    "logprobs": self._logprobs(
+                        generated.pieces, len(before), number // self.copies
+                    ),
+                    "finish_reason": _reason(generated.finished),
                 }
             )
-        written = sum(len(each.ids) for each in texts)
+        written = sum(len(text.ids) for text in texts)
         return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-        """A chunk for each piece that shows something, and what ends them."""
+        """A chunk for each piece with text, then the final events."""
         options = self.body.stream_options
         wants_usage = options is not None and bool(options.include_usage)
         more = {"usage": None} if wants_usage else {}
@@ -280,7 +304,7 @@ class _Shape:
             count += piece.id is not None
             held.append(piece)
             if piece.text or piece.finished:
-                text = "".join(each.text for each in held)
+                text = "".join(held_piece.text for held_piece in held)
                 logprobs = self._logprobs(held, offset)
                 yield self._chunk(text, logprobs, _reason(piece.finished)) | more
                 offset += len(text)
@@ -296,32 +320,32 @@ class _Shape:
     def _logprobs(
         self, pieces: list[Piece], offset: int = 0, number: int | None = None
     ) -> dict[str, Any] | None:
-        """Those of the tokens of these pieces, the first of which begins at `offset` of the text;
-        before them those of prompt `number`, where it was scored."""
+        """The log-probabilities of the tokens of pieces, which begin at `offset` of the text, after
+        those of prompt `number` if it was scored."""
         if self.body.logprobs is None:
             return None
-        tokenizer, found = self.model.tokenizer, Logprobs()
+        tokenizer, logprobs = self.model.tokenizer, Logprobs()
         if number is not None and self.scored is not None:
-            found.extend(self.scored.values[number])
+            logprobs.extend(self.scored.values[number])
         for piece in pieces:
             if piece.id is not None:
                 token = tokenizer.decode([piece.id])
-                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
             offset += len(piece.text)
             if piece.id is None and piece.logprob is not None:
                 end = special_tokens.end_of_text(tokenizer)
                 token = "" if end is None else tokenizer.decode([end], False)
-                found.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
+                logprobs.add(token, piece.logprob, likeliest(tokenizer, piece.top_logprobs), offset)
         return {
-            "tokens": found.tokens,
-            "token_logprobs": found.own,
-            "top_logprobs": found.best if self.body.logprobs else None,
-            "text_offset": found.places,
+            "tokens": logprobs.tokens,
+            "token_logprobs": logprobs.logprobs,
+            "top_logprobs": logprobs.best if self.body.logprobs else None,
+            "text_offset": logprobs.offsets,
         }
 
 
 def _reason(finished: str | None) -> str | None:
-    """Why a text ended."""
+    """The reason why a text ended."""
     return None if finished is None else "length" if finished == "length" else "stop"
 
 

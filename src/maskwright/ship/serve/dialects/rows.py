@@ -1,7 +1,7 @@
-"""Maskwright's own route: rows of a task, as `maskwright predict` and `LanguageModel.predict` take
-them, and their answers, with how much of each was read.
+"""Maskwright's own route: rows of a task, as of `maskwright predict` and `LanguageModel.predict`,
+and their answers, with the tokens that were read of each.
 
-    GET  /v1/models/NAME/task     what the model was trained for, and the columns that it reads
+    GET  /v1/models/NAME/task     the task of the model, and the columns that it reads
     POST /v1/predict              {"model", "rows": […]} -> {"answers": […], "windows": […], …}
 """
 
@@ -10,28 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.ask.predict import wire
 from maskwright.learn.tasks.base.choices import LongText
+from maskwright.ship.serve.dialects.base.answers import headers_of
+from maskwright.ship.serve.dialects.base.answers import render as render
 from maskwright.ship.serve.dialects.base.bodies import Body, Text
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose
-from maskwright.ship.serve.dialects.base.headers import headers_of
-from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.host import Host
 
 
-def render(refusal: Refusal) -> Response:
-    """{"error", "kind", "field", "limit"}."""
-    body: dict[str, Any] = {"error": refusal.what, "kind": refusal.kind}
-    body |= {} if refusal.field is None else {"field": refusal.field}
-    body |= {} if refusal.limit is None else {"limit": refusal.limit}
-    return JSONResponse(body, refusal.status, headers=refusal.headers)
-
-
-class Rows(Body):
-    """Rows that are to be answered."""
+class RowsRequest(Body):
+    """Rows to answer."""
 
     model: Text | None = None
     rows: list[Any]
@@ -48,38 +39,38 @@ def routes(host: Host) -> APIRouter:
 
     @router.get("/v1/models/{model}/task", response_model=None)
     async def task(model: str) -> dict[str, Any]:
-        """What the model was trained for."""
-        return _described(choose(host, model))
+        """The task that the model was trained for."""
+        return _described(resolve(host, model))
 
     @router.get("/v1/task", response_model=None)
     async def only_task() -> dict[str, Any]:
-        """The same of the only model."""
-        return _described(choose(host, None))
+        """The task of the only model."""
+        return _described(resolve(host, None))
 
     @router.post("/v1/predict", response_model=None)
-    async def predict(body: Rows) -> Response:
+    async def predict(body: RowsRequest) -> Response:
         """The answers of the model's task."""
-        chosen = choose(host, body.model)
-        chosen.task()
-        options = chosen.options("rows", top=body.top, long=body.long)
-        answered = await host.predict(chosen.name, body.rows, options)
+        model = resolve(host, body.model)
+        model.task()
+        options = model.options("rows", top=body.top, long=body.long)
+        response = await host.predict(model.name, body.rows, options)
         facts = {
-            "model": chosen.called,
-            "fingerprint": answered.fingerprint,
-            "tokens": answered.tokens,
-            "windows": answered.windows,
-            "truncated": answered.truncated,
+            "model": model.called,
+            "fingerprint": response.fingerprint,
+            "tokens": response.tokens,
+            "windows": response.windows,
+            "truncated": response.truncated,
         }
-        content = wire.render(facts, body.rows, answered.values)
-        headers = headers_of(chosen, [answered])
+        content = wire.render(facts, body.rows, response.values)
+        headers = headers_of(model, [response])
         return Response(content, media_type="application/json", headers=headers)
 
     return router
 
 
-def _described(model: Chosen) -> dict[str, Any]:
-    model.task()  # refuses a model without one
-    asking = model.served.asking(model.adapter)  # once: another model may take the name meanwhile
+def _described(model: ModelReference) -> dict[str, Any]:
+    model.task()  # raises Refusal for a model without one
+    asking = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
     predictor, task = asking.predictor, asking.predictor.task_type
     return {
         "model": model.called,

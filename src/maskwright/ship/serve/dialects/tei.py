@@ -1,13 +1,13 @@
 """The routes of text-embeddings-inference, with its bodies and errors.
 
     POST /embed /embed_all /predict /rerank /similarity /tokenize /decode /vertex /invocations /
-    POST /v1/rerank /v2/rerank    with `documents`, as Cohere and Jina are asked; /rerank takes both
+    POST /v1/rerank /v2/rerank    with `documents`, as of Cohere and Jina; /rerank takes both
     GET  /info /ping /
 
-Each is also there behind the name of a model or adapter, such as /reviews/predict; without one the
-only model that is served answers. POST / and /invocations ask the model for what it is for: vectors
-or classes. What differs from the original: a text that is too long is read in windows unless
-`truncate` is true, several labels are scored each by itself, and unknown fields are refused.
+Each is also available under the name of a model or adapter, such as /reviews/predict; without a
+name the only served model answers. POST / and /invocations return vectors or classes, depending on
+the model. Differences to the original: a text that is too long is read in windows unless `truncate`
+is true, multiple labels are scored independently, and unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ from pydantic import Field
 
 from maskwright.base.counted import rounded
 from maskwright.base.version import VERSION
+from maskwright.ship.serve.dialects.base.answers import (
+    add_prompt,
+    class_scores,
+    classes,
+    embeddings_of,
+    headers_of,
+    similarities_to,
+)
 from maskwright.ship.serve.dialects.base.bodies import (
     Body,
     Ids,
@@ -33,19 +41,16 @@ from maskwright.ship.serve.dialects.base.bodies import (
     TextsOrPairs,
     texts_in,
 )
-from maskwright.ship.serve.dialects.base.chosen import Chosen, choose
-from maskwright.ship.serve.dialects.base.classes import classes, scored
-from maskwright.ship.serve.dialects.base.headers import headers_of
-from maskwright.ship.serve.dialects.base.vectors import alike, prompted, vectors
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference, resolve
 from maskwright.ship.serve.errors import Kind, Refusal
-from maskwright.ship.serve.host import Answered, Host, all_of
+from maskwright.ship.serve.host import Host, HostResponse, all_of
 
-Kept = TypeVar("Kept", bound=Body)
+BodyType = TypeVar("BodyType", bound=Body)
 Name = Annotated[str, Path(description="A model or an adapter.")]
-# Of an answer of /tokenize.
+# Estimated bytes per token of an answer of /tokenize.
 BYTES_A_TOKEN = 80
 Direction = Literal["Left", "Right", "left", "right"]
-# What each refusal is called there; the status where it is another.
+# Names of refusals, and statuses that differ.
 TYPES: dict[Kind, str] = {
     "overloaded": "Overloaded",
     "unready": "Unhealthy",
@@ -57,60 +62,58 @@ TYPES: dict[Kind, str] = {
 STATUS: dict[Kind, int] = {"backend": 424}
 
 
-class _Empty(Refusal):
-    """Nothing was given to answer."""
+class _EmptyInput(Refusal):
+    """The refusal of a request without inputs."""
 
     def __init__(self, field: str) -> None:
         super().__init__("malformed", "cannot be empty", field=field)
 
 
 def render(refusal: Refusal) -> Response:
-    """The shape of an error: {"error", "error_type"}; of a wrong token no body."""
+    """The format of an error: {"error", "error_type"}; without a body for a wrong token."""
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
-    kind = "Empty" if isinstance(refusal, _Empty) else TYPES.get(refusal.kind, "Validation")
+    kind = "Empty" if isinstance(refusal, _EmptyInput) else TYPES.get(refusal.kind, "Validation")
     body = {"error": refusal.message, "error_type": kind}
     return JSONResponse(body, status, headers=refusal.headers)
 
 
-class _Read(Body):
+class _TruncatableBody(Body):
     truncate: bool | None = Field(
         default=None, description="Cut a text that is too long at its end."
     )
-    truncation_direction: Direction = Field(
-        default="Right", description="Only texts' ends can be cut."
-    )
+    truncation_direction: Direction = Field(default="Right", description="Only the end can be cut.")
 
     @property
     def cuts(self) -> bool:
-        """Whether texts may be cut.
+        """Whether texts may be truncated.
 
         Raises:
-            Refusal: at their beginning.
+            Refusal: if at their beginning.
         """
         if self.truncate and self.truncation_direction.lower() == "left":
-            what = "a text can only lose its end; leave it out, or say truncate=false"
-            raise Refusal("validation", what, field="truncation_direction")
+            reason = "texts can only be truncated at their end; leave it out, or say truncate=false"
+            raise Refusal("validation", reason, field="truncation_direction")
         return bool(self.truncate)
 
 
-class EmbedAll(_Read):
-    """Texts, of each token of which the vector is wanted."""
+class EmbedAllRequest(_TruncatableBody):
+    """Texts whose tokens are embedded."""
 
     inputs: Texts
     prompt_name: Text | None = None
 
 
-class Embed(EmbedAll):
-    """Texts of which the vectors are wanted."""
+class EmbedRequest(EmbedAllRequest):
+    """Texts to embed."""
 
     normalize: bool | None = True
     dimensions: int | None = Field(default=None, ge=1)
 
 
-class Predict(_Read):
-    """A text or a pair, or a list of lists of these, of which the classes are wanted."""
+class PredictRequest(_TruncatableBody):
+    """A text or a pair, or a list of lists of these, to classify."""
 
     inputs: TextsOrPairs
     raw_scores: bool = False
@@ -120,9 +123,9 @@ class _Document(Body):
     text: Text
 
 
-class Rerank(_Read):
-    """Texts that are to be ordered by how well they answer a query: `texts`, or `documents` as
-    Cohere and Jina have them, whose answer then has their shape."""
+class RerankRequest(_TruncatableBody):
+    """Texts to rank by their relevance for a query: `texts`, or `documents` as of Cohere and Jina,
+    with an answer in their format."""
 
     query: Text
     texts: list[Text] | None = None
@@ -134,8 +137,8 @@ class Rerank(_Read):
     return_text: bool = False
 
     @property
-    def given(self) -> tuple[str, list[str]]:
-        """The name and the value of the field that was given.
+    def text_field(self) -> tuple[str, list[str]]:
+        """The name and the texts of the field that is set.
 
         Raises:
             Refusal: neither or both.
@@ -144,42 +147,42 @@ class Rerank(_Read):
             raise Refusal("validation", "wanted texts, or documents", field="texts")
         if self.texts is not None:
             return "texts", self.texts
-        found = [each if isinstance(each, str) else each.text for each in self.documents or ()]
-        return "documents", found
+        texts = [d if isinstance(d, str) else d.text for d in self.documents or ()]
+        return "documents", texts
 
 
-class _Sentences(Body):
+class _SimilarityInputs(Body):
     source_sentence: Text
     sentences: list[Text]
 
 
-class _SimilarityParameters(_Read):
+class _SimilarityFields(_TruncatableBody):
     prompt_name: Text | None = None
 
 
-class Similarity(Body):
-    """A text, and others of which is asked how alike they are to it."""
+class SimilarityRequest(Body):
+    """A text, and others to compare with it."""
 
-    inputs: _Sentences
-    parameters: _SimilarityParameters | None = None
+    inputs: _SimilarityInputs
+    parameters: _SimilarityFields | None = None
 
 
-class Tokenize(Body):
-    """Texts of which the tokens are wanted."""
+class TokenizeRequest(Body):
+    """Texts to tokenize."""
 
     inputs: Many
     add_special_tokens: bool = True
     prompt_name: Text | None = None
 
 
-class Decode(Body):
-    """Token ids of which the texts are wanted."""
+class DecodeRequest(Body):
+    """Token ids to decode."""
 
     ids: Ids
     skip_special_tokens: bool = True
 
 
-class Vertex(Body):
+class VertexRequest(Body):
     """Several bodies of the other routes."""
 
     instances: list[dict[str, Any]]
@@ -195,11 +198,11 @@ def routes(host: Host) -> APIRouter:
 
     @router.get("/info", response_model=None)
     async def info() -> dict[str, Any]:
-        return _info(choose(host, None))
+        return _info(resolve(host, None))
 
     @router.get("/{model}/info", response_model=None)
     async def info_of(model: str) -> dict[str, Any]:
-        return _info(choose(host, model))
+        return _info(resolve(host, model))
 
     @router.get("/", response_class=Response)
     @router.get("/ping", response_class=Response)
@@ -211,43 +214,46 @@ def routes(host: Host) -> APIRouter:
 
 
 def _routes(host: Host) -> dict[str, Callable[..., Any]]:
-    """What answers each path, given a body and the name of a model."""
+    """The function for each path, which takes a body and the name of a model."""
 
-    async def embed(body: Embed, model: Name) -> Response:
-        return _response(*await _embed(choose(host, model), body))
+    async def embed(body: EmbedRequest, model: Name) -> Response:
+        return _response(*await _embed(resolve(host, model), body))
 
-    async def embed_all(body: EmbedAll, model: Name) -> Response:
-        return _response(*await _embed_all(choose(host, model), body))
+    async def embed_all(body: EmbedAllRequest, model: Name) -> Response:
+        return _response(*await _embed_all(resolve(host, model), body))
 
-    async def embed_sparse(body: EmbedAll, model: Name) -> Response:
-        raise choose(host, model).unable("a model that makes sparse vectors (SPLADE)")
+    async def embed_sparse(body: EmbedAllRequest, model: Name) -> Response:
+        raise resolve(host, model).unable("a model that makes sparse vectors (SPLADE)")
 
-    async def predict(body: Predict, model: Name) -> Response:
-        return _response(*await _predict(choose(host, model), body))
+    async def predict(body: PredictRequest, model: Name) -> Response:
+        return _response(*await _predict(resolve(host, model), body))
 
-    async def rerank(body: Rerank, model: Name) -> Response:
-        return _response(*await _rerank(choose(host, model or body.model), body))
+    async def rerank(body: RerankRequest, model: Name) -> Response:
+        return _response(*await _rerank(resolve(host, model or body.model), body))
 
-    async def similarity(body: Similarity, model: Name) -> Response:
-        return _response(*await _similarity(choose(host, model), body))
+    async def similarity(body: SimilarityRequest, model: Name) -> Response:
+        return _response(*await _similarity(resolve(host, model), body))
 
-    async def tokenize(body: Tokenize, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_tokenize, choose(host, model), body))
+    async def tokenize(body: TokenizeRequest, model: Name) -> Response:
+        return JSONResponse(await asyncio.to_thread(_tokenize, resolve(host, model), body))
 
-    async def decode(body: Decode, model: Name) -> Response:
-        return JSONResponse(await asyncio.to_thread(_decode, choose(host, model), body))
+    async def decode(body: DecodeRequest, model: Name) -> Response:
+        return JSONResponse(await asyncio.to_thread(_decode, resolve(host, model), body))
 
     async def own(body: dict[str, Any], model: Name) -> Response:
-        return _response(*await _own(choose(host, model), body)())
+        return _response(*await _own(resolve(host, model), body)())
 
-    async def vertex(body: Vertex, model: Name) -> Response:
-        chosen = choose(host, model)
+    async def vertex(body: VertexRequest, model: Name) -> Response:
+        reference = resolve(host, model)
         _require_some(body.instances, "instances")
         host.budget().require_inputs(len(body.instances), "instances")
-        made = [_own(chosen, each, f"instances[{n}]") for n, each in enumerate(body.instances)]
-        found = await all_of(answer() for answer in made)
-        answers = [each for _, _, own in found for each in own]
-        return _response({"predictions": [each for each, _, _ in found]}, chosen, answers)
+        handlers = [
+            _own(reference, instance, f"instances[{n}]")
+            for n, instance in enumerate(body.instances)
+        ]
+        results = await all_of(handler() for handler in handlers)
+        responses = [response for _, _, of_instance in results for response in of_instance]
+        return _response({"predictions": [value for value, _, _ in results]}, reference, responses)
 
     return {
         "/v1/rerank": rerank,  # before /{model}/rerank
@@ -267,7 +273,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
 
 
 def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the only model."""
+    """The function without the name, for the only model."""
     body = function.__annotations__["body"]
 
     async def only(body: Any) -> Response:
@@ -279,17 +285,17 @@ def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
     return only
 
 
-Found = tuple[Any, Chosen, list[Answered]]
+Reply = tuple[Any, ModelReference, list[HostResponse]]
 
 
-def _response(value: Any, model: Chosen, answers: list[Answered]) -> Response:
-    return JSONResponse(value, headers=headers_of(model, answers) if answers else {})
+def _response(value: Any, model: ModelReference, responses: list[HostResponse]) -> Response:
+    return JSONResponse(value, headers=headers_of(model, responses) if responses else {})
 
 
-async def _embed(model: Chosen, body: Embed) -> Found:
+async def _embed(model: ModelReference, body: EmbedRequest) -> Reply:
     texts = texts_in(body.inputs, model, "inputs")
     _require_some(texts, "inputs")
-    found, answered = await vectors(
+    embeddings, response = await embeddings_of(
         model,
         texts,
         field="inputs",
@@ -298,51 +304,53 @@ async def _embed(model: Chosen, body: Embed) -> Found:
         dimensions=body.dimensions,
         prompt=body.prompt_name,
     )
-    return [each.tolist() for each in found], model, [answered]
+    return [embedding.tolist() for embedding in embeddings], model, [response]
 
 
-async def _embed_all(model: Chosen, body: EmbedAll) -> Found:
-    texts = prompted(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
+async def _embed_all(model: ModelReference, body: EmbedAllRequest) -> Reply:
+    texts = add_prompt(model, texts_in(body.inputs, model, "inputs"), body.prompt_name)
     _require_some(texts, "inputs")
     if "embed" not in model.opened.abilities:
         raise model.unable("a model that reads texts")
     options = model.options("inputs", truncate=body.cuts)
-    answered = await model.host.token_states(model.name, texts, options)
-    return [each.tolist() for each in answered.values], model, [answered]
+    response = await model.host.token_states(model.name, texts, options)
+    return [states.tolist() for states in response.values], model, [response]
 
 
-async def _predict(model: Chosen, body: Predict) -> Found:
-    alone = isinstance(body.inputs, str) or (bool(body.inputs) and isinstance(body.inputs[0], str))
-    given = [body.inputs] if alone else body.inputs
-    _require_some(given, "inputs")
-    rows = [each if isinstance(each, str) else _row(each) for each in given]
-    answered = await scored(model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores)
-    found = [classes(model.labels, each) for each in answered.values]
-    return found[0] if alone else found, model, [answered]
+async def _predict(model: ModelReference, body: PredictRequest) -> Reply:
+    is_single = isinstance(body.inputs, str) or isinstance(next(iter(body.inputs), None), str)
+    inputs = [body.inputs] if is_single else body.inputs
+    _require_some(inputs, "inputs")
+    rows = [texts if isinstance(texts, str) else _row(texts) for texts in inputs]
+    response = await class_scores(
+        model, rows, field="inputs", truncate=body.cuts, raw=body.raw_scores
+    )
+    classifications = [classes(model.labels, scores) for scores in response.values]
+    return classifications[0] if is_single else classifications, model, [response]
 
 
 def _row(texts: Any) -> Any:
     return texts[0] if len(texts) == 1 else tuple(texts)
 
 
-async def _rerank(model: Chosen, body: Rerank) -> Found:
-    field, texts = body.given
+async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
+    field, texts = body.text_field
     if body.model not in (None, model.called):
-        what = f"the path names another model, {model.called}"
-        raise Refusal("validation", what, field="model")
+        reason = f"the path names another model, {model.called}"
+        raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
     if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
-    rows = [(body.query, each) for each in texts]
-    answered = await scored(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
-    scores = [rounded(each[0]) for each in answered.values]
+    rows = [(body.query, text) for text in texts]
+    response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
+    scores = [rounded(score) for (score,) in response.values]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
     if body.return_text or body.return_documents:
-        shown = [{"text": each} for each in texts]
+        shown = [{"text": text} for text in texts]
     else:
         shown = [{}] * len(texts)
     if field == "texts":
-        return [{"index": n, **shown[n], "score": scores[n]} for n in order], model, [answered]
+        return [{"index": n, **shown[n], "score": scores[n]} for n in order], model, [response]
     value = {
         "id": str(uuid.uuid4()),
         "object": "list",
@@ -352,15 +360,15 @@ async def _rerank(model: Chosen, body: Rerank) -> Found:
             | ({"document": shown[n]} if shown[n] else {})
             for n in order
         ],
-        "usage": {"total_tokens": answered.prompt_tokens},
+        "usage": {"total_tokens": response.prompt_tokens},
     }
-    return value, model, [answered]
+    return value, model, [response]
 
 
-async def _similarity(model: Chosen, body: Similarity) -> Found:
+async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
     _require_some(body.inputs.sentences, "inputs.sentences")
-    parameters = body.parameters or _SimilarityParameters()
-    found, answered = await alike(
+    parameters = body.parameters or _SimilarityFields()
+    similarities, response = await similarities_to(
         model,
         body.inputs.source_sentence,
         body.inputs.sentences,
@@ -368,82 +376,82 @@ async def _similarity(model: Chosen, body: Similarity) -> Found:
         truncate=parameters.cuts,
         prompt=parameters.prompt_name,
     )
-    return found, model, [answered]
+    return similarities, model, [response]
 
 
-def _tokenize(model: Chosen, body: Tokenize) -> list[list[dict[str, Any]]]:
+def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str, Any]]]:
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
-    texts = prompted(model, texts, body.prompt_name)
+    texts = add_prompt(model, texts, body.prompt_name)
     budget.take_rows(texts, "inputs")
     before, after = _margins(model) if body.add_special_tokens else ([], [])
     encoded = tokenizer.encode_batch(texts, offsets=True)
     budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
-    found = []
+    token_lists = []
     for text, (ids, spans) in zip(texts, encoded, strict=True):
-        own: list[dict[str, Any]] = [
+        text_tokens: list[dict[str, Any]] = [
             {"id": int(n), "text": text[a:b], "special": False, "start": int(a), "stop": int(b)}
             for n, (a, b) in zip(ids.tolist(), spans.tolist(), strict=True)
         ]
         special: list[list[dict[str, Any]]] = [
             [
                 {"id": n, "text": token, "special": True, "start": None, "stop": None}
-                for n, token in zip(each, tokenizer.tokens(each), strict=True)
+                for n, token in zip(special_ids, tokenizer.tokens(special_ids), strict=True)
             ]
-            for each in (before, after)
+            for special_ids in (before, after)
         ]
-        found.append([*special[0], *own, *special[1]])
-    return found
+        token_lists.append([*special[0], *text_tokens, *special[1]])
+    return token_lists
 
 
-def _margins(model: Chosen) -> tuple[list[int], list[int]]:
-    """The special tokens before a text and after it."""
+def _margins(model: ModelReference) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text."""
     tokenizer = model.tokenizer
     around, before = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
     return around[:before], around[before:]
 
 
-def _decode(model: Chosen, body: Decode) -> list[str]:
+def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
     _require_some(body.ids, "ids")
     flat = isinstance(body.ids[0], int)
     rows: Any = [body.ids] if flat else body.ids
     model.host.budget().require_inputs(len(rows), "ids")
     most = model.tokenizer.vocabulary_size - 1
     for number, row in enumerate(rows):
-        if any(not 0 <= each <= most for each in row):
+        if any(not 0 <= token_id <= most for token_id in row):
             field = "ids" if flat else f"ids[{number}]"
             raise Refusal("validation", "an id outside the vocabulary", field=field, limit=most)
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 
 def _own(
-    model: Chosen, body: dict[str, Any], field: str = "body"
-) -> Callable[[], Awaitable[Found]]:
-    """What answers what the model is for, by what the body has.
+    model: ModelReference, body: dict[str, Any], field: str = "body"
+) -> Callable[[], Awaitable[Reply]]:
+    """The function for a body that is not for a particular route: rerank, predict or embed.
 
     Raises:
-        Refusal: the body does not fit.
+        Refusal: the body does not fit its schema.
     """
     if "query" in body:
-        return partial(_rerank, model, _checked(Rerank, body, field))
+        return partial(_rerank, model, _checked(RerankRequest, body, field))
     if model.scores_whole_texts:
-        return partial(_predict, model, _checked(Predict, body, field))
-    return partial(_embed, model, _checked(Embed, body, field))
+        return partial(_predict, model, _checked(PredictRequest, body, field))
+    return partial(_embed, model, _checked(EmbedRequest, body, field))
 
 
-def _checked(kind: type[Kept], body: dict[str, Any], field: str) -> Kept:
+def _checked(body_type: type[BodyType], body: dict[str, Any], field: str) -> BodyType:
     from pydantic import ValidationError
 
     try:
-        return kind.model_validate(body)
+        return body_type.model_validate(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([field, *map(str, first["loc"])])
-        raise Refusal("validation", first["msg"], field=where) from None
+        fault = error.errors()[0]
+        where = ".".join([field, *map(str, fault["loc"])])
+        raise Refusal("validation", fault["msg"], field=where) from None
 
 
-def _info(model: Chosen) -> dict[str, Any]:
+def _info(model: ModelReference) -> dict[str, Any]:
     limits, opened = model.host.limits, model.opened
     task, longest = model.task_type, model.served.longest
     labels = model.labels if model.scores_whole_texts else ()
@@ -479,6 +487,6 @@ def _info(model: Chosen) -> dict[str, Any]:
     }
 
 
-def _require_some(given: Any, field: str) -> None:
-    if not len(given):
-        raise _Empty(field)
+def _require_some(inputs: Any, field: str) -> None:
+    if not len(inputs):
+        raise _EmptyInput(field)

@@ -33,7 +33,7 @@ export const attention = {
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), second = state.second ?? "", target = state.target ?? TARGET;
     let [stack, layer, head] = [state.stack, state.layer, state.head].map((each) => wholeWithin(each, 0, 999, 0));
     let token = wholeWithin(state.token, 0, 9999, null);
-    let turn = 0, found = null, weights = null;
+    let turn = 0, result = null, weights = null;
     const box = el("div");
     const again = (key, set) => (value) => {
       set(value);
@@ -48,20 +48,20 @@ export const attention = {
       box);
 
     async function look() {
-      const own = ++turn;
+      const ticket = ++turn;
       const seen = await model.look(text, { second, target: writes ? target : null });
-      if (own !== turn) return;
-      found = seen;
-      if (!found.stacks.length) {
+      if (ticket !== turn) return;
+      result = seen;
+      if (!result.stacks.length) {
         box.replaceChildren(el("p", { class: "soft" }, "Nothing to look at yet: write a text."));
         return;
       }
-      stack = Math.max(0, Math.min(stack || 0, found.stacks.length - 1));
+      stack = Math.max(0, Math.min(stack || 0, result.stacks.length - 1));
       await draw();
     }
 
     async function draw() {
-      const now = found.stacks[stack];
+      const now = result.stacks[stack];
       layer = Math.max(0, Math.min(layer || 0, now.layers - 1));
       head = Math.max(0, Math.min(head || 0, now.heads - 1));
       const large = el("div");
@@ -72,9 +72,9 @@ export const attention = {
         one(large).catch(failed);
       }));
       box.replaceChildren(...[
-        found.cut ? el("p", { class: "notice" }, `At most ${found.most} tokens are looked at at once, so ${found.cut.toLocaleString("en")} at the end are left out.`) : null,
-        found.stacks.length > 1 ? choice({ label: "Which attention", value: stack,
-          options: found.stacks.map((each, n) => [n, (answers && AGAIN[each.name]) || STACKS[each.name]]), change: (value) => {
+        result.cut ? el("p", { class: "notice" }, `At most ${result.most} tokens are looked at at once, so ${result.cut.toLocaleString("en")} at the end are left out.`) : null,
+        result.stacks.length > 1 ? choice({ label: "Which attention", value: stack,
+          options: result.stacks.map((each, n) => [n, (answers && AGAIN[each.name]) || STACKS[each.name]]), change: (value) => {
             stack = Number(value);
             token = null;
             remember({ stack: stack || null, token: null });
@@ -114,10 +114,10 @@ export const attention = {
       for (let l = 0; l < now.layers; l++) {
         picture.append(svg("text", { class: "soft", x: 0, y: top + l * (size + gap) + size / 2 + 4 }, `layer ${l + 1}`));
         for (let h = 0; h < now.heads; h++) {
-          const own = roleOf(now, l, h), x = left + h * (size + gap), y = top + l * (size + gap);
+          const headRole = roleOf(now, l, h), x = left + h * (size + gap), y = top + l * (size + gap);
           const { rows, columns, cells } = now.small[l][h];
           const frame = svg("rect", { class: "frame", x: x - 2, y: y - 2, width: size + 4, height: size + 4, rx: 3 });
-          const group = svg("g", { class: ROLES[own][0], ...pressable(say(l, h), () => press(l, h, false)) },
+          const group = svg("g", { class: ROLES[headRole][0], ...pressable(say(l, h), () => press(l, h, false)) },
             svg("rect", { class: "track", x, y, width: size, height: size }),
             levels(rows, columns, (r, c) => cells[r * columns + c] / 255, x, y, size / columns, size / rows), frame,
             svg("title", {}, say(l, h)));
@@ -127,33 +127,33 @@ export const attention = {
       }
       mark();
       const legend = legendOf(now);
-      const made = figure(picture, `All heads: a row is a token that looks, a column one that is looked at; the stronger the colour, the more.`, "attention-heads");
-      made.append(legend);
-      return made;
+      const heatmaps = figure(picture, `All heads: a row is a token that looks, a column one that is looked at; the stronger the colour, the more.`, "attention-heads");
+      heatmaps.append(legend);
+      return heatmaps;
     }
 
     function legendOf(now) {
       const counts = new Map();
       for (let l = 0; l < now.layers; l++) {
         for (let h = 0; h < now.heads; h++) {
-          const own = roleOf(now, l, h);
-          counts.set(own, [...(counts.get(own) ?? []), [l, h]]);
+          const headRole = roleOf(now, l, h);
+          counts.set(headRole, [...(counts.get(headRole) ?? []), [l, h]]);
         }
       }
       return el("ul", { class: "key" }, Object.keys(ROLES).filter((name) => counts.has(name)).map((name) => {
-        const own = counts.get(name);
+        const count = counts.get(name);
         const best = SHARES.includes(name) && now.layers * now.heads > 1
-          ? own.reduce((a, b) => (now.found[b[0]][b[1]][name] > now.found[a[0]][a[1]][name] ? b : a)) : null;
-        return el("li", {}, el("i", { class: ROLES[name][0], "aria-hidden": "true" }), `${ROLES[name][2]}: ${own.length} ${own.length === 1 ? "head" : "heads"}`,
+          ? count.reduce((a, b) => (now.found[b[0]][b[1]][name] > now.found[a[0]][a[1]][name] ? b : a)) : null;
+        return el("li", {}, el("i", { class: ROLES[name][0], "aria-hidden": "true" }), `${ROLES[name][2]}: ${count.length} ${count.length === 1 ? "head" : "heads"}`,
           best === null ? "" : `, most in layer ${best[0] + 1}, head ${best[1] + 1}`);
       }));
     }
 
     // ------------------------------------------------------------------------------- one head
     async function one(place) {
-      const own = turn, now = found.stacks[stack], [l, h] = [layer, head];
+      const ticket = turn, now = result.stacks[stack], [l, h] = [layer, head];
       const got = await model.headWeights(stack, l, h);
-      if (own !== turn || l !== layer || h !== head) return;
+      if (ticket !== turn || l !== layer || h !== head) return;
       weights = got;
       const name = roleOf(now, l, h);
       const title = el("h3", {}, `Layer ${l + 1}, head ${h + 1}`);
@@ -198,21 +198,21 @@ export const attention = {
           return el("li", {}, item);
         }));
       const share = token === null ? null : (k) => weight(now, token, k);
-      const made = el("section", {});
-      if (!now.across) made.append(list(now.queries, { press: pick, share, chosen: token, special: now.special }));
+      const section = el("section", {});
+      if (!now.across) section.append(list(now.queries, { press: pick, share, chosen: token, special: now.special }));
       else {
-        made.append(el("p", { class: "label" }, answers ? "Read again" : "Written"), list(now.queries, { press: pick, chosen: token }),
+        section.append(el("p", { class: "label" }, answers ? "Read again" : "Written"), list(now.queries, { press: pick, chosen: token }),
           el("p", { class: "label" }, "Read"), list(now.keys, { share, special: now.special }));
       }
       if (token === null) {
-        made.append(el("p", { class: "soft small" }, "Press a token to see what it looks at."));
-        return made;
+        section.append(el("p", { class: "soft small" }, "Press a token to see what it looks at."));
+        return section;
       }
       const order = now.keys.map((_, k) => k).sort((a, b) => weight(now, token, b) - weight(now, token, a) || a - b).slice(0, TOP);
-      made.append(figure(bars(order.map((k) => ({ name: `${shown(now.keys[k])} · ${k}`, value: weight(now, token, k) })),
+      section.append(figure(bars(order.map((k) => ({ name: `${shown(now.keys[k])} · ${k}`, value: weight(now, token, k) })),
         { label: `What ${shown(now.queries[token])} looks at: ${order.map((k) => `${shown(now.keys[k])} ${percent(weight(now, token, k))}`).join(", ")}` }),
       `What “${shown(now.queries[token])}”, token ${token}, looks at (with the place of each)`, "attention-token"));
-      return made;
+      return section;
     }
 
     /** The whole head as a table of weights; a pointer or the arrow keys read one of them. */
@@ -285,9 +285,9 @@ const cutter = (most) => (piece) => cutTo(shown(piece) || "·", most);
 
 /** A label in a size of its own. */
 function named(text, attributes, font) {
-  const made = svg("text", attributes, text);
-  made.style.fontSize = `${font}px`;
-  return made;
+  const element = svg("text", attributes, text);
+  element.style.fontSize = `${font}px`;
+  return element;
 }
 
 /** Weights as cells, one path for each level. */

@@ -18,25 +18,25 @@ export const corruption = {
   async mount(root, { model, site, source, state, remember, announce, failed }) {
     const wait = el("p", { class: "soft" }, "Preparing the text by every objective …");
     root.append(wait);
-    const found = await source.json(FILE);
+    const data = await source.json(FILE);
     wait.remove();
-    const group = found.tokenizers.find(({ models }) => models.includes(model.number));
+    const group = data.tokenizers.find(({ models }) => models.includes(model.number));
     if (group === undefined) {
       root.append(el("p", { class: "notice" }, "No text was prepared for this model."));
       return {};
     }
     const opened = opener(group.lists);
-    const known = group.objectives;
+    const objectives = group.objectives;
     const live = site.live && Boolean(source.ask);
     const { encoder, decoder } = model.facts.config;
     const form = encoder === null ? "decoder" : decoder === null ? "encoder" : model.facts.sentinels.length ? "sentinels" : "masks";
     const settings = {
-      objective: known.find(({ name }) => name === state.objective)
-        ?? known.find(({ name, refused }) => !refused && name === model.facts.objective)
-        ?? known.find(({ usual_for: usual, refused }) => !refused && usual === form)
-        ?? known.find((each) => !each.refused) ?? known[0],
+      objective: objectives.find(({ name }) => name === state.objective)
+        ?? objectives.find(({ name, refused }) => !refused && name === model.facts.objective)
+        ?? objectives.find(({ usual_for: usual, refused }) => !refused && usual === form)
+        ?? objectives.find((each) => !each.refused) ?? objectives[0],
       preset: state.preset ?? "", options: parsed(state.options), seed: wholeWithin(state.seed, 0, 99, 0), row: 0,
-      text: live ? state.text ?? found.text : found.text,
+      text: live ? state.text ?? data.text : data.text,
     };
     let turn = 0, timer = 0;
     const controls = el("div"), prepared = el("div"), about = el("div");
@@ -45,7 +45,7 @@ export const corruption = {
       settings.row = 0;
       remember({ text });
       draw();
-    } }).element : el("div", {}, el("p", { class: "label" }, "Text"), el("p", { class: "written small" }, found.text),
+    } }).element : el("div", {}, el("p", { class: "label" }, "Text"), el("p", { class: "written small" }, data.text),
       el("p", { class: "soft small" }, "These pages stand without Python: one text, by the first seeds. For a text and rates of your own: maskwright explore MODEL."));
     root.append(typed, controls, prepared, about);
 
@@ -54,8 +54,8 @@ export const corruption = {
       const presets = objective.presets ?? [];
       const used = live ? objective.settings ?? [] : [];
       controls.replaceChildren(el("div", { class: "controls" },
-        choice({ label: "Objective", value: objective.name, options: known.map(({ name, refused }) => [name, refused ? `${name} (refused)` : name]), change: (name) => {
-          Object.assign(settings, { objective: known.find((each) => each.name === name), preset: "", options: {}, row: 0 });
+        choice({ label: "Objective", value: objective.name, options: objectives.map(({ name, refused }) => [name, refused ? `${name} (refused)` : name]), change: (name) => {
+          Object.assign(settings, { objective: objectives.find((each) => each.name === name), preset: "", options: {}, row: 0 });
           remember({ objective: name, preset: null, options: null });
           drawControls();
           draw();
@@ -106,14 +106,14 @@ export const corruption = {
 
     async function draw() {
       clearTimeout(timer);
-      const own = ++turn;
+      const ticket = ++turn;
       try {
         const answer = await answered();
-        if (own !== turn) return;
+        if (ticket !== turn) return;
         failed(null);
         show(answer);
       } catch (error) {
-        if (own === turn) failed(error);
+        if (ticket === turn) failed(error);
       }
     }
 
@@ -136,15 +136,15 @@ export const corruption = {
         announce(`Refused: ${answer.refused.what}`);
         return;
       }
-      const { row, special, case: told, rows } = answer;
+      const { row, special, case: corrupted, rows } = answer;
       const name = (id) => answer.pieces[id] ?? `#${id}`;
       const idOf = (token) => (token >= 0 ? row[token] : -1 - token);
-      const wantedAt = new Map(told.read.map((place, n) => [place, told.wanted[n]]));
-      const places = new Set(told.wanted.filter((token) => token >= 0));
+      const wantedAt = new Map(corrupted.read.map((place, n) => [place, corrupted.wanted[n]]));
+      const places = new Set(corrupted.wanted.filter((token) => token >= 0));
       const signs = new Set(answer.signs);
       const before = row.map((id, place) => !answer.documents[place] ? null : chip(name(id), {
-        kind: special[place] ? "special" : told.decoder === null && places.has(place) ? "aim" : "", hint: `place ${place}` }));
-      const reads = chips(told.tokens, told.documents, told.decoder === null ? wantedAt : null);
+        kind: special[place] ? "special" : corrupted.decoder === null && places.has(place) ? "aim" : "", hint: `place ${place}` }));
+      const reads = chips(corrupted.tokens, corrupted.documents, corrupted.decoder === null ? wantedAt : null);
       const words = counted(answer);
       prepared.replaceChildren(
         live && rows > 1 ? slider({ label: "Row", min: 1, max: rows, value: settings.row + 1, show: (n) => `${n} of ${rows}`, input: (n) => {
@@ -153,12 +153,12 @@ export const corruption = {
         } }).element : "",
         el("p", { "aria-live": "polite" }, words),
         section("Before", "The row as it is read from the text.", before),
-        section(told.decoder === null ? "After" : "The encoder reads", told.decoder === null
+        section(corrupted.decoder === null ? "After" : "The encoder reads", corrupted.decoder === null
           ? "What the model reads; below a token what is to be said there." : "The text after the damage.", reads),
-        told.decoder === null ? "" : section("The decoder reads, and is to say", "Below each token the one that comes next.",
-          chips(told.decoder.tokens, told.decoder.documents, wantedAt)),
-        told.drawn ? filling(answer, name, idOf) : "",
-        answer.epochs && told.decoder === null ? epochs(answer) : "");
+        corrupted.decoder === null ? "" : section("The decoder reads, and is to say", "Below each token the one that comes next.",
+          chips(corrupted.decoder.tokens, corrupted.decoder.documents, wantedAt)),
+        corrupted.drawn ? filling(answer, name, idOf) : "",
+        answer.epochs && corrupted.decoder === null ? epochs(answer) : "");
       announce(words);
 
       function chips(tokens, documents, aims) {
@@ -182,41 +182,41 @@ export const corruption = {
 };
 
 /** Counts in a sentence. */
-function counted({ row, special, mask, case: told }) {
-  const text = special.filter((s) => !s).length, targets = told.read.length;
-  const signs = told.wanted.filter((token) => special[token]).length;
+function counted({ row, special, mask, case: corrupted }) {
+  const text = special.filter((s) => !s).length, targets = corrupted.read.length;
+  const signs = corrupted.wanted.filter((token) => special[token]).length;
   const parts = [];
-  if (told.decoder !== null) {
-    const read = told.tokens.filter((_, n) => told.documents[n]), put = read.filter((token) => token < 0).length;
+  if (corrupted.decoder !== null) {
+    const read = corrupted.tokens.filter((_, n) => corrupted.documents[n]), put = read.filter((token) => token < 0).length;
     parts.push(`Of ${text} tokens of text the encoder reads ${read.filter((token) => token >= 0 && !special[token]).length}, with ${put} signs or other tokens put among them`);
     parts.push(`the decoder is to say ${targets} tokens`);
   } else {
-    const own = targets - signs, count = `${own} of ${text} tokens of text are predicted`;
-    parts.push(`${count} (${percent(text ? own / text : 0)})${signs ? `, and ${signs} special ${signs === 1 ? "token" : "tokens"}` : ""}`);
-    const at = told.wanted.filter((token) => token >= 0).map((place) => [place, told.tokens[place]]);
+    const predicted = targets - signs, count = `${predicted} of ${text} tokens of text are predicted`;
+    parts.push(`${count} (${percent(text ? predicted / text : 0)})${signs ? `, and ${signs} special ${signs === 1 ? "token" : "tokens"}` : ""}`);
+    const at = corrupted.wanted.filter((token) => token >= 0).map((place) => [place, corrupted.tokens[place]]);
     const masked = at.filter(([, token]) => token === -1 - mask && mask !== null).length;
     const left = at.filter(([place, token]) => token === place).length;
     const other = at.filter(([, token]) => token !== undefined && token < 0).length - masked;
     if (masked + other > 0) parts.push(`${masked} masked, ${other} become another token, ${left} are left as they are`);
-    if (told.prefix !== null) {
-      parts.push(told.prefix === 0 ? "the row is read to the left only" : told.prefix >= told.tokens.length ? "the row is read both ways" : `the first ${told.prefix} tokens see each other`);
+    if (corrupted.prefix !== null) {
+      parts.push(corrupted.prefix === 0 ? "the row is read to the left only" : corrupted.prefix >= corrupted.tokens.length ? "the row is read both ways" : `the first ${corrupted.prefix} tokens see each other`);
     }
   }
-  if (told.label !== null) parts.push(`place ${told.pooled} is to tell that B ${told.label ? "does not follow" : "follows"} A (label ${told.label})`);
+  if (corrupted.label !== null) parts.push(`place ${corrupted.pooled} is to tell that B ${corrupted.label ? "does not follow" : "follows"} A (label ${corrupted.label})`);
   return `${parts.join("; ")}.`;
 }
 
 /** Holes that another network fills: what it drew, and which of it the product must find. */
-function filling({ filled, case: told }, name, idOf) {
+function filling({ filled, case: corrupted }, name, idOf) {
   if (filled === null) {
     return section("The holes are filled", "Another, small network draws a token for each hole, and the model says of every position whether its token was put there. This model fills no masks, so nothing is drawn here.", []);
   }
-  const at = new Map(told.wanted.map((place, n) => [place, n]));
-  const tokens = told.tokens.map((token, place) => {
-    if (!told.documents[place]) return null;
+  const at = new Map(corrupted.wanted.map((place, n) => [place, n]));
+  const tokens = corrupted.tokens.map((token, place) => {
+    if (!corrupted.documents[place]) return null;
     const n = at.get(place);
-    const id = n === undefined ? idOf(token) : filled[n], own = n === undefined || id === idOf(told.wanted[n]);
-    return chip(name(id), { kind: own ? (n === undefined ? "" : "left") : "other", hint: own ? "original" : "replaced", aim: n === undefined ? null : own ? "original" : "replaced" });
+    const id = n === undefined ? idOf(token) : filled[n], isOriginal = n === undefined || id === idOf(corrupted.wanted[n]);
+    return chip(name(id), { kind: isOriginal ? (n === undefined ? "" : "left") : "other", hint: isOriginal ? "original" : "replaced", aim: n === undefined ? null : isOriginal ? "original" : "replaced" });
   });
   return section("The holes are filled", "This model's own draws stand for those of the small network; the model that is trained says of every position whether its token was put there.", tokens);
 }
@@ -224,9 +224,9 @@ function filling({ filled, case: told }, name, idOf) {
 function epochs({ epochs: anew, fixed, row }) {
   const picture = (lines, title, label) => {
     const width = 62 + row.length * CELL, height = lines.length * (CELL + 4) + 4;
-    return figure(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": `${title}: ${lines.map((own, n) => `epoch ${n}, places ${own.join(" ")}`).join("; ")}` },
-      lines.map((own, n) => [svg("text", { class: "soft end tiny", x: 54, y: n * (CELL + 4) + CELL }, `epoch ${n}`),
-        row.map((_, place) => svg("rect", { class: own.includes(place) ? "target" : "unseen", x: 62 + place * CELL, y: n * (CELL + 4) + 1, width: CELL - 1.5, height: CELL, rx: 1.5 }))]).flat(2)),
+    return figure(svg("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img", "aria-label": `${title}: ${lines.map((positions, n) => `epoch ${n}, places ${positions.join(" ")}`).join("; ")}` },
+      lines.map((positions, n) => [svg("text", { class: "soft end tiny", x: 54, y: n * (CELL + 4) + CELL }, `epoch ${n}`),
+        row.map((_, place) => svg("rect", { class: positions.includes(place) ? "target" : "unseen", x: 62 + place * CELL, y: n * (CELL + 4) + 1, width: CELL - 1.5, height: CELL, rx: 1.5 }))]).flat(2)),
     title, label);
   };
   const boxes = [picture(anew, fixed === null ? "What is predicted, epoch by epoch" : "Dynamic: drawn anew in every epoch", "epochs")];

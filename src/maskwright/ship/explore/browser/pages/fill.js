@@ -39,9 +39,9 @@ export const fill = {
     root.append(typed.element, tokens, el("div", { class: "controls" }, other.element), answers);
 
     async function draw() {
-      const own = ++turn;
+      const ticket = ++turn;
       const { ids, segments } = await model.read(text);
-      if (own !== turn) return;
+      if (ticket !== turn) return;
       if (model.facts.longest !== null && ids.length > model.facts.longest) {
         tokens.replaceChildren();
         answers.replaceChildren(el("p", { class: "notice" },
@@ -50,7 +50,7 @@ export const fill = {
       }
       const special = new Set(model.facts.special);
       const pieces = await model.names(ids);
-      if (own !== turn) return;
+      if (ticket !== turn) return;
       hidden = new Set([...hidden].filter((place) => Number.isInteger(place) && place in ids && !special.has(ids[place])));
       tokens.replaceChildren(...ids.map((id, place) => el("li", {}, special.has(id)
         ? el("span", { class: `token ${id === model.facts.mask ? "masked" : "special"}` }, model.tokens[id])
@@ -70,7 +70,7 @@ export const fill = {
     }
 
     async function answer(ids, segments) {
-      const own = ++turn;
+      const ticket = ++turn;
       const written = ids.flatMap((id, place) => (id === model.facts.mask ? [place] : []));
       const places = [...hidden, ...written].sort((a, b) => a - b);
       if (!places.length) {
@@ -82,11 +82,11 @@ export const fill = {
         const second = await engine.open(Number(other.value));
         columns.push([second, second.entry.name]);
       }
-      if (own !== turn) return;
+      if (ticket !== turn) return;
       const drawn = await Promise.all(columns.map(([each, name]) =>
         column(each, name, ids, segments, places, each === model ? null : text)));
       const learned = await history(ids, segments, places.filter((place) => hidden.has(place)));
-      if (own !== turn) return;
+      if (ticket !== turn) return;
       answers.replaceChildren(el("div", { class: "columns" }, drawn), learned ?? "");
       announce(`${places.length} hidden`);
     }
@@ -101,8 +101,8 @@ export const fill = {
       }
       if (again !== null) {
         // Another tokenizer cuts the text otherwise: places mean something else there.
-        const own = await each.read(again);
-        if (own.ids.join() !== ids.join()) {
+        const reading = await each.read(again);
+        if (reading.ids.join() !== ids.join()) {
           box.append(el("p", { class: "notice" }, "This model cuts the text into other tokens, so the same places cannot be hidden."));
           return box;
         }
@@ -115,12 +115,12 @@ export const fill = {
         const rows = all[n].slice(0, TOP);
         if (rank >= TOP) rows.push(all[n][rank]);
         const names = await each.names(rows.map((one) => one.id));
-        const told = truth === null ? "a mask of the text"
+        const caption = truth === null ? "a mask of the text"
           : `the truth, “${shown((await each.names([truth]))[0])}”, is number ${rank + 1} of ${all[n].length.toLocaleString("en")}`;
         const picture = bars(rows.map((one, k) => ({
           name: names[k], value: one.probability, kind: one.id === truth ? "truth" : "",
-        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k]} ${percent(one.probability)}`).join(", ")}; ${told}` });
-        figures.append(figure(picture, `Token ${place}: ${told}`, `fill-${place}`));
+        })), { label: `Token ${place}: ${rows.map((one, k) => `${names[k]} ${percent(one.probability)}`).join(", ")}; ${caption}` });
+        figures.append(figure(picture, `Token ${place}: ${caption}`, `fill-${place}`));
       }
       box.append(figures);
       return box;
@@ -133,10 +133,10 @@ export const fill = {
         .sort((a, b) => a.step - b.step);
       if (steps.length < 2 || !places.length) return null;
       const masked = ids.map((id, place) => (places.includes(place) ? model.facts.mask : id));
-      const chances = [], gone = [];
+      const chances = [], messages = [];
       for (const one of [...steps]) {
         const each = await engine.open(one.n).catch((error) => {
-          gone.push(error.message);
+          messages.push(error.message);
           steps.splice(steps.indexOf(one), 1);
           return null;
         });
@@ -180,7 +180,7 @@ export const fill = {
       moved.element.querySelector("input").addEventListener("change", () => go({ model: steps[moved.value].n }));
       return el("section", {}, el("h3", {}, "How the answer was learned"), moved.element,
         keys, figure(picture, "Probability of the truth by step of training", "learned"),
-        gone.map((why) => el("p", { class: "soft small" }, why)));
+        messages.map((why) => el("p", { class: "soft small" }, why)));
     }
 
     await draw();

@@ -71,11 +71,11 @@ export const generate = {
     }
 
     async function look() {
-      const found = (await model.scores(text.number)).subarray(0, size);
-      const even = distribution(found, { temperature: 1, forbidden: forbidden() });
+      const logits = (await model.scores(text.number)).subarray(0, size);
+      const even = distribution(logits, { temperature: 1, forbidden: forbidden() });
       const best = Array.from(even.keys()).sort((a, b) => even[b] - even[a] || a - b).slice(0, TOP);
       await named(best);
-      [scores, plain, order, ended] = [found, even, best, false];
+      [scores, plain, order, ended] = [logits, even, best, false];
       remember({ taken: text.ids.join(",") });
       redraw();
     }

@@ -18,12 +18,12 @@ export const masks = {
   },
 
   async mount(root, { model, source, state, remember, announce }) {
-    const found = await source.json(FILE);
-    const rows = [...found.rows].sort((a, b) => b.models.length - a.models.length);
-    const own = rows.find((row) => row.models.includes(model?.number));
+    const data = await source.json(FILE);
+    const rows = [...data.rows].sort((a, b) => b.models.length - a.models.length);
+    const modelRow = rows.find((row) => row.models.includes(model?.number));
     const named = (name) => rows.find((row) => row.name === name);
     const settings = {
-      row: (named(state.masks_of) ?? own ?? rows[0]).name, objective: state.objective,
+      row: (named(state.masks_of) ?? modelRow ?? rows[0]).name, objective: state.objective,
       packed: state.packed === "1", narrow: state.windows !== "real", kind: wholeWithin(state.kind, 0, 99, 0),
       layer: wholeWithin(state.layer, 1, 999, 1), position: wholeWithin(state.position, 0, 999, null),
     };
@@ -51,9 +51,9 @@ export const masks = {
         tagged("row", choice({ label: "Family, or model", value: settings.row,
           options: rows.map(({ name }) => [name, name]), change: (v) => set("row", "masks_of", v) }).element),
         tagged("objective", choice({ label: "Objective", value: settings.objective,
-          options: found.objectives.map(({ name }) => [name, row.cells[name].refused ? `${name} (refused)` : name]), change: (v) => set("objective", "objective", v) }).element),
+          options: data.objectives.map(({ name }) => [name, row.cells[name].refused ? `${name} (refused)` : name]), change: (v) => set("objective", "objective", v) }).element),
         cases.length > 1 ? tagged("kind", choice({ label: "Row", value: Math.min(settings.kind, cases.length - 1),
-          options: cases.map((n, at) => [at, kindOf(found.examples[n])]), change: (v) => set("kind", "kind", Number(v)) }).element) : null,
+          options: cases.map((n, at) => [at, kindOf(data.examples[n])]), change: (v) => set("kind", "kind", Number(v)) }).element) : null,
         tagged("packed", check({ label: "documents packed in one row", value: settings.packed, change: (on) => set("packed", "packed", on) }).element),
         windows ? tagged("narrow", check({ label: `windows narrowed to ${NARROW}, to be seen`, value: settings.narrow, change: (on) => set("narrow", "windows", on ? null : "real") }).element) : null),
       el("div", { class: "controls" },
@@ -70,9 +70,9 @@ export const masks = {
      * fine-tuned since by none, as it reads a text. */
     function usualOf(row) {
       const trained = model?.facts.objective ?? null;
-      if (row === own) return trained !== null && row.cells[trained]?.single ? trained : found.reading;
-      const learns = found.objectives.filter(({ name }) => row.cells[name].single?.some((n) => found.examples[n].read.length));
-      return (learns.find(({ usual }) => usual) ?? learns[0] ?? found.objectives[0]).name;
+      if (row === modelRow) return trained !== null && row.cells[trained]?.single ? trained : data.reading;
+      const learns = data.objectives.filter(({ name }) => row.cells[name].single?.some((n) => data.examples[n].read.length));
+      return (learns.find(({ usual }) => usual) ?? learns[0] ?? data.objectives[0]).name;
     }
 
     /** What is looked at: the cell of the table, and its example; of a refused one that of another row,
@@ -82,30 +82,30 @@ export const masks = {
       const how = settings.packed ? "packed" : "single";
       const learner = cell.refused ? rows.find(({ cells }) => {
         const each = cells[settings.objective][how];
-        return each && (found.examples[each[0]].decoder === null || Object.keys(row.stacks).length > 1);
+        return each && (data.examples[each[0]].decoder === null || Object.keys(row.stacks).length > 1);
       }) : row;
       const cases = learner?.cells[settings.objective][how] ?? [];
-      return { cell, cases, learner, example: found.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
+      return { cell, cases, learner, example: data.examples[cases[Math.min(settings.kind, cases.length - 1)]] ?? null };
     }
 
     /** Whether a place sees, through all layers, what it is to predict and what it does not see in a
      * network that learns by the objective. */
     function leaksOf(learner, example, narrow) {
-      const drawn = matrices(learner.stacks, example, narrow), own = drawn[example.decoder === null && drawn.encoder ? "encoder" : "decoder"];
-      const allowed = reach(own, own[0].length);
+      const drawn = matrices(learner.stacks, example, narrow), matrix = drawn[example.decoder === null && drawn.encoder ? "encoder" : "decoder"];
+      const allowed = reach(matrix, matrix[0].length);
       return (query, key) => !allowed[query][key];
     }
 
     function drawPicture() {
       const row = named(settings.row), { cell, example, learner } = chosen();
-      const about = found.objectives.find(({ name }) => name === settings.objective).about;
+      const about = data.objectives.find(({ name }) => name === settings.objective).about;
       const parts = [el("p", { class: "small" }, about)];
       if (cell.refused) parts.push(refusal(cell.refused, example && el("p", { class: "small" },
         `Drawn below as if it were not: a row of ${settings.objective} as ${learner.name} learns by it, with the mask of ${row.name}.`)));
       if (example !== null) {
         const narrow = settings.narrow ? [NARROW, NARROW] : null;
         const drawn = matrices(row.stacks, example, narrow);
-        const text = signsOf(example, found.signs);
+        const text = signsOf(example, data.signs);
         const { read, wanted, decoder } = example;
         // Of a decoder the wanted token stands one place on in what it reads itself.
         const next = (place) => (decoder.documents[place + 1] === decoder.documents[place] ? place + 1 : NaN);
@@ -135,10 +135,10 @@ export const masks = {
             press: (n) => set("position", "position", n),
           }));
         }
-        const told = sentence(leaks, example, drawn, targets, text);
+        const description = sentence(leaks, example, drawn, targets, text);
         const red = boxes.some((box) => box.querySelector(".leaking"));
-        parts.push(el("p", { "aria-live": "polite" }, told), el("div", { class: "columns" }, boxes), legend(example, red));
-        announce(told);
+        parts.push(el("p", { "aria-live": "polite" }, description), el("div", { class: "columns" }, boxes), legend(example, red));
+        announce(description);
       }
       const pressed = () => [...picture.querySelectorAll("button, [role=button]")];
       const focused = pressed().indexOf(document.activeElement);
@@ -155,22 +155,22 @@ export const masks = {
       const sees = places(direct[query], signs), feels = places(through[query], signs);
       const parts = [`Position ${query} (${signs[query]}) sees ${sees || "nothing"}`];
       if (feels !== sees) parts.push(`through the layers it feels ${feels}`);
-      const own = targets.filter(([place]) => place === query);
-      for (const [, target] of own) {
+      const queryTargets = targets.filter(([place]) => place === query);
+      for (const [, target] of queryTargets) {
         if (example.decoder !== null) {
           const next = target < direct.length ? `, which stands at ${target} and is ${through[query][target] ? "seen" : "not seen"}` : "";
           parts.push(`it predicts the next token${next}`);
-        } else if (target < 0) parts.push(`it predicts “${found.signs[-1 - target] ?? "another token"}”`);
+        } else if (target < 0) parts.push(`it predicts “${data.signs[-1 - target] ?? "another token"}”`);
         else parts.push(`it predicts ${letter(target, example)} of place ${target}, ${visible(example, through, query, target, leaks)}`);
       }
-      if (!own.length && targets.length) parts.push("nothing is predicted from here");
+      if (!queryTargets.length && targets.length) parts.push("nothing is predicted from here");
       return `${parts.join("; ")}.`;
     }
 
     function tableOf() {
       return el("div", { class: "wide" }, el("table", { class: "cells" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), rows.map((row) => el("th", { scope: "col" }, row.name)))),
-        el("tbody", {}, found.objectives.filter(({ name }) => name !== found.reading).map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
+        el("tbody", {}, data.objectives.filter(({ name }) => name !== data.reading).map(({ name }) => el("tr", {}, el("th", { scope: "row" }, name), rows.map((row) => {
           const { refused } = row.cells[name];
           const here = row.name === settings.row && name === settings.objective;
           const words = refused ? (refused.leak ? "would see its target" : "does not fit") : "learns by it";
@@ -225,14 +225,14 @@ function visible(example, through, query, target, leaks) {
 
 /** Places with a 1, as ranges. */
 function places(row, signs) {
-  const found = [];
+  const runs = [];
   for (let n = 0; n < row.length; n++) {
     if (!row[n]) continue;
-    const last = found.at(-1);
+    const last = runs.at(-1);
     if (last && last[1] === n - 1) last[1] = n;
-    else found.push([n, n]);
+    else runs.push([n, n]);
   }
-  return found.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ") + (found.length === 1 && found[0][0] === found[0][1] ? ` (${signs[found[0][0]] ?? ""})` : "");
+  return runs.map(([a, b]) => (a === b ? `${a}` : `${a}–${b}`)).join(", ") + (runs.length === 1 && runs[0][0] === runs[0][1] ? ` (${signs[runs[0][0]] ?? ""})` : "");
 }
 
 /** One matrix: rows are queries, columns keys. `targets` are [query, key, whether the

@@ -32,17 +32,17 @@ export const task = {
 
   async mount(root, context) {
     const { model, state, remember, announce, failed } = context;
-    const { head, roles, told, kind } = model.facts.task;
-    const two = head !== "sequence" || roles.length > 1 || told.untold;
-    const asked = ASKED[head].slice(0, head === "token" || !two ? 1 : 2);
+    const { head, roles, told: decoding, kind } = model.facts.task;
+    const two = head !== "sequence" || roles.length > 1 || decoding.untold;
+    const fields = ASKED[head].slice(0, head === "token" || !two ? 1 : 2);
     const optional = head === "sequence" && roles.length === 1;
-    const given = asked.map(([, , sample], n) => state[n ? "second" : "text"] ?? (n && optional ? "" : sample));
+    const inputs = fields.map(([, , sample], n) => state[n ? "second" : "text"] ?? (n && optional ? "" : sample));
     let turn = 0, target = null;
     const answer = el("div"), mattered = el("section", {});
     if (kind) root.append(el("p", { class: "soft small" }, `Trained for ${kind.replaceAll("-", " ")}.`));
-    root.append(...asked.map(([label, rows], n) => field({
-      label: n && optional ? `${label}, if there is one` : label, rows, value: given[n], input: (value) => {
-        given[n] = value;
+    root.append(...fields.map(([label, rows], n) => field({
+      label: n && optional ? `${label}, if there is one` : label, rows, value: inputs[n], input: (value) => {
+        inputs[n] = value;
         target = null;
         remember({ [n ? "second" : "text"]: value });
         draw().catch(failed);
@@ -50,49 +50,49 @@ export const task = {
     }).element), answer, mattered);
 
     const texts = () => {
-      if (head === "choice") return [given[0], ...given[1].split("\n").map((each) => each.trim()).filter(Boolean)];
-      return optional && !given[1]?.trim() ? [given[0]] : given;
+      if (head === "choice") return [inputs[0], ...inputs[1].split("\n").map((each) => each.trim()).filter(Boolean)];
+      return optional && !inputs[1]?.trim() ? [inputs[0]] : inputs;
     };
 
     async function draw() {
-      const own = ++turn, now = texts();
+      const ticket = ++turn, now = texts();
       const missing = now.findIndex((text) => !text.trim());
       if (missing >= 0 || (head === "choice" && now.length < 3)) {
-        answer.replaceChildren(el("p", { class: "soft" }, head === "choice" ? "Write a question and two choices or more." : `Nothing is read yet: write the ${asked[missing][0].toLowerCase()}.`));
+        answer.replaceChildren(el("p", { class: "soft" }, head === "choice" ? "Write a question and two choices or more." : `Nothing is read yet: write the ${fields[missing][0].toLowerCase()}.`));
         mattered.replaceChildren();
         return;
       }
-      const begun = performance.now();
-      let found;
+      const start = performance.now();
+      let result;
       try {
-        found = await model.answer(now);
+        result = await model.answer(now);
       } catch (error) {
-        if (own !== turn) return;
+        if (ticket !== turn) return;
         answer.replaceChildren(alerted(error));
         mattered.replaceChildren();
         return;
       }
-      if (own !== turn) return;
-      const took = performance.now() - begun;
+      if (ticket !== turn) return;
+      const took = performance.now() - start;
       const show = (wanted) => {
         target = wanted;
-        const view = VIEWS[head]({ ...found, of: model.facts.task.target }, now, target, (other) => {
+        const view = VIEWS[head]({ ...result, of: model.facts.task.target }, now, target, (other) => {
           show(other);
-          weigh(now, found, took).catch(failed);
+          weigh(now, result, took).catch(failed);
         });
         target = view.target;
         answer.replaceChildren(...[
-          found.cut ? el("p", { class: "notice" }, `${found.cut.toLocaleString("en")} ${found.cut === 1 ? "token is" : "tokens are"} more than the model reads, and left out as it was trained.`) : null,
+          result.cut ? el("p", { class: "notice" }, `${result.cut.toLocaleString("en")} ${result.cut === 1 ? "token is" : "tokens are"} more than the model reads, and left out as it was trained.`) : null,
           ...view.elements].filter(Boolean));
       };
       show(target);
-      announce(VIEWS[head](found, now, null, () => {}).said);
-      await weigh(now, found, took);
+      announce(VIEWS[head](result, now, null, () => {}).said);
+      await weigh(now, result, took);
     }
 
     /** Which words mattered: each is hidden by itself, and the score is taken again. */
-    async function weigh(now, found, took) {
-      const own = ++turn, wanted = target;
+    async function weigh(now, result, took) {
+      const ticket = ++turn, wanted = target;
       if (wanted === null) {
         mattered.replaceChildren();
         return;
@@ -102,7 +102,7 @@ export const task = {
         .filter(({ text }) => head !== "choice" || text === 0 || text === wanted.target.label + 1).slice(0, MOST_WORDS);
       const drops = new Map();
       const body = el("div");
-      const how = found.masks ? "hidden behind the mask token" : "left out";
+      const how = result.masks ? "hidden behind the mask token" : "left out";
       const [more, less] = wanted.whole ? [`raises ${wanted.name}`, `lowers ${wanted.name}`] : [`speaks for ${wanted.name}`, `speaks against ${wanted.name}`];
       const key = (tone, text) => el("li", {}, el("i", { class: tone, "aria-hidden": "true" }), text);
       mattered.replaceChildren(el("h3", {}, "Which words mattered"),
@@ -123,7 +123,7 @@ export const task = {
         await run();
         return;
       }
-      if (own !== turn) return;
+      if (ticket !== turn) return;
       body.replaceChildren(el("button", { type: "button", click: () => {
         paint();
         run().catch(failed);
@@ -132,10 +132,10 @@ export const task = {
 
     function weighed(now, words, drops, { whole, score }) {
       const most = Math.max(whole ? 0.01 * Math.abs(score) : 0.02, ...[...drops.values()].map(Math.abs));
-      const made = now.map((text, n) => {
-        const letters = Array.from(text), own = words.filter((word) => word.text === n);
-        if (!own.length) return null;
-        return el("ul", { class: "pieces" }, own.map((word) => {
+      const figures = now.map((text, n) => {
+        const letters = Array.from(text), textWords = words.filter((word) => word.text === n);
+        if (!textWords.length) return null;
+        return el("ul", { class: "pieces" }, textWords.map((word) => {
           const drop = drops.get(word), name = letters.slice(word.begin, word.end).join("");
           const piece = el("span", { class: `piece share ${drop < 0 ? "two" : "one"}` }, shown(name),
             el("small", {}, drop === undefined ? "…" : added(drop, whole ? Math.abs(score) : null)));
@@ -143,7 +143,7 @@ export const task = {
           return el("li", {}, piece);
         }));
       });
-      return made.filter(Boolean);
+      return figures.filter(Boolean);
     }
 
     await draw();
@@ -164,19 +164,19 @@ const added = (drop, whole) => {
 // A view: {elements, said, target}; `target` is what the words are weighed for, {target, name, score},
 // `whole` where the score is a number and no probability.
 
-function classes(found, texts, target, choose) {
-  if (found.problem === "number") {
-    const number = found.number.toPrecision(4);
-    return { elements: [el("p", { class: "answer" }, found.of ? `${shown(found.of)} ` : "", el("b", {}, number))], said: number,
-      target: { target: {}, name: "the number", score: found.number, whole: true } };
+function classes(result, texts, target, choose) {
+  if (result.problem === "number") {
+    const number = result.number.toPrecision(4);
+    return { elements: [el("p", { class: "answer" }, result.of ? `${shown(result.of)} ` : "", el("b", {}, number))], said: number,
+      target: { target: {}, name: "the number", score: result.number, whole: true } };
   }
-  const order = found.shares.map((each, n) => ({ ...each, n })).sort((a, b) => b.share - a.share || a.n - b.n);
-  const chosen = found.problem === "multi" ? order.filter(({ share }) => share > 0.5) : order.slice(0, 1);
+  const order = result.shares.map((each, n) => ({ ...each, n })).sort((a, b) => b.share - a.share || a.n - b.n);
+  const chosen = result.problem === "multi" ? order.filter(({ share }) => share > 0.5) : order.slice(0, 1);
   const wanted = target ?? of(order[0]);
   function of({ label, share, n }) {
     return { target: { label: n }, name: `“${shown(label)}”`, score: share };
   }
-  const said = chosen.length ? chosen.map(({ label, share }) => `${label}, ${percent(share)}`).join("; ") : "none of the labels";
+  const summary = chosen.length ? chosen.map(({ label, share }) => `${label}, ${percent(share)}`).join("; ") : "none of the labels";
   const rows = order.slice(0, TOP);
   const picture = bars(rows.map((each) => ({
     name: each.label, value: each.share, kind: each.n === wanted.target.label ? "" : "behind", press: () => choose(of(each)),
@@ -184,20 +184,20 @@ function classes(found, texts, target, choose) {
   const more = order.length > TOP ? `, the best ${TOP} of ${order.length}` : "";
   return { elements: [
     el("p", { class: "answer" }, chosen.length ? chosen.map(({ label, share }, n) => [n ? "; " : "", el("b", {}, shown(label)), ` ${percent(share)}`]).flat() : "None of the labels is above one half."),
-    figure(picture, found.problem === "multi" ? `The probability of each label by itself${more}. Press one to weigh the words for it.` : `Probabilities${more}. Press one to weigh the words for it.`, "task")],
-  said, target: wanted };
+    figure(picture, result.problem === "multi" ? `The probability of each label by itself${more}. Press one to weigh the words for it.` : `Probabilities${more}. Press one to weigh the words for it.`, "task")],
+  said: summary, target: wanted };
 }
 
-function tags(found, [text], target, choose) {
-  const letters = Array.from(text), types = [...new Set(found.spans === null ? found.words.map(({ tag }) => tag) : found.spans.map(({ type }) => type))];
-  const items = found.spans === null
-    ? found.words.map((word, n) => ({ ...word, type: word.tag, words: [n] }))
-    : found.spans.map((span) => ({ ...span, words: Array.from({ length: span.stop - span.first }, (_, n) => span.first + n) }));
+function tags(result, [text], target, choose) {
+  const letters = Array.from(text), types = [...new Set(result.spans === null ? result.words.map(({ tag }) => tag) : result.spans.map(({ type }) => type))];
+  const items = result.spans === null
+    ? result.words.map((word, n) => ({ ...word, type: word.tag, words: [n] }))
+    : result.spans.map((span) => ({ ...span, words: Array.from({ length: span.stop - span.first }, (_, n) => span.first + n) }));
   const of = (item) => ({
-    target: { words: item.words.map((word) => ({ word, label: found.words[word].label })) },
+    target: { words: item.words.map((word) => ({ word, label: result.words[word].label })) },
     name: `“${shown(item.text)}” as ${item.type}`, score: item.share, at: item.begin,
   });
-  const fit = items.filter((item) => item.words.every((n) => found.words[n].label !== null));
+  const fit = items.filter((item) => item.words.every((n) => result.words[n].label !== null));
   const wanted = target ?? (fit.length ? of(fit[0]) : null);
   const body = el("p", { class: "marked" });
   let at = 0;
@@ -209,32 +209,32 @@ function tags(found, [text], target, choose) {
     at = item.end;
   }
   body.append(letters.slice(at).join(""));
-  const said = items.length ? items.slice(0, 12).map((item) => `${item.text}: ${item.type}`).join(", ") : "nothing is marked";
-  return { elements: [el("p", { class: "soft" }, found.spans === null ? "Each word with its tag. Press one to weigh the words for it."
-    : items.length ? "What is marked, and how sure the model is. Press one to weigh the words for it." : "The model marks nothing in this text."), body], said, target: wanted };
+  const summary = items.length ? items.slice(0, 12).map((item) => `${item.text}: ${item.type}`).join(", ") : "nothing is marked";
+  return { elements: [el("p", { class: "soft" }, result.spans === null ? "Each word with its tag. Press one to weigh the words for it."
+    : items.length ? "What is marked, and how sure the model is. Press one to weigh the words for it." : "The model marks nothing in this text."), body], said: summary, target: wanted };
 }
 
-function answers(found, [, context], target, choose) {
-  const letters = Array.from(context), best = found.candidates[0] ?? null;
+function answers(result, [, context], target, choose) {
+  const letters = Array.from(context), best = result.candidates[0] ?? null;
   const of = (each) => ({ target: { begin: each.begin, end: each.end }, name: `“${shown(each.text)}”`, score: each.share });
-  const none = { target: { begin: null, end: null }, name: "“no answer”", score: found.none };
-  const wanted = target ?? (found.refused ? none : of(best));
+  const none = { target: { begin: null, end: null }, name: "“no answer”", score: result.none };
+  const wanted = target ?? (result.refused ? none : of(best));
   const lit = wanted.target.begin === null ? null : wanted.target;
   const body = el("p", { class: "marked" }, ...(lit === null ? [context]
     : [letters.slice(0, lit.begin).join(""), el("mark", { class: "one" }, letters.slice(lit.begin, lit.end).join("")), letters.slice(lit.end).join("")]));
-  const rows = [...found.candidates.slice(0, 6).map((each) => ({ name: each.text, value: each.share, own: of(each) })),
-    ...(found.may || found.refused ? [{ name: "(no answer)", value: found.none, own: none }] : [])].sort((a, b) => b.value - a.value);
+  const rows = [...result.candidates.slice(0, 6).map((each) => ({ name: each.text, value: each.share, own: of(each) })),
+    ...(result.may || result.refused ? [{ name: "(no answer)", value: result.none, own: none }] : [])].sort((a, b) => b.value - a.value);
   const same = (one) => one.own.target.begin === wanted.target.begin && one.own.target.end === wanted.target.end;
-  const said = found.refused ? "no answer in this context" : best.text;
+  const summary = result.refused ? "no answer in this context" : best.text;
   return { elements: [
-    el("p", { class: "answer" }, found.refused ? "No answer in this context" : el("b", {}, shown(best.text)), ` ${percent(found.refused ? found.none : best.share)}`), body,
+    el("p", { class: "answer" }, result.refused ? "No answer in this context" : el("b", {}, shown(best.text)), ` ${percent(result.refused ? result.none : best.share)}`), body,
     figure(bars(rows.map((each) => ({ name: each.name, value: each.value, kind: same(each) ? "" : "behind", press: () => choose(each.own) })),
       { label: `Answers: ${rows.map((each) => `${each.name} ${percent(each.value)}`).join(", ")}` }), "The best answers. Press one to see it in its context and to weigh the words for it.", "task")],
-  said, target: wanted };
+  said: summary, target: wanted };
 }
 
-function alike(found) {
-  const number = found.similarity === "cosine" ? found.number.toFixed(3) : found.number.toPrecision(4);
-  return { elements: [el("p", { class: "answer" }, el("b", {}, number), ` ${found.similarity === "cosine" ? "cosine of the two vectors: 1 for the same direction, 0 for none in common" : `${found.similarity} of the two vectors`}`)],
-    said: number, target: { target: {}, name: "the similarity", score: found.number, whole: true } };
+function alike(result) {
+  const number = result.similarity === "cosine" ? result.number.toFixed(3) : result.number.toPrecision(4);
+  return { elements: [el("p", { class: "answer" }, el("b", {}, number), ` ${result.similarity === "cosine" ? "cosine of the two vectors: 1 for the same direction, 0 for none in common" : `${result.similarity} of the two vectors`}`)],
+    said: number, target: { target: {}, name: "the similarity", score: result.number, whole: true } };
 }

@@ -18,7 +18,7 @@ export const tokenizer = {
     let text = state.text ?? site.sample ?? (await model.fitted(SAMPLE)), turn = 0;
     let ids = state.ids === "1", bytes = state.bytes === "1";
     const guarded = () => draw().catch(failed);
-    const columns = el("div"), made = el("div");
+    const columns = el("div"), details = el("div");
     const typed = field({ label: "Text", value: text, input: (value) => {
       text = value;
       remember({ text });
@@ -39,19 +39,19 @@ export const tokenizer = {
         remember({ bytes: value ? 1 : null });
         guarded();
       } }).element,
-      other.element), columns, made);
+      other.element), columns, details);
 
     async function draw() {
-      const own = ++turn;
+      const ticket = ++turn;
       const all = [model];
       if (other.value !== "") all.push(await engine.open(Number(other.value)));
-      const found = await Promise.all(all.map((each) => each.pieces(text)));
+      const results = await Promise.all(all.map((each) => each.pieces(text)));
       const steps = await model.steps(text);
-      if (own !== turn) return;
-      const side = found.map((each, n) => section(all[n], each));
+      if (ticket !== turn) return;
+      const side = results.map((each, n) => section(all[n], each));
       columns.replaceChildren(side.length > 1 ? el("div", { class: "columns" }, side) : side[0]);
-      made.replaceChildren(...explained(steps));
-      announce(found.map((each) => `${each.tokens} tokens`).join(" beside "));
+      details.replaceChildren(...explained(steps));
+      announce(results.map((each) => `${each.tokens} tokens`).join(" beside "));
     }
 
     function section(each, { words, tokens, characters, unknown, vocabulary }) {
@@ -102,14 +102,14 @@ export const tokenizer = {
       if (!merges) return [el("h3", {}, "How it cuts this text"), el("p", { class: "soft" }, "Every character is a token by itself: it learned only which ones there are.")];
       const title = el("h3", {}, "How it learned to cut this text");
       if (!changes.length) return [title, el("p", { class: "soft" }, `None of its ${merges.toLocaleString("en")} merges joins anything here.`)];
-      const pieces = el("div"), said = el("p", { "aria-live": "polite" });
+      const pieces = el("div"), status = el("p", { "aria-live": "polite" });
       const chart = el("div");
       const show = (n) => {
         const learned = n ? changes[n - 1].learned : 0;
         const count = states[n].flat().length;
         const now = n ? changes[n - 1] : null;
         pieces.replaceChildren(drawn(states[n], null, (piece) => now !== null && piece.id === now.id));
-        said.textContent = now === null
+        status.textContent = now === null
           ? `Before any merge: ${count.toLocaleString("en")} pieces.`
           : `Merge ${learned.toLocaleString("en")}: “${shown(now.left)}” + “${shown(now.right)}” → “${shown(now.made)}”, and the text has ${count.toLocaleString("en")} pieces.`;
         chart.replaceChildren(falling(n));
@@ -140,7 +140,7 @@ export const tokenizer = {
       return [title,
         el("p", { class: "soft" }, `Byte-pair encoding begins with single ${model.facts.kind.startsWith("byte") ? "bytes" : "characters"} and learns ${merges.toLocaleString("en")} merges, the commonest pair of its training text first. ${changes.length.toLocaleString("en")} of them change the cut of this text: move through them.`),
         whole ? el("p", { class: "soft" }, "Words that are tokens as a whole are taken whole in the end, without merges.") : null,
-        el("div", { class: "controls" }, moved.element), said, pieces, chart].filter(Boolean);
+        el("div", { class: "controls" }, moved.element), status, pieces, chart].filter(Boolean);
     }
 
     // ------------------------------------------------------------------------ longest matches
@@ -149,11 +149,11 @@ export const tokenizer = {
       const chosen = words.reduce((best, word, n) => (word.found.length > words[best].found.length ? n : best), 0);
       if (!words.length) return [];
       const show = (n) => {
-        const { word, found, lost } = words[n];
-        const rows = found.map(({ token, tried }, k) => el("tr", {}, el("td", {}, String(k + 1)),
+        const { word, found: occurrences, lost } = words[n];
+        const rows = occurrences.map(({ token, tried }, k) => el("tr", {}, el("td", {}, String(k + 1)),
           el("td", {}, token === null ? "nothing" : shown(token)),
           el("td", {}, tried.length ? `${tried.slice(0, 3).map(shown).join(", ")}${tried.length > 3 ? `, … (${tried.length})` : ""}` : "–")));
-        const end = lost === null ? `“${shown(word)}” is ${found.length} ${found.length === 1 ? "piece" : "pieces"}.`
+        const end = lost === null ? `“${shown(word)}” is ${occurrences.length} ${occurrences.length === 1 ? "piece" : "pieces"}.`
           : lost === "long" ? `“${shown(word)}” has too many characters, so all of it is unknown.`
             : `No token begins what is left of “${shown(word)}”, so all of it is unknown.`;
         body.replaceChildren(el("div", { class: "wide" }, el("table", { class: "words" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Step"), el("th", { scope: "col" }, "Longest token"), el("th", { scope: "col" }, "Longer, and no tokens"))), el("tbody", {}, rows))), el("p", { "aria-live": "polite" }, end));

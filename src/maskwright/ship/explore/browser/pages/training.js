@@ -20,7 +20,7 @@ export const training = {
 
   async mount(root, { site, source, state, remember, announce, failed }) {
     const runs = site.runs.map((run, n) => ({ ...run, number: n }));
-    const trained = runs.filter((run) => run.pretraining).map((run) => new Course(source, run));
+    const trained = runs.filter((run) => run.pretraining).map((run) => new RunCurves(source, run));
     const tuned = runs.filter((run) => !run.pretraining);
     const chosen = new Set((state.runs ?? trained.map((c) => c.run.number).join(",")).split(",").map(Number));
     const settings = { axis: AXES.some(([name]) => name === state.axis) ? state.axis : "tokens", logarithmic: state.log === "1", at: null };
@@ -59,14 +59,14 @@ export const training = {
     const shown = () => trained.filter((course) => chosen.has(course.run.number));
 
     function draw() {
-      const own = shown();
+      const courses = shown();
       const focused = [...curves.querySelectorAll("button")].indexOf(document.activeElement);
-      summary.replaceChildren(...own.map(standing));
-      const pictures = charts(own, { ...settings, width: root.clientWidth || 720 });
+      summary.replaceChildren(...courses.map(standing));
+      const pictures = charts(courses, { ...settings, width: root.clientWidth || 720 });
       curves.replaceChildren(...(pictures.length ? pictures
-        : [el("p", { class: "notice" }, own.length ? "No step is written down yet; a journal is written every few kilobytes." : "No run is chosen.")]));
+        : [el("p", { class: "notice" }, courses.length ? "No step is written down yet; a journal is written every few kilobytes." : "No run is chosen.")]));
       if (focused >= 0) curves.querySelectorAll("button")[focused]?.focus();
-      drawSamples(own);
+      drawSamples(courses);
     }
 
     function standing(course) {
@@ -83,15 +83,15 @@ export const training = {
       return el("p", { class: "small" }, el("strong", {}, run.name), ` ${about.objective ? `(${about.objective}) ` : ""}${line}`);
     }
 
-    function drawSamples(own) {
-      const told = own.filter((course) => course.samples.length);
-      const steps = [...new Set(told.flatMap((course) => course.samples.map((s) => s.step)))].sort((a, b) => a - b);
+    function drawSamples(courses) {
+      const withSamples = courses.filter((course) => course.samples.length);
+      const steps = [...new Set(withSamples.flatMap((course) => course.samples.map((s) => s.step)))].sort((a, b) => a - b);
       if (!steps.length) return;
       const at = settings.at === null ? steps.length - 1 : Math.max(0, steps.findIndex((s) => s >= settings.at));
       const list = el("div");
-      const show = (n) => list.replaceChildren(...told.map((course) => {
+      const show = (n) => list.replaceChildren(...withSamples.map((course) => {
         const sample = [...course.samples].reverse().find((s) => s.step <= steps[n]) ?? course.samples[0];
-        return el("div", {}, el("p", { class: "soft small" }, `${told.length > 1 ? `${course.run.name}, ` : ""}step ${Number(sample.step).toLocaleString("en")}`),
+        return el("div", {}, el("p", { class: "soft small" }, `${withSamples.length > 1 ? `${course.run.name}, ` : ""}step ${Number(sample.step).toLocaleString("en")}`),
           el("div", { class: "written" }, el("span", { class: "soft" }, String(sample.prompt ?? "")), " → ", String(sample.text ?? "")));
       }));
       const keep = samples.querySelector("input");
@@ -150,7 +150,7 @@ export const training = {
 };
 
 /** What a run's journal says so far, as columns. */
-class Course {
+class RunCurves {
   constructor(source, run) {
     this.source = source;
     this.run = run;
@@ -201,8 +201,8 @@ class Course {
       const { train } = this;
       for (const name of ["step", "tokens", "learning_rate", "gradient_norm"]) train[name].push(number(line[name]));
       const parts = line.parts !== null && typeof line.parts === "object" ? line.parts : {};
-      const own = this.about.token_parts.find((part) => part in parts);
-      train.loss.push(number(own === undefined ? line.loss : parts[own]));
+      const tokenPart = this.about.token_parts.find((part) => part in parts);
+      train.loss.push(number(tokenPart === undefined ? line.loss : parts[tokenPart]));
       this.tokensAt.set(line.step, number(line.tokens));
       for (const [name, value] of Object.entries(parts)) {
         if (this.about.token_parts.includes(name)) continue;
@@ -222,8 +222,8 @@ class Course {
   over(axis, steps, y) {
     if (axis === "step") return { x: steps, y };
     if (axis === "tokens") {
-      const known = [...this.tokensAt.values()].some(Number.isFinite);
-      return known ? { x: steps.map((step) => this.tokensAt.get(step) ?? this.#tokensBefore(step)), y } : { x: steps, y };
+      const hasTokens = [...this.tokensAt.values()].some(Number.isFinite);
+      return hasTokens ? { x: steps.map((step) => this.tokensAt.get(step) ?? this.#tokensBefore(step)), y } : { x: steps, y };
     }
     return { x: steps.map((step) => this.#secondsAt(step)), y };
   }
@@ -257,13 +257,13 @@ function before(sorted, value) {
 }
 
 async function all(journal) {
-  const found = [];
+  const points = [];
   for (;;) {
     const size = journal.size;
     const lines = await journal.more();
     if (lines === null) return null;
-    for (const line of lines) found.push(line);
-    if (journal.size === size) return found;
+    for (const line of lines) points.push(line);
+    if (journal.size === size) return points;
   }
 }
 
@@ -312,8 +312,8 @@ function charts(courses, { axis, logarithmic, width }) {
     }),
     of(`${decides ?? ""} told apart (0.5 is chance)`, "apart", (c) => c.over(axis, c.evaluations.step, c.evaluations.told_apart), { line: { dots: true } }),
     ...parts.map((part) => of(`Loss of the part “${part}”`, "part", (c) => {
-      const own = c.train.parts.get(part) ?? { step: [], y: [] };
-      return c.over(axis, own.step, own.y);
+      const series = c.train.parts.get(part) ?? { step: [], y: [] };
+      return c.over(axis, series.step, series.y);
     }, { line: { band: true } })),
     of("Learning rate", "learning-rate", (c) => c.over(axis, c.train.step, c.train.learning_rate)),
     of("Gradient norm", "gradient-norm", (c) => c.over(axis, c.train.step, c.train.gradient_norm), { line: { band: true } }),

@@ -21,8 +21,8 @@ export const vectors = {
 
   cannot(model) {
     if (model === null) return "There is no model here.";
-    const { head, told } = model.facts.task;
-    return head === null && told.unit === null
+    const { head, told: decoding } = model.facts.task;
+    return head === null && decoding.unit === null
       ? "The folder of this model has modules with weights of their own behind the pooling, which this page does not compute. Use maskwright predict." : null;
   },
 
@@ -51,8 +51,8 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
   const narrow = window.innerWidth < 560;
   const width = narrow ? 372 : 640, height = narrow ? 360 : 430, edge = 26;
   const range = (axis) => {
-    const own = points.map((point) => point[axis]);
-    const [low, high] = [Math.min(0, ...own), Math.max(0, ...own)];
+    const coordinates = points.map((point) => point[axis]);
+    const [low, high] = [Math.min(0, ...coordinates), Math.max(0, ...coordinates)];
     return high > low ? [low, high] : [low - 1, high + 1];
   };
   const [[left, right], [low, high]] = [range(0), range(1)];
@@ -98,77 +98,77 @@ function scatter(items, points, { label, caption, name, press = null, chosen = -
 
 const axes = (shares) => `The two directions of most difference; they show ${percent(shares[0] + shares[1])} of it.`;
 
-const likest = (found, name, caption) => figure(bars(found.map(({ text, cosine: value }) => ({ name: text, value: Math.max(0, value) })),
-  { label: `${caption}: ${found.map(({ text, cosine: value }) => `${text} ${value.toFixed(2)}`).join(", ")}`, show: (value) => value.toFixed(3) }), `${caption}, by cosine`, name);
+const likest = (neighbours, name, caption) => figure(bars(neighbours.map(({ text, cosine: value }) => ({ name: text, value: Math.max(0, value) })),
+  { label: `${caption}: ${neighbours.map(({ text, cosine: value }) => `${text} ${value.toFixed(2)}`).join(", ")}`, show: (value) => value.toFixed(3) }), `${caption}, by cosine`, name);
 
 // ------------------------------------------------------------------------------------- own texts
 function texts(box, { model, state, remember, announce }) {
   let turn = 0, chosen = wholeWithin(state.chosen, 0, MOST_LINES - 1, -1), query = state.near ?? "";
-  const known = new Map(); // vectors of texts that were read
-  const picture = el("div"), said = el("p", { class: "soft", role: "status" });
+  const vectorsByText = new Map(); // vectors of texts that were read
+  const picture = el("div"), status = el("p", { class: "soft", role: "status" });
   const area = field({ label: "Texts, one to a line", rows: 6, value: state.lines ?? LINES, input: (value) => {
     chosen = -1;
     remember({ lines: value, chosen: null });
     draw().catch(wrong);
   } });
-  const asked = field({ label: "Which of them are near this text?", rows: 1, value: query, input: (value) => {
+  const queryField = field({ label: "Which of them are near this text?", rows: 1, value: query, input: (value) => {
     query = value;
     remember({ near: value });
     draw().catch(wrong);
   } });
-  box.append(area.element, asked.element, said, picture);
+  box.append(area.element, queryField.element, status, picture);
   const wrong = (error) => {
-    said.textContent = "";
+    status.textContent = "";
     picture.replaceChildren(alerted(error));
   };
 
   async function vector(text) {
-    if (!known.has(text)) known.set(text, await model.vector(text));
-    return known.get(text).vector;
+    if (!vectorsByText.has(text)) vectorsByText.set(text, await model.vector(text));
+    return vectorsByText.get(text).vector;
   }
 
   async function draw() {
-    const own = ++turn;
+    const ticket = ++turn;
     const lines = area.value.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, MOST_LINES);
-    const made = [];
+    const vectors = [];
     for (const [n, line] of lines.entries()) {
-      if (!known.has(line)) said.textContent = `Reading ${n + 1} of ${lines.length} …`;
-      const found = await vector(line);
-      if (own !== turn) return;
-      made.push(found);
+      if (!vectorsByText.has(line)) status.textContent = `Reading ${n + 1} of ${lines.length} …`;
+      const embedding = await vector(line);
+      if (ticket !== turn) return;
+      vectors.push(embedding);
     }
     const wanted = query.trim() ? await vector(query.trim()) : null;
-    const cut = [...lines, query.trim()].filter((line) => known.get(line)?.cut).length;
-    const found = made.length ? await model.components(made, wanted === null ? [] : [wanted]) : null;
-    if (own !== turn) return;
+    const cut = [...lines, query.trim()].filter((line) => vectorsByText.get(line)?.cut).length;
+    const components = vectors.length ? await model.components(vectors, wanted === null ? [] : [wanted]) : null;
+    if (ticket !== turn) return;
     const left = area.value.split("\n").filter((line) => line.trim()).length - lines.length;
-    said.textContent = [cut ? `${cut} of the texts ${cut === 1 ? "is" : "are"} longer than the model reads, and ${cut === 1 ? "loses its" : "lose their"} end.` : "",
+    status.textContent = [cut ? `${cut} of the texts ${cut === 1 ? "is" : "are"} longer than the model reads, and ${cut === 1 ? "loses its" : "lose their"} end.` : "",
       left ? `The first ${MOST_LINES} lines are read; ${left.toLocaleString("en")} are left out.` : ""].join(" ");
-    if (made.length < 2) {
+    if (vectors.length < 2) {
       picture.replaceChildren(el("p", { class: "soft" }, "Write two texts or more, each on a line of its own."));
       return;
     }
-    show(lines, made, found, wanted);
+    show(lines, vectors, components, wanted);
   }
 
-  function show(lines, made, found, wanted) {
-    const to = wanted ?? made[chosen] ?? null;
-    const near = to === null ? [] : nearest(made, to, NEAR, wanted === null ? chosen : -1);
+  function show(lines, vectors, components, wanted) {
+    const to = wanted ?? vectors[chosen] ?? null;
+    const near = to === null ? [] : nearest(vectors, to, NEAR, wanted === null ? chosen : -1);
     const items = lines.map((name) => ({ name }));
-    const points = [...found.points];
+    const points = [...components.points];
     if (wanted !== null) {
       items.push({ name: query.trim(), tone: "two", square: true });
-      points.push(found.more[0]);
+      points.push(components.more[0]);
     }
     picture.replaceChildren(
       scatter(items, points, {
-        label: `${lines.length} texts by their vectors`, caption: `${axes(found.shares)} Press a text to find those that are near it.`,
+        label: `${lines.length} texts by their vectors`, caption: `${axes(components.shares)} Press a text to find those that are near it.`,
         name: "vectors", chosen: wanted === null ? chosen : items.length - 1, near: near.slice(0, 3).map(({ n }) => n),
         press: (n) => {
           if (n >= lines.length) return;
           chosen = n === chosen ? -1 : n;
           remember({ chosen: chosen < 0 ? null : chosen });
-          show(lines, made, found, wanted);
+          show(lines, vectors, components, wanted);
         },
       }),
       to === null ? "" : nearTexts(near, lines, wanted === null ? lines[chosen] : query.trim()));
@@ -201,10 +201,10 @@ function words(box, { model, state, remember, announce }) {
   let table = null;
 
   async function draw() {
-    const own = ++turn;
+    const ticket = ++turn;
     if (table === null || table.asked !== count) table = { ...await model.table(count), asked: count };
     const near = word ? await model.nearWords(word, NEAR) : null;
-    if (own !== turn) return;
+    if (ticket !== turn) return;
     const at = new Map(table.texts.map((text, n) => [text.toLowerCase(), n]));
     const chosen = word ? at.get(word.toLowerCase()) ?? -1 : -1;
     const ids = new Map(table.ids.map((id, n) => [id, n]));
@@ -229,7 +229,7 @@ function words(box, { model, state, remember, announce }) {
 // ------------------------------------------------------------------- one word in several sentences
 function banks(box, { model, state, remember }) {
   let turn = 0, word = state.word ?? "bank", layer = wholeWithin(state.layer, 0, 999, null);
-  const found = el("div");
+  const results = el("div");
   const name = field({ label: "Word", rows: 1, value: word, input: (value) => {
     word = value.trim();
     remember({ word });
@@ -240,21 +240,21 @@ function banks(box, { model, state, remember }) {
     draw().catch(wrong);
   } });
   box.append(el("p", { class: "soft" }, "In the table of the vocabulary a word has one vector. Behind the layers it has one for each place where it stands, made with what stands around it."),
-    name.element, area.element, found);
-  const wrong = (error) => found.replaceChildren(alerted(error));
+    name.element, area.element, results);
+  const wrong = (error) => results.replaceChildren(alerted(error));
 
   async function draw() {
-    const own = ++turn, places = [];
+    const ticket = ++turn, places = [];
     for (const line of area.value.split("\n").map((each) => each.trim()).filter(Boolean).slice(0, 24)) {
       for (const each of await model.wordVectors(line, word)) places.push({ ...each, line });
-      if (own !== turn) return;
+      if (ticket !== turn) return;
     }
     if (places.length < 2) {
-      found.replaceChildren(el("p", { class: "soft" }, word && wordsIn(word).length === 1 ? `Write two sentences or more with the word “${word}”.` : "Write one word."));
+      results.replaceChildren(el("p", { class: "soft" }, word && wordsIn(word).length === 1 ? `Write two sentences or more with the word “${word}”.` : "Write one word."));
       return;
     }
     const last = places[0].layers.length - 1, fixed = await model.tableVector(word);
-    if (own !== turn) return;
+    if (ticket !== turn) return;
     const at = layer === null || !(layer >= 0 && layer <= last) ? last : layer;
     const body = el("div");
     const moved = slider({ label: "Layer", min: 0, max: last, value: at, show: (n) => (n ? `after layer ${n} of ${last}` : "before the first layer"), input: (n) => {
@@ -262,16 +262,16 @@ function banks(box, { model, state, remember }) {
       remember({ layer: n === last ? null : n });
       show(body, places, fixed, n).catch(wrong);
     } });
-    found.replaceChildren(el("div", { class: "controls" }, moved.element), body);
+    results.replaceChildren(el("div", { class: "controls" }, moved.element), body);
     await show(body, places, fixed, at);
   }
 
   async function show(body, places, fixed, at) {
-    const own = ++turn;
-    const made = places.map(({ layers }) => unit(layers[at]));
-    const same = fixed !== null && fixed.length === made[0].length;
-    const seen = await model.components(made, same ? [unit(fixed)] : []);
-    if (own !== turn) return;
+    const ticket = ++turn;
+    const unitVectors = places.map(({ layers }) => unit(layers[at]));
+    const same = fixed !== null && fixed.length === unitVectors[0].length;
+    const seen = await model.components(unitVectors, same ? [unit(fixed)] : []);
+    if (ticket !== turn) return;
     const items = places.map(({ line }, n) => ({ name: `${n + 1} ${around(line, places[n])}`, tone: TONES[n % TONES.length] }));
     const points = [...seen.points];
     if (same) {
@@ -280,8 +280,8 @@ function banks(box, { model, state, remember }) {
     }
     const head = ["", ...places.map((_, n) => String(n + 1)), ...(same ? ["table"] : [])];
     const rows = places.map(({ line }, n) => el("tr", {}, el("th", { scope: "row" }, `${n + 1}  ${cutTo(line, window.innerWidth < 560 ? 22 : 48)}`),
-      [...made, ...(same ? [fixed] : [])].map((other, k) => {
-        const value = k === n ? 1 : cosine(made[n], other), cell = el("td", { class: "share" }, value.toFixed(2));
+      [...unitVectors, ...(same ? [fixed] : [])].map((other, k) => {
+        const value = k === n ? 1 : cosine(unitVectors[n], other), cell = el("td", { class: "share" }, value.toFixed(2));
         cell.style.setProperty("--share", Math.max(0, value) ** 2);
         return cell;
       })));

@@ -1,2 +1,1 @@
-"""What dialects share: the model that a request means, its texts, vectors, classes, headers and
-streams."""
+"""Code that dialects share: bodies of requests, references to models, and forms of answers."""

@@ -1,4 +1,4 @@
-"""Bodies of requests: every field has a type, an unknown field is refused, and texts are texts."""
+"""Bodies of requests: typed fields, no unknown fields, and texts without invalid characters."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from maskwright.base.errors import MaskwrightError
-from maskwright.ship.serve.dialects.base.chosen import Chosen
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference
 from maskwright.ship.serve.errors import Refusal
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Body(BaseModel):
-    """A body, or a part of one; nothing is converted and nothing passed over."""
+    """A body, or a part of one; nothing is converted or ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
 
-def _wrong(what: str) -> PydanticCustomError:
-    """A fault, in these words alone."""
-    return PydanticCustomError("wrong", "{what}", {"what": what})
+def _wrong(message: str) -> PydanticCustomError:
+    """A validation error with this message."""
+    return PydanticCustomError("wrong", "{what}", {"what": message})
 
 
-def sound(value: Any) -> Any:
-    """Refuse what no text holds, in strings at any depth."""
+def valid_text(value: Any) -> Any:
+    """Raise an error for characters that no text may contain, in strings at any depth."""
     if isinstance(value, str):
         if "\0" in value:
             raise _wrong("a text holds the character NUL")
         if SURROGATE.search(value):
             raise _wrong("a text holds half of a surrogate pair, which is no character")
     elif isinstance(value, list):
-        for each in value:
-            sound(each)
+        for element in value:
+            valid_text(element)
     return value
 
 
@@ -48,50 +48,52 @@ def _texts(value: Any) -> Any:
     fits = isinstance(value, str) or (
         isinstance(value, list)
         and (
-            all(isinstance(each, str) for each in value)
+            all(isinstance(element, str) for element in value)
             or all(map(_is_id, value))
-            or all(isinstance(each, list) and all(map(_is_id, each)) for each in value)
+            or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
         )
     )
     if not fits:
         raise _wrong("wanted a text, a list of texts, token ids, or a list of lists of these")
-    return sound(value)
+    return valid_text(value)
 
 
 def _ids(value: Any) -> Any:
     if not isinstance(value, list) or not (
         all(map(_is_id, value))
-        or all(isinstance(each, list) and all(map(_is_id, each)) for each in value)
+        or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
     ):
         raise _wrong("wanted token ids, or a list of lists of these")
     return value
 
 
 def _rows(value: Any) -> Any:
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and value and all(isinstance(element, str) for element in value):
         if len(value) != 2:
             raise _wrong("a list of texts is one pair and has two; wanted [[text], [text], …]")
     elif not isinstance(value, str) and not (
         isinstance(value, list)
         and all(
-            isinstance(each, list)
-            and len(each) in (1, 2)
-            and all(isinstance(text, str) for text in each)
-            for each in value
+            isinstance(element, list)
+            and len(element) in (1, 2)
+            and all(isinstance(text, str) for text in element)
+            for element in value
         )
     ):
         raise _wrong("wanted a text, a pair of texts, or a list of lists of one text or two")
-    return sound(value)
+    return valid_text(value)
 
 
 def _many(value: Any) -> Any:
-    alone = isinstance(value, str)
-    if not (alone or (isinstance(value, list) and all(isinstance(each, str) for each in value))):
+    is_text = isinstance(value, str)
+    if not (
+        is_text or (isinstance(value, list) and all(isinstance(element, str) for element in value))
+    ):
         raise _wrong("wanted a text, or a list of texts")
-    return sound(value)
+    return valid_text(value)
 
 
-Text = Annotated[str, BeforeValidator(sound)]
+Text = Annotated[str, BeforeValidator(valid_text)]
 # One text or several.
 Many = Annotated[str | list[str], BeforeValidator(_many)]
 # One text or several, or their token ids.
@@ -103,24 +105,26 @@ TextsOrPairs = Annotated[str | list[str] | list[list[str]], BeforeValidator(_row
 
 
 def texts_in(
-    given: str | list[str] | list[int] | list[list[int]], model: Chosen, field: str
+    inputs: str | list[str] | list[int] | list[list[int]], model: ModelReference, field: str
 ) -> list[str]:
-    """The texts that were given, one or several; of token ids those that they spell.
+    """The texts of an input: one, several, or those of token ids.
 
     Raises:
-        Refusal: ids that spell no text, so that other ids would be read.
+        Refusal: token ids that are not the encoding of a text.
     """
-    if isinstance(given, str):
-        return [given]
-    if given and isinstance(given[0], int):
-        return [_spelled(given, model, field)]
+    if isinstance(inputs, str):
+        return [inputs]
+    if inputs and isinstance(inputs[0], int):
+        return [_text_of_ids(inputs, model, field)]
     return [
-        each if isinstance(each, str) else _spelled(each, model, f"{field}[{number}]")  # type: ignore[arg-type]
-        for number, each in enumerate(given)
+        text_or_ids
+        if isinstance(text_or_ids, str)
+        else _text_of_ids(text_or_ids, model, f"{field}[{number}]")  # type: ignore[arg-type]
+        for number, text_or_ids in enumerate(inputs)
     ]
 
 
-def _spelled(ids: Sequence[int], model: Chosen, field: str) -> str:
+def _text_of_ids(ids: Sequence[int], model: ModelReference, field: str) -> str:
     tokenizer = model.tokenizer
     try:
         text = tokenizer.decode(ids)
@@ -130,20 +134,20 @@ def _spelled(ids: Sequence[int], model: Chosen, field: str) -> str:
         ) from error
     plain = tokenizer.encode(text) if text.strip() else []
     if list(ids) not in (plain, tokenizer.frame(plain)[0]):
-        what = "these token ids are those of no text; give the text"
-        raise Refusal("validation", what, field=field)
+        reason = "these token ids are those of no text; give the text"
+        raise Refusal("validation", reason, field=field)
     return text
 
 
-def refuse_set(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
-    """Refuse fields that are set to something that is not done here.
+def refuse_unsupported(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
+    """Refuse fields with values that are not supported.
 
     Args:
-        usual: the values that change nothing, by field; None, which is no setting, never does.
-        within: where the fields stand in the request, such as "parameters.".
+        usual: the supported values by field; None is always supported.
+        within: the prefix of the fields in the request, such as "parameters.".
 
     Raises:
-        Refusal: naming the first.
+        Refusal: naming the first field.
     """
     for name, plain in usual.items():
         value = getattr(body, name)

@@ -1,0 +1,471 @@
+"""A text before and after an objective: corrupted tokens, targets, and the input of a decoder.
+
+Rows are made as for training and corrupted by the code of the objective; its options, and which of
+them change a row, are found by inspection. `data/corruption.json` holds a text of the site prepared
+by every objective that its tokenizers allow, for pages without a server.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.base import catalogue
+from maskwright.base.errors import DataError, IncompatibleError, MaskwrightError, UsageError
+from maskwright.learn.pretrain.rows import rows as rows_of
+from maskwright.learn.recipes.base.find import find
+from maskwright.learn.recipes.base.recipe import ObjectiveChoice, RowChoice
+from maskwright.model.batch import Batch
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import TransformerConfig
+from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_sample
+from maskwright.model.objectives.base.objective import Objective, encode_targets
+from maskwright.model.objectives.base.spec import Member, member_of
+from maskwright.model.opening import special_tokens
+from maskwright.model.opening.model import Model
+from maskwright.ship.explore.masks import VOCABULARY, about_of, example
+from maskwright.ship.explore.trial import (
+    RefusalReason,
+    architectures,
+    defaults,
+    describe_row,
+    first_fitting,
+    numbered,
+    slender,
+)
+from maskwright.text.store.loader import TextStore
+from maskwright.text.store.rows import RowSource
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+# Two documents of a few sentences: pairs need a second document.
+SAMPLE = (
+    "The king is dead. Long may the queen live! She speaks of love.\n\n"
+    "No man shall know the hour. Speak, friend, and be heard."
+)
+LONGEST = 192  # tokens of a row, if the model reads as many; a longer text has several rows
+SEEDS, EPOCHS = 10, 6
+TRIAL_LENGTHS = (40, 24, 24)  # tokens of the documents on which options are tried
+SHARE = 0.3  # trial value of an option that is a share and 0 by default
+BLANK = "▁"  # the blank in vocabularies of SentencePiece
+SAMPLED = ("pairs", "swapped-pairs")  # kinds of rows that depend on the seed
+
+
+@dataclass(frozen=True)
+class QueryableModel:
+    """A model that Python can compute with for a page.
+
+    Attributes:
+        model: its tokenizer and config; the weights of its network may lie elsewhere.
+        compute: returns the value of a function of the network that is served.
+    """
+
+    model: Model
+    compute: Callable[[Callable[[Any], Any]], Any]
+
+    @classmethod
+    def of(cls, model: Model) -> QueryableModel:
+        """A model that computes with its own network."""
+        return cls(model, lambda function: function(model.network))
+
+
+@dataclass(frozen=True)
+class CorruptionRequest:
+    """A text, whose documents are separated by empty lines, and the objective to prepare it by."""
+
+    text: str
+    objective: str
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    row: int = 0
+
+
+def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
+    """The row of a text as an objective prepares it.
+
+        mask             id of the mask; null
+        row, special     ids of the row before, and 1 where they frame the text
+        documents        of the row: 1, 2, …, and 0 for padding
+        case             the row after corruption (`trial.describe_row`)
+        rows             number of rows of the text
+        filled           ids that this model samples for the masks; null if no network fills them
+        epochs, fixed    positions of the targets in the first epochs; the same with static masks,
+                         null if there are none
+        pieces, signs    texts by id; ids of special tokens
+
+    Raises:
+        UsageError: no such objective, or no such row.
+        ConfigError: an option that the objective does not take, or a value out of range.
+        IncompatibleError: the objective needs a token that the tokenizer lacks, or no texts.
+        DataError: no text. TokenizerError: the tokenizer cannot split it.
+    """
+    row_facts, model = _prepare_row(queryable, request), queryable.model
+    static = member_of(request.objective).spec.static_option
+    row_facts["epochs"] = _epochs(model, request)
+    row_facts["fixed"] = None
+    if static:
+        try:
+            fixed = replace(request, options=_with(request.options, static, True))
+            row_facts["fixed"] = _epochs(model, fixed)
+        except IncompatibleError:  # rows that are sampled in each epoch have no static masks
+            pass
+    return row_facts
+
+
+def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
+    model = queryable.model
+    tokenizer = model.tokenizer
+    objective, source = _objective_and_rows(model, request)
+    if not 0 <= request.row < len(source):
+        raise UsageError("the text has no such row", where="row", found=request.row)
+    batch, rows = _batch(objective, source, request, 0)
+    case = describe_row(batch, 0)
+    corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
+    filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
+    row = rows.tokens[0].tolist()
+    inserted = [-1 - token for token in _tokens(case) if token < 0]
+    return {
+        "mask": tokenizer.mask,
+        "row": row,
+        "special": rows.special[0].astype(int).tolist(),
+        "documents": rows.documents[0].tolist(),
+        "case": case,
+        "rows": len(source),
+        "filled": filled,
+        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted, *(filled or ())}},
+        "signs": sorted(tokenizer.special_ids & {*row, *inserted}),
+    }
+
+
+def _tokens(case: dict[str, Any]) -> list[int]:
+    decoder = case["decoder"]
+    return [*case["tokens"], *case["wanted"], *(decoder["tokens"] if decoder else ())]
+
+
+def _batch(objective: Objective, source: RowSource, request: CorruptionRequest, epoch: int) -> Any:
+    """The row of an epoch with numbered tokens after corruption, and the row before."""
+    rows = source.rows(np.array([request.row]), epoch)
+    return objective.corrupt(numbered(rows), np.array([epoch]), request.seed), rows
+
+
+def _epochs(model: Model, request: CorruptionRequest) -> list[list[int]]:
+    """The positions of the targets in each of the first epochs."""
+    objective, source = _objective_and_rows(model, request)
+    batches = (_batch(objective, source, request, epoch)[0] for epoch in range(EPOCHS))
+    return [describe_row(batch, 0)["wanted"] for batch in batches]
+
+
+def _objective_and_rows(model: Model, request: CorruptionRequest) -> tuple[Objective, RowSource]:
+    member = member_of(request.objective)
+    options = json.dumps(request.options, sort_keys=True)
+    seed = request.seed if member.spec.rows in SAMPLED else 0
+    longest = min(LONGEST, max(8, model.config.longest or LONGEST))
+    return _cached(model.tokenizer, request.text, request.objective, options, seed, longest)
+
+
+@lru_cache(maxsize=64)
+def _cached(
+    tokenizer: Tokenizer, text: str, name: str, options: str, seed: int, longest: int
+) -> tuple[Objective, RowSource]:
+    member, request = member_of(name), CorruptionRequest(text, name, json.loads(options), seed)
+    source = _source(member, tokenizer, request, longest)
+    return build_objective(member, request.options, tokenizer), source
+
+
+def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenizer) -> Objective:
+    """Build the objective on an outline of the first network that it fits.
+
+    Raises:
+        ConfigError: an option that the objective does not take.
+        IncompatibleError: the tokenizer lacks a token.
+    """
+    checked_options, refusal = defaults(member, options), None
+    for config in _fitting_configs(member.name):
+        size = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
+        vocabulary = special_tokens.vocabulary(tokenizer)
+        trial = first_fitting(member, [replace(config, tokens=size)], vocabulary, checked_options)
+        if not isinstance(trial, RefusalReason):
+            return trial[1]
+        refusal = refusal or trial
+    assert refusal is not None
+    details = {name: getattr(refusal, name) for name in ("where", "found", "wanted", "do")}
+    raise IncompatibleError(refusal.what, **details)
+
+
+@cache
+def _fitting_configs(name: str) -> list[TransformerConfig]:
+    """A config of each family that the objective fits, if the tokenizer has all special tokens."""
+    fitting = []
+    for family_name in catalogue.names("families"):
+        configs = map(slender, architectures(family(family_name), VOCABULARY.size))
+        trial = first_fitting(member_of(name), list(configs), VOCABULARY)
+        if not isinstance(trial, RefusalReason):
+            fitting.append(trial[0])
+    return fitting
+
+
+def _source(
+    member: Member, tokenizer: Tokenizer, request: CorruptionRequest, longest: int
+) -> RowSource:
+    """The rows of a text, made as for training: as long as the text, at most `longest` tokens."""
+    store = _store(tokenizer, request.text)
+    if not store.num_tokens:
+        raise DataError("there is no text", where="text", wanted="a few words")
+    spec, options = member.spec, {**dict.fromkeys(member.spec.networks, "-"), **request.options}
+    frames = 3 * store.num_documents + 1
+    length = min(longest, max(8, store.num_tokens + frames))
+    if spec.rows == "blocks" and spec.lengths is not None:
+        full_length = min(longest, max(8, store.num_tokens))
+        length = max(4, spec.lengths(defaults(member, request.options), full_length)[0])
+    recipe = replace(
+        find("tiny"),
+        objective=ObjectiveChoice(name=member.name, options=options),
+        rows=RowChoice(length=length),
+    )
+    return rows_of(recipe, store, length, seed=request.seed)
+
+
+@lru_cache(maxsize=4)
+def _store(tokenizer: Tokenizer, text: str) -> TextStore:
+    texts = [paragraph for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip()]
+    return TextStore(texts, tokenizer)
+
+
+def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
+    """Ids that the model samples for the masks of a batch; None if it fills no masks."""
+    model, longest = queryable.model, queryable.model.config.longest
+    fills = model.config.encoder is not None and model.config.vocabulary_head is not None
+    if not fills or model.conventions.prediction_offset or model.positions:
+        return None
+    if longest is not None and batch.tokens.shape[1] > longest:
+        return None
+    segments = batch.segments if model.config.has_segments else None
+    model_batch = replace(batch, segments=segments)
+    return [int(id) for id in queryable.compute(lambda network: _sample_ids(network, model_batch))]
+
+
+@torch.no_grad()
+def _sample_ids(network: Any, batch: Batch) -> Tensor:
+    """An id for each target, sampled with the uniform numbers of the batch."""
+    device_batch = batch.to(network.device)
+    states = network.head_hidden(encode_targets(network, device_batch))
+    assert device_batch.targets is not None and device_batch.uniforms is not None
+    sample: tuple[Tensor, Tensor, Tensor] = vocabulary_sample(
+        states, network.head_weight, network.head_bias, device_batch.targets, device_batch.uniforms
+    )
+    return sample[2].cpu()
+
+
+def _piece(tokenizer: Tokenizer, id: int) -> str:
+    if id in tokenizer.special_ids or id >= tokenizer.vocabulary_size:
+        return tokenizer.vocabulary[id] if id < tokenizer.vocabulary_size else f"#{id}"
+    token, text = tokenizer.vocabulary[id], tokenizer.decode([id])
+    # `decode` leaves out the blank before a single token.
+    return f" {text}" if token == f"{BLANK}{text}" else text or token
+
+
+# ------------------------------------------------------------------------------------- options
+@dataclass(frozen=True)
+class Setting:
+    """An option of an objective, as a control of a page; a share is between 0 and 1."""
+
+    path: str
+    kind: Literal["share", "number", "integer", "switch", "choice"]
+    default: Any
+    choices: tuple[str, ...] = ()
+
+
+def settings(options: type, before: str = "") -> Iterator[Setting]:
+    """The options of an objective that are numbers, switches or choices, by their paths."""
+    hints = typing.get_type_hints(options)
+    for option in dataclasses.fields(options):
+        hint, path = hints[option.name], f"{before}{option.name}"
+        if option.default is not dataclasses.MISSING:
+            default = option.default
+        elif option.default_factory is not dataclasses.MISSING:
+            default = option.default_factory()
+        else:
+            continue
+        if dataclasses.is_dataclass(default):
+            for inner in settings(type(default), f"{path}."):
+                inner_default = _at(default, inner.path.removeprefix(f"{path}."))
+                yield replace(inner, default=inner_default)
+        elif typing.get_origin(hint) is Literal:
+            yield Setting(path, "choice", default, tuple(map(str, typing.get_args(hint))))
+        elif hint is bool:
+            yield Setting(path, "switch", default)
+        elif hint is int:
+            yield Setting(path, "integer", default)
+        elif hint is float or (isinstance(hint, types.UnionType) and float in hint.__args__):
+            share = default is None or 0 <= default <= 1
+            yield Setting(path, "share" if share else "number", default)
+
+
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of nested options with one of them set."""
+    name, _, rest = path.partition(".")
+    inner = options.get(name)
+    new_value = _with(inner if isinstance(inner, dict) else {}, rest, value) if rest else value
+    return {**options, name: new_value}
+
+
+def _other_values(setting: Setting) -> list[Any]:
+    """Other values that an option may have."""
+    if setting.kind == "choice":
+        return [choice for choice in setting.choices if choice != setting.default]
+    if setting.kind == "switch":
+        return [not setting.default]
+    if setting.kind == "share":
+        return [SHARE] if not setting.default else [setting.default / 2, (1 + setting.default) / 2]
+    step = 2 * setting.default
+    return [int(step) if setting.kind == "integer" else step]
+
+
+# ---------------------------------------------------------------------------------------- the file
+def corruption(
+    models: Iterable[tuple[Path, list[int], QueryableModel]],
+    sample: str | None = None,
+    *,
+    precomputed: bool = True,
+) -> bytes:
+    """The file `data/corruption.json`: a text prepared by every objective, for each tokenizer.
+
+    Args:
+        models: path, numbers and last model of each group, as of `Site.openable`.
+        sample: the text; None: `SAMPLE`.
+        precomputed: include the rows of the first seeds, for pages without a server.
+    """
+    text, seeds = sample or SAMPLE, SEEDS if precomputed else 0
+    groups: dict[str, dict[str, Any]] = {}
+    members = [member_of(name) for name in catalogue.names("objectives")]
+    for _, numbers, model in models:
+        try:
+            fingerprint = model.model.tokenizer.fingerprint
+        except MaskwrightError:
+            continue  # its own pages show the error
+        if fingerprint in groups:
+            groups[fingerprint]["models"] += numbers
+            continue
+        pieces: dict[str, str] = {}
+        rows = [_precomputed(model, member, text, seeds, pieces) for member in members]
+        pool: dict[tuple[int, ...], int] = {}
+        objectives = _pooled(rows, pool)
+        groups[fingerprint] = {
+            "models": numbers,
+            "pieces": pieces,
+            "objectives": objectives,
+            "lists": [list(numbers) for numbers in pool],
+        }
+    plain = {"text": text, "tokenizers": list(groups.values())}
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _precomputed(
+    model: QueryableModel, member: Member, text: str, seeds: int, pieces: dict[str, str]
+) -> dict[str, Any]:
+    """An objective with its settings and presets, each with the first seeds; or its refusal."""
+    module = catalogue.load("objectives", member.name)
+    about: dict[str, Any] = {
+        "name": member.name,
+        "about": about_of(member),
+        "usual_for": member.spec.usual_for,
+        "account": (module.__doc__ or "").strip(),
+        "options": " ".join((member.options.__doc__ or "").split()),
+    }
+    request = CorruptionRequest(text, member.name)
+    try:
+        plain = prepare_row(model, request)
+    except MaskwrightError as error:
+        return {**about, "refused": dataclasses.asdict(RefusalReason.of(error))}
+    pieces.update(plain.pop("pieces"))
+    used = _effective_settings(member.name)
+    presets: list[dict[str, Any]] = [{"name": "", "options": {}}]
+    for setting in used:
+        if setting.kind == "choice" or (setting.kind == "share" and setting.default == 0.0):
+            presets += [
+                {"name": f"{setting.path} = {value}", "options": _with({}, setting.path, value)}
+                for value in _other_values(setting)
+            ]
+    shown = []
+    for preset in presets:
+        preset_request = replace(request, options=preset["options"])
+        try:
+            _prepare_row(model, preset_request)
+            requests = [replace(preset_request, seed=seed) for seed in range(seeds)]
+            cases = [_prepare_row(model, seed_request) for seed_request in requests]
+        except MaskwrightError:
+            continue  # this tokenizer does not allow it
+        for case in cases:
+            pieces.update(case.pop("pieces"))
+        shown.append({**preset, "seeds": cases})
+    return {
+        **about,
+        "settings": [dataclasses.asdict(used_setting) for used_setting in used],
+        "presets": shown,
+        "epochs": plain["epochs"],
+        "fixed": plain["fixed"],
+    }
+
+
+@cache
+def _effective_settings(name: str) -> list[Setting]:
+    """The options that change the corruption of a row, alone or together with a choice, as tried
+    on rows of numbered tokens."""
+    member = member_of(name)
+    every = list(settings(member.options))
+    choices = [(s.path, v) for s in every if s.kind == "choice" for v in _other_values(s)]
+    contexts = [{}, *(_with({}, path, value) for path, value in choices)]
+    plain = [(context, _trial_batch(member, context)) for context in contexts]
+    return [
+        setting
+        for setting in every
+        if any(
+            before is not None and after is not None and after != before
+            for context, before in plain
+            for value in _other_values(setting)
+            for after in [_trial_batch(member, _with(context, setting.path, value))]
+        )
+    ]
+
+
+def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
+    """Batches of some epochs as lists; None if the options are not compatible."""
+    rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
+    try:
+        configs = _fitting_configs(member.name)[:1]
+        trial = first_fitting(member, configs, VOCABULARY, defaults(member, options))
+        if isinstance(trial, RefusalReason):
+            return None
+        batch = trial[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
+    except MaskwrightError:
+        return None
+    values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]
+    return [None if value is None else value.tolist() for value in values]
+
+
+def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:
+    """The value with each list of integers replaced by `["@", n]`, its index in the pool."""
+    if isinstance(value, dict):
+        return {name: _pooled(element, pool) for name, element in value.items()}
+    if not isinstance(value, list):
+        return value
+    if value and all(isinstance(element, int) for element in value):
+        return ["@", pool.setdefault(tuple(value), len(pool))]
+    return [_pooled(element, pool) for element in value]

@@ -1,0 +1,216 @@
+"""Answers in the forms that several dialects share: vectors, classes, headers and event streams.
+
+Headers of every answer:
+
+x-compute-type        cpu or cuda
+x-compute-characters, x-compute-tokens        of all texts
+x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
+x-windows             the number of windows of each text, such as 1,3,1
+x-truncated           the numbers of the texts that were cut, from 0, such as 2,5; none
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import numpy as np
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from numpy.typing import NDArray
+
+from maskwright.base.counted import rounded
+from maskwright.learn.tasks.base.choices import COMPARED, NAME, PROMPTS, SKIPPED
+from maskwright.learn.tasks.base.similarities import compared
+from maskwright.ship.serve.dialects.base.model_reference import ModelReference
+from maskwright.ship.serve.errors import Refusal, of_error
+from maskwright.ship.serve.host import HostResponse, Piece
+
+ScoreFunction = Literal["sigmoid", "softmax", "none"]
+
+
+def render(refusal: Refusal) -> Response:
+    """A refusal in the plain format: {"error", "kind", "field", "limit"}."""
+    body: dict[str, Any] = {"error": refusal.reason, "kind": refusal.kind}
+    body |= {} if refusal.field is None else {"field": refusal.field}
+    body |= {} if refusal.limit is None else {"limit": refusal.limit}
+    return JSONResponse(body, refusal.status, headers=refusal.headers)
+
+
+async def embeddings_of(
+    model: ModelReference,
+    texts: Sequence[str],
+    *,
+    field: str,
+    truncate: bool,
+    normalize: bool = True,
+    dimensions: int | None = None,
+    prompt: str | None = None,
+) -> tuple[list[NDArray[np.float32]], HostResponse]:
+    """The vector (D,) of each text, and the response of the host.
+
+    Args:
+        normalize: scale vectors to length 1; else as the model makes them.
+        dimensions: the required number of dimensions.
+        prompt: the name of the prompt before each text; None: the default of the model.
+
+    Raises:
+        Refusal: the model makes no vectors, has no such prompt, or has other dimensions.
+    """
+    if not model.makes_vectors:
+        raise model.unable("a model that makes vectors")
+    texts = add_prompt(model, texts, prompt)
+    options = model.options(field, truncate=truncate)
+    response = await model.host.embed(model.name, texts, options)
+    embeddings: list[NDArray[np.float32]] = response.values
+    require_dimensions(dimensions, len(embeddings[0]))
+    return [_unit(embedding) for embedding in embeddings] if normalize else embeddings, response
+
+
+def require_dimensions(requested: int | None, available: int) -> None:
+    """Refuse to truncate vectors, which changes them unless a model was trained for it.
+
+    Raises:
+        Refusal: with the available number of dimensions.
+    """
+    if requested is not None and requested != available:
+        reason = (
+            "the model was not trained so that the first figures of a vector are one (Matryoshka)"
+        )
+        raise Refusal("validation", reason, field="dimensions", limit=available)
+
+
+def add_prompt(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
+    """The texts with the prompt of that name before them.
+
+    Raises:
+        Refusal: there is none, or the model has a fixed prompt.
+    """
+    options: dict[str, Any] = dict(model.task_type.options) if model.task_type else {}
+    if name is None or name == options.get(NAME):
+        return list(texts)
+    prompts = options.get(PROMPTS, {})
+    if name not in prompts:
+        prompt_names = ", ".join(prompts) or "none"
+        raise Refusal(
+            "validation", f"no prompt of that name; there are: {prompt_names}", field="prompt_name"
+        )
+    if options.get(NAME) is not None or SKIPPED in options:
+        reason = f"the model always has the prompt {options.get(NAME)!r}"
+        raise Refusal("validation", reason, field="prompt_name")
+    return [prompts[name] + text for text in texts]
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    length = float(np.linalg.norm(vector.astype(np.float64)))
+    return vector if length == 0 or abs(length - 1) < 1e-6 else (vector / length).astype(np.float32)
+
+
+async def similarities_to(
+    model: ModelReference, source: str, texts: Sequence[str], **options: Any
+) -> tuple[list[float], HostResponse]:
+    """The similarity of `source` to each of the texts, by the function that the folder of the model
+    names; further arguments and errors as of `embeddings_of`."""
+    (source_embedding, *text_embeddings), response = await embeddings_of(
+        model, [source, *texts], normalize=False, **options
+    )
+    task_type = model.task_type
+    similarity = "cosine" if task_type is None else task_type.decoding.get(COMPARED, "cosine")
+    scores = compared(similarity, source_embedding[None], np.stack(text_embeddings)).tolist()
+    return [float(f"{score:.7g}") for score in scores], response
+
+
+async def class_scores(
+    model: ModelReference, rows: Sequence[Any], *, field: str, truncate: bool, raw: bool = False
+) -> HostResponse:
+    """The probabilities (L,) of each text or pair, or with `raw` the scores of the head.
+
+    Raises:
+        Refusal: the model has no scores of whole texts.
+    """
+    model.require_scores()
+    options = model.options(field, truncate=truncate, raw=raw)
+    return await model.host.scores(model.name, rows, options)
+
+
+def classes(
+    labels: Sequence[str], scores: NDArray[np.floating], top: int | None = None
+) -> list[dict[str, Any]]:
+    """The labels with their scores, the best first."""
+    order = np.argsort(-scores, kind="stable")[:top]
+    return [{"score": rounded(scores[index]), "label": labels[index]} for index in order]
+
+
+def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
+    """Probabilities of logits (L,), without overflow."""
+    wide = logits.astype(np.float64)
+    if function == "softmax":
+        shifted = np.exp(wide - wide.max())
+        return np.asarray(shifted / shifted.sum())
+    if function == "sigmoid":
+        half = np.exp(-np.abs(wide))
+        return np.asarray(np.where(wide >= 0, 1.0, half) / (1.0 + half))
+    return wide
+
+
+def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict[str, str]:
+    """The headers of a response made of these responses of the host, computed concurrently."""
+
+    def slowest(name: str) -> str:
+        return str(round(1000 * max(getattr(r.timings, name) for r in responses)))
+
+    truncated = [is_cut for response in responses for is_cut in response.truncated]
+    return {
+        "x-compute-type": model.opened.model.network.device.type,
+        "x-compute-time": slowest("total"),
+        "x-compute-characters": str(sum(response.characters for response in responses)),
+        "x-compute-tokens": str(sum(response.prompt_tokens for response in responses)),
+        "x-total-time": slowest("total"),
+        "x-tokenization-time": slowest("tokenise"),
+        "x-queue-time": slowest("queue"),
+        "x-inference-time": slowest("compute"),
+        "x-windows": ",".join(str(n) for response in responses for n in response.windows),
+        "x-truncated": ",".join(str(n) for n, is_cut in enumerate(truncated) if is_cut) or "none",
+    }
+
+
+def event(value: Any) -> bytes:
+    """One server-sent event."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"data: {text}\n\n".encode()
+
+
+async def event_stream(
+    pieces: AsyncIterator[Piece],
+    events: Callable[[AsyncIterator[Piece]], AsyncIterator[Any]],
+    failed: Callable[[Refusal], Any],
+    headers: dict[str, str],
+) -> StreamingResponse:
+    """The response of an admitted request, whose first piece was generated.
+
+    Args:
+        pieces: of the host; closed when the response ends or fails.
+        events: from pieces to the contents of events.
+        failed: the content of the event for an error after the first piece.
+
+    Raises:
+        Refusal: the request is refused before anything was sent.
+    """
+    first_piece = await anext(pieces, None)
+
+    async def all_pieces() -> AsyncIterator[Piece]:
+        if first_piece is not None:
+            yield first_piece
+        async for piece in pieces:
+            yield piece
+
+    async def body() -> AsyncIterator[bytes]:
+        async with aclosing(pieces):  # type: ignore[type-var]
+            try:
+                async for content in events(all_pieces()):
+                    yield event(content)
+            except Exception as error:
+                yield event(failed(of_error(error)))
+
+    return StreamingResponse(body(), media_type="text/event-stream", headers=headers)

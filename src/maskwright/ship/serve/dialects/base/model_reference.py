@@ -1,0 +1,143 @@
+"""The model that a request refers to, and its abilities.
+
+A request names a model, or an adapter, which then answers on its model. Of a single served model
+no name is required.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.ask.predict.open_model import OpenModel
+from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
+from maskwright.ship.serve.errors import Refusal
+from maskwright.ship.serve.host import Host, Options, ServedModel
+from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """A served model, alone or with an adapter.
+
+    Attributes:
+        name: of the model.
+        adapter: the name of the adapter or head; None: the model alone.
+    """
+
+    host: Host
+    name: str
+    adapter: str | None
+
+    @property
+    def served(self) -> ServedModel:
+        return self.host.model(self.name)
+
+    @property
+    def opened(self) -> OpenModel:
+        return self.served.variant(self.adapter).opened
+
+    @property
+    def called(self) -> str:
+        """The name of the adapter, or of the model."""
+        return self.adapter or self.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of its files when it was opened."""
+        return self.served.variant(self.adapter).fingerprint
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; raises IncompatibleError if the folder has none."""
+        return self.opened.model.tokenizer
+
+    @property
+    def task_type(self) -> TaskType | None:
+        """The task that it was trained for; None: no task."""
+        if "predict" not in self.opened.abilities:
+            return None
+        return self.served.variant(self.adapter).predictor.task_type
+
+    @property
+    def makes_vectors(self) -> bool:
+        """Whether it was trained to embed texts, or for no task and its states can be pooled."""
+        task = self.task_type
+        if task is None or self.opened.model.writes_for_texts:
+            return "embed" in self.opened.abilities
+        return bool(task.alone)
+
+    @property
+    def scores_whole_texts(self) -> bool:
+        """Whether it scores a text, or a pair of texts."""
+        return self.task_type is not None and self.task_type.head == "sequence"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the scores; LABEL_0, … if they have none, as in transformers."""
+        task = self.task_type
+        assert task is not None
+        return task.labels or tuple(f"LABEL_{n}" for n in range(task.num_outputs))
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether it reads pairs of texts."""
+        task = self.task_type
+        return task is not None and (len(task.roles) == 2 or bool(task.options.get(UNTOLD)))
+
+    def task(self) -> TaskType:
+        """The task that it was trained for.
+
+        Raises:
+            Refusal: it was trained for none.
+        """
+        if (task_type := self.task_type) is None:
+            raise self.unable("a model that was fine-tuned for a task")
+        return task_type
+
+    def require_scores(self) -> None:
+        """Raise Refusal if it has no scores of whole texts."""
+        if not self.scores_whole_texts:
+            raise self.unable("a model that gives classes or a number of whole texts")
+
+    def unable(self, requirement: str) -> Refusal:
+        """The refusal of something that the model cannot do."""
+        abilities = ", ".join(self.opened.abilities)
+        reason = (
+            f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
+        )
+        return Refusal("model", reason, field="model")
+
+    def options(self, field: str = "inputs", **settings: Any) -> Options:
+        """The options of a request to the host."""
+        return Options(adapter=self.adapter, field=field, **settings)
+
+
+def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelReference:
+    """Find the model or adapter of that name.
+
+    Raises:
+        Refusal: there is none, or several are served and none is named.
+    """
+    if name is None:
+        if len(host.names) > 1:
+            served_names = ", ".join(host.names)
+            reason = f"several models are served, and none is named; there are: {served_names}"
+            raise Refusal("validation", reason, field="model")
+        name = host.model().name
+    elif name not in host.names and adapter is None:
+        for served in map(host.model, host.names):
+            if name in served.adapters:
+                return ModelReference(host, served.name, name)
+    host.model(name).variant(adapter)  # raises Refusal if there is none
+    return ModelReference(host, name, adapter)
+
+
+def all_references(host: Host) -> list[ModelReference]:
+    """References to all models, then to all adapters."""
+    models = [ModelReference(host, name, None) for name in host.names]
+    references = {reference.called: reference for reference in models}
+    for reference in models:
+        for adapter in reference.served.adapters:
+            references.setdefault(adapter, ModelReference(host, reference.name, adapter))
+    return list(references.values())
