@@ -81,9 +81,7 @@ class SharedEncoder(BasePredictor):
         for finding in encoded.findings:
             note(finding)
         examples, collation = encoded.examples, self.first.collation
-        scores = scores_of_all(
-            [ScoreRequest(o, examples, collation) for o in self._objectives]
-        )
+        scores = scores_of_all([ScoreRequest(o, examples, collation) for o in self._objectives])
         by_member = [
             answers_of(member.task_type, encoded, member_scores, top)
             for member, member_scores in zip(self.members.values(), scores, strict=True)

@@ -1,6 +1,6 @@
 """Evaluation of an exported graph on labelled rows.
 
-    rows --task type--> EncodedExamples --graph, padded batches--> scores --task type--> answers, metric
+    rows --task type--> ids --graph, padded batches--> scores --task type--> answers, metric
 
 Texts are batched by length, each padded to the longest of its batch.
 """
