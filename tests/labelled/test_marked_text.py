@@ -12,7 +12,7 @@ import pytest
 
 from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.marked_text import are_parts, marked, words_in
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
@@ -201,7 +201,7 @@ def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) 
         write(path, "\n".join(line.replace("\\u001b", "\x1b") for line in raw))
     else:
         write(path, json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows)))
-    made = prepare(path, reading=Reading(on_nul="strip"))
+    made = prepare(path, reading=ReadingOptions(on_nul="strip"))
     assert made.labels is not None
     found = [
         {

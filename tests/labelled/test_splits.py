@@ -11,19 +11,19 @@ import pytest
 from labelled.tables import refusal, sentence, table_of, understood
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.text.tables import splits
-from maskwright.text.tables.examples import Examples
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.splits import Division
+from maskwright.text.tables.splits import SplitOptions
 from maskwright.text.tables.survey import survey
 
 TEXTS = [sentence(n) for n in range(600)]
 CLASSES = [n % 3 if n < 570 else 3 for n in range(600)]
 ALIKE = [0] * 600
-TENTHS = Division(validation=0.1, test=0.2, seed=4)
+TENTHS = SplitOptions(validation=0.1, test=0.2, seed=4)
 
 
-def parts_of(texts: list[str], classes: list[int], division: Division) -> dict[str, str]:
+def parts_of(texts: list[str], classes: list[int], division: SplitOptions) -> dict[str, str]:
     """Text -> its part."""
     found = splits.divide(texts, classes, division)
     return {texts[i]: part for part, places in found.items() for i in places}
@@ -39,13 +39,13 @@ def test_a_division_does_not_depend_on_the_order_of_rows() -> None:
 
 def test_golden_division() -> None:
     """Frozen: a change here gives users other test rows under the same seed."""
-    found = splits.divide(TEXTS[:30], ALIKE[:30], Division(validation=0.2, seed=0))
+    found = splits.divide(TEXTS[:30], ALIKE[:30], SplitOptions(validation=0.2, seed=0))
     assert found["validation"] == [0, 6, 12, 14, 19, 27]
 
 
 def test_another_seed_gives_another_division() -> None:
     one = parts_of(TEXTS, CLASSES, TENTHS)
-    other = parts_of(TEXTS, CLASSES, Division(validation=0.1, test=0.2, seed=5))
+    other = parts_of(TEXTS, CLASSES, SplitOptions(validation=0.1, test=0.2, seed=5))
     assert sum(one[t] != other[t] for t in TEXTS) > 100
 
 
@@ -71,7 +71,7 @@ def test_each_class_gives_its_share() -> None:
 
 def test_small_classes_give_their_share_on_average() -> None:
     classes = [n // 3 for n in range(600)]  # 200 classes of three
-    found = splits.divide(TEXTS, classes, Division(validation=0.2))
+    found = splits.divide(TEXTS, classes, SplitOptions(validation=0.2))
     assert 90 < len(found["validation"]) < 150
     assert {classes[i] for i in found["train"]} == set(classes)
 
@@ -89,21 +89,23 @@ def test_duplicates_and_groups_stay_together() -> None:
 
 
 def test_what_cannot_be_divided() -> None:
-    most = Division(validation=0.4, test=0.4)
+    most = SplitOptions(validation=0.4, test=0.4)
     error = refusal(DataError, lambda: splits.divide(["a", "b", "A "], [0, 0, 0], most))
     assert error.what.startswith("no rows are left for")
     assert error.found == "3 rows that make 2 after joining duplicates"
-    error = refusal(ConfigError, lambda: Division(validation=1.5))
+    error = refusal(ConfigError, lambda: SplitOptions(validation=1.5))
     assert error.where == "validation"
-    error = refusal(ConfigError, lambda: Division(validation=0.6, test=0.5))
+    error = refusal(ConfigError, lambda: SplitOptions(validation=0.6, test=0.5))
     assert error.found == "0.6 and 0.5"
-    error = refusal(DataError, lambda: splits.divide(["a", "b"], [0, 1], Division(validation=0.1)))
+    error = refusal(
+        DataError, lambda: splits.divide(["a", "b"], [0, 1], SplitOptions(validation=0.1))
+    )
     assert "train.csv, validation.csv and test.csv" in str(error.do), "the command has no share"
 
 
 def test_labels_that_stand_in_one_row_each_may_be_ids() -> None:
     texts = [f"text {n}" for n in range(30)]
-    half = Division(validation=0.1, test=0.1)
+    half = SplitOptions(validation=0.1, test=0.1)
     error = refusal(DataError, lambda: splits.divide(texts, list(range(30)), half))
     assert error.what.endswith("30 labels for 30 rows")
     assert "--column label=" in str(error.do)
@@ -150,17 +152,17 @@ def rows(count: int, start: int = 0) -> list[dict[str, object]]:
 
 
 def test_missing_parts_are_drawn() -> None:
-    made = splits.complete(understood(table_of(*rows(200)))[1], Division(test=0.25))
+    made = splits.complete(understood(table_of(*rows(200)))[1], SplitOptions(test=0.25))
     assert {part: len(some) for part, some in made.parts.items()} == {
         "train": 130,
         "validation": 20,
         "test": 50,
     }
     table = table_of(train=rows(100), test=rows(10, 500))
-    made = splits.complete(understood(table)[1], Division(test=0.25))
+    made = splits.complete(understood(table)[1], SplitOptions(test=0.25))
     assert list(made.parts) == ["train", "validation", "test"]
     assert [len(some) for some in made.parts.values()] == [90, 10, 10]
-    made = splits.complete(understood(table_of(train=rows(100)))[1], Division(test=0.2))
+    made = splits.complete(understood(table_of(train=rows(100)))[1], SplitOptions(test=0.2))
     assert [len(some) for some in made.parts.values()] == [70, 10, 20]
     whole = understood(table_of(train=rows(20), validation=rows(4, 50), test=rows(4, 90)))[1]
     assert splits.complete(whole).parts == whole.parts
@@ -175,7 +177,7 @@ def test_questions_about_one_context_stay_together() -> None:
         }
         for n in range(80)
     ]
-    made = splits.complete(understood(table_of(*asked))[1], Division(validation=0.3))
+    made = splits.complete(understood(table_of(*asked))[1], SplitOptions(validation=0.3))
     contexts = [{e.context for e in some} for some in made.parts.values()]
     assert not contexts[0] & contexts[1] and len(contexts[1]) == 6
 
@@ -186,7 +188,7 @@ def test_groups_stay_whole_and_follow_their_rows() -> None:
     task = infer(table, {"group": "author"})
     assert task.columns["group"] == "author" and task.columns["label"] == "label"
     whole = build(table, task)
-    parts = splits.complete(whole, Division(validation=0.2))
+    parts = splits.complete(whole, SplitOptions(validation=0.2))
     train, validation = (set(parts.groups[part]) for part in ("train", "validation"))
     assert not train & validation and len(train | validation) == 25
     assert [len(parts.groups[p]) for p in parts.parts] == [len(e) for e in parts.parts.values()]
@@ -206,7 +208,7 @@ def test_rows_of_several_labels_give_their_share() -> None:
         {"text": sentence(n), "label": [f"l{k}" for k in some]} for n, some in enumerate(several)
     ]
     made = build(table := table_of(*rows), infer(table))
-    parts = splits.complete(made, Division(validation=0.1, test=0.1)).parts
+    parts = splits.complete(made, SplitOptions(validation=0.1, test=0.1)).parts
     assert len(set(several)) > 800, "the control: nearly all of them differ"
     for part in ("validation", "test"):
         assert 85 <= len(parts[part]) <= 115
@@ -219,7 +221,7 @@ def test_rows_of_several_labels_give_their_share() -> None:
 def test_no_class_leaves_train_with_its_copies() -> None:
     texts = [*TEXTS[:40], "twice", "twice"]
     for seed in range(50):
-        found = splits.divide(texts, [0] * 40 + [1, 1], Division(validation=0.4, seed=seed))
+        found = splits.divide(texts, [0] * 40 + [1, 1], SplitOptions(validation=0.4, seed=seed))
         assert {40, 41} <= set(found["train"])
 
 
@@ -250,12 +252,14 @@ def pairs(count: int, first: int, second: int, names: str = "premise hypothesis"
     ]
 
 
-def divided(rows: list[Any], columns: dict[str, str] | None = None) -> Examples:
+def divided(rows: list[Any], columns: dict[str, str] | None = None) -> Dataset:
     table = table_of(*rows)
-    return splits.complete(build(table, infer(table, columns)), Division(validation=0.1, test=0.1))
+    return splits.complete(
+        build(table, infer(table, columns)), SplitOptions(validation=0.1, test=0.1)
+    )
 
 
-def shared(examples: Examples, role: str) -> set[str]:
+def shared(examples: Dataset, role: str) -> set[str]:
     """The texts that test has in common with train."""
     train, test = ({getattr(e, role) for e in examples.parts[p]} for p in ("train", "test"))
     return train & test

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.text.tables.columns import COMMON
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import COMMON
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.shapes import roles, shapes
 

@@ -533,11 +533,13 @@ def _no_fault_of_ours(error: Exception, given: Sequence[str]) -> MaskwrightError
 
 def _typed(error: MaskwrightError, given: Sequence[str]) -> str:
     """How to type the setting of reading that the message names; empty if it names none."""
-    from maskwright.text.corpus.reading import Reading
+    from maskwright.text.corpus.reading import ReadingOptions
 
     advice = f"{error.wanted} {error.do}"
     option = TYPED.get(given[0] if given else "")
-    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
+    names = [
+        name for name in ReadingOptions.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)
+    ]
     if given and given[0] in LABELLED and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
     typed = re.search(r"--(read|set|column)\b", advice)

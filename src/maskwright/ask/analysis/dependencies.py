@@ -22,7 +22,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import RegularFile, find_all
 from maskwright.text.corpus.ledger import Counts, Ledger, at
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import NumberedWord, sentences
 
 DISTANCES = tuple(d for d in range(-5, 6) if d)
@@ -63,7 +63,7 @@ def read_trees(path: Path) -> list[Tree]:
         UsageError: no such file, one of another kind, or none with a sentence.
     """
     found: list[Tree] = []
-    ledger = Ledger(Reading(), Counts(), None)
+    ledger = Ledger(ReadingOptions(), Counts(), None)
     for source in find_all(path):
         if source.format != "columns":
             raise UsageError(

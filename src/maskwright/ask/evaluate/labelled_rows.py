@@ -31,11 +31,11 @@ from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
 from maskwright.text.tables.column_contents import stands
-from maskwright.text.tables.columns import as_names
-from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Task, as_names
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import may_be_joined, shape_for
 from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 from maskwright.text.tables.survey import as_read, left_out
@@ -51,7 +51,7 @@ def evaluate_file(
     *,
     part: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     out: Path | str | None = None,
     base: Path | str | None = None,
     stream: TextIO | None = None,
@@ -132,7 +132,7 @@ def rows_for(
     parts: Sequence[str] = (TEST, VALIDATION),
     part: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     rejects: Path | None = None,
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
@@ -167,7 +167,7 @@ def _rows(
     part: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
-    read: HowRead,
+    read: TableReadingOptions,
     say: Say,
 ) -> tuple[Sequence[Any], TaskType]:
     """The rows of the `part` that is asked, as the model's task has them, and the kind of that;

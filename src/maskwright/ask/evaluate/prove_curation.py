@@ -36,7 +36,7 @@ from maskwright.base.storage.files import new_text
 from maskwright.base.storage.manifest import verify
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
 from maskwright.text.curate.engine.shards import shards_of
@@ -161,7 +161,9 @@ def prove(
     if counts[3]:
         figures = {
             name: {
-                seed: float(getattr(evaluate_text(run, kept, reading=Reading()).figures, measure))
+                seed: float(
+                    getattr(evaluate_text(run, kept, reading=ReadingOptions()).figures, measure)
+                )
                 for seed in range(seeds)
                 for run in [run_folder(out / "comparison", name, seed)]
             }
@@ -338,7 +340,7 @@ def _read(clean: Path) -> Iterator[tuple[str, str]]:
 
 
 def _texts_of(paths: Paths) -> Iterator[str]:
-    for document in Reader(paths, Reading()):
+    for document in Reader(paths, ReadingOptions()):
         yield document.text
 
 

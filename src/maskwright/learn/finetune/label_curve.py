@@ -48,8 +48,8 @@ from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables import splits
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 SCRATCH = "from scratch"
@@ -241,7 +241,7 @@ LEAST_TO_CHOOSE_BY = 50
 
 def measure_curve(
     model: Model | Path,
-    data: labelled.Examples,
+    data: Dataset,
     out: Path,
     *,
     methods: Sequence[Method],
@@ -339,7 +339,7 @@ def _numbers(counts: Sequence[int], total: int) -> list[int]:
 
 
 def _put_baselines(
-    curve: Curve, task_type: TaskType, sampled: labelled.Examples, last: str, count: int, seed: int
+    curve: Curve, task_type: TaskType, sampled: Dataset, last: str, count: int, seed: int
 ) -> None:
     """What needs no pretraining, with the same labels."""
     for name, answers in task_type.baselines(sampled, last):
@@ -427,7 +427,7 @@ def _remembered(
     return known[place]
 
 
-def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+def _drawn(data: Dataset, count: int, seed: int) -> Dataset:
     """The same with `count` training rows, and a validation part of that size."""
     sampled = splits.with_few(data, count, seed)
     choosing = data.parts[VALIDATION]
@@ -440,7 +440,7 @@ def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
 def _trained(
     model: Model,
     task_type: TaskType,
-    data: labelled.Examples,
+    data: Dataset,
     method: Method,
     settings: Settings,
     length: int | None,

@@ -40,8 +40,8 @@ from maskwright.model.checkpoint.layout import About
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.shapes import may_be_list
 from maskwright.text.tables.split_files import VALIDATION
 
@@ -144,7 +144,7 @@ class Result:
 
     out: Path
     learner: Learner
-    data: labelled.Examples
+    data: Dataset
     parts: Mapping[str, Encoded]
     eval_part: str
     method: Method
@@ -427,7 +427,7 @@ def _leave_beside(adapter: Adapter | None) -> None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
-def _numbers(known: Vocabulary | None) -> list[int] | None:
+def _numbers(known: LabelVocabulary | None) -> list[int] | None:
     """What stands for the classes in the data, where these are numbers."""
     if known is None or not known.has_numbers:
         return None

@@ -1,7 +1,7 @@
 """The bytes of plain, gzip and zstd files, in steps of bounded size.
 
-A compressed file may expand only so far (`Reading.max_expansion`, `max_expanded_bytes`), must be
-complete to the end of its last member, and may have several members.
+A compressed file may expand only so far (`ReadingOptions.max_expansion`, `max_expanded_bytes`),
+must be complete to the end of its last member, and may have several members.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from maskwright.base.errors import DataError
 from maskwright.base.packages import require
 from maskwright.text.corpus.files import STEP
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 
 # Small files may be very regular by nature; a ratio is suspicious only from this size on.
 RATIO_MATTERS_FROM = 16 << 20
@@ -25,7 +25,7 @@ SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
 
 
 def expand(
-    chunks: Iterator[bytes], compression: str | None, file: str, reading: Reading
+    chunks: Iterator[bytes], compression: str | None, file: str, reading: ReadingOptions
 ) -> Iterator[bytes]:
     """The text bytes of a file, in steps of about 1 MiB.
 
@@ -61,7 +61,7 @@ def expand(
 class _Meter:
     """Counts bytes in and out, and refuses a file that expands too much."""
 
-    def __init__(self, file: str, reading: Reading) -> None:
+    def __init__(self, file: str, reading: ReadingOptions) -> None:
         self.file, self.reading = file, reading
         self.packed = self.expanded = 0
 

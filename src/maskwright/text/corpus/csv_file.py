@@ -21,8 +21,8 @@ from maskwright.text.corpus import document, row_faults
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import Block
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import ReadingOptions
 
 Parsed = tuple[list[str], int, int]
 """Fields of a row, numbers of its first and last line."""
@@ -44,7 +44,7 @@ def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
     return lines
 
 
-class Neighbours:
+class RowWindow:
     """Iterates over rows; keeps those before the current one, and looks ahead on request."""
 
     def __init__(self, rows: Iterator[Parsed], width: int) -> None:
@@ -53,7 +53,7 @@ class Neighbours:
         self.ahead: deque[Parsed] = deque()
         self.failed: DataError | None = None
 
-    def __iter__(self) -> Neighbours:
+    def __iter__(self) -> RowWindow:
         return self
 
     def __next__(self) -> Parsed:
@@ -123,7 +123,7 @@ ESCAPED = re.compile(r"\\.", re.DOTALL)
 DECLARED = re.compile(r'("?)sep=([^\w\s"]|\t)\1\r?\n', re.IGNORECASE)
 
 
-def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
     """The documents of a table with a header row.
 
     Raises:
@@ -152,7 +152,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
 
 
 def rows(
-    blocks: Iterator[Block], source: Source, ledger: Ledger
+    blocks: Iterator[TextBlock], source: Source, ledger: Ledger
 ) -> Iterator[tuple[list[str], int]]:
     """(fields, number of the first line) of the header and of all rows as wide as it.
 
@@ -179,7 +179,7 @@ def rows(
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
     doubt = ledger.reading.quoting is None
-    others = Neighbours(parsed, width)
+    others = RowWindow(parsed, width)
     for row, line, last in others:
         multi_line = last > line and any("\n" in field for field in row)
         fault = _swallows(row, line, separator, file, others) if multi_line and doubt else None
@@ -200,7 +200,7 @@ def rows(
 
 
 def _swallows(
-    row: list[str], line: int, separator: str, file: str, others: Neighbours
+    row: list[str], line: int, separator: str, file: str, others: RowWindow
 ) -> DataError | None:
     """The error for a row of several lines that look like rows; None for another row."""
     field = next(f for f in row if "\n" in f)
@@ -218,7 +218,9 @@ def separator_of(source: Source, ledger: Ledger) -> str:
     return ledger.reading.separator or declared or SEPARATORS[source.suffix]
 
 
-def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Block]:
+def _without_declaration(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger
+) -> Iterator[TextBlock]:
     """The lines without a first line that names the separator, which is noted."""
     first = next(blocks, None)
     if first is None:
@@ -227,7 +229,7 @@ def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> 
         if not ledger.reading.separator:
             ledger.counts.separators[file] = declared[2]
         rest = first.text[declared.end() :]
-        return itertools.chain([Block(rest, 2)] if rest else [], blocks)
+        return itertools.chain([TextBlock(rest, 2)] if rest else [], blocks)
     return itertools.chain([first], blocks)
 
 
@@ -242,10 +244,10 @@ class _Feed:
     """The lines of one block at a time for `csv.reader`; keeps their numbers and bounds the size of
     a row."""
 
-    def __init__(self, blocks: Iterator[Block], file: str, reading: Reading) -> None:
+    def __init__(self, blocks: Iterator[TextBlock], file: str, reading: ReadingOptions) -> None:
         self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
         self.unescape = reading.escapechar == "\\"
-        self.block = Block("", 1)
+        self.block = TextBlock("", 1)
         self.block_lines: list[str] = []
         self.fed = self.size = 0
         self.first = 1

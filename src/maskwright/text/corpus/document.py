@@ -47,7 +47,7 @@ def chosen(names: Collection[str], columns: Iterable[str], column: str) -> list[
     return [name for name in columns if name != column and (every or name in names)]
 
 
-class Unmet:
+class MissingColumns:
     """The columns asked for that no row has had so far."""
 
     def __init__(self, names: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from maskwright.base.errors import DataError, near
 from maskwright.text.corpus.files import KINDS, PAGES, Source
 from maskwright.text.corpus.ledger import at
-from maskwright.text.corpus.reading import AUTO, ENCODINGS, Reading, known_codec
+from maskwright.text.corpus.reading import AUTO, ENCODINGS, ReadingOptions, known_codec
 from maskwright.text.corpus.sniff import BYTE_ORDER_MARKS, HEAD
 
 # For western text first; the others are tried when most of the letters are outside ASCII.
@@ -63,7 +63,7 @@ class Encoding:
 UTF_8 = Encoding("utf-8")
 
 
-def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
+def encoding_of(head: bytes, source: Source, reading: ReadingOptions) -> Encoding:
     """The encoding of a file that begins with `head`: as the reading says, as the file declares, or
     UTF-8.
 
@@ -118,7 +118,12 @@ codecs.register_error("maskwright-mark", _mark)
 
 
 def to_utf8(
-    chunks: Iterator[bytes], file: str, reading: Reading, encoding: Encoding, *, start: int = 0
+    chunks: Iterator[bytes],
+    file: str,
+    reading: ReadingOptions,
+    encoding: Encoding,
+    *,
+    start: int = 0,
 ) -> Iterator[bytes]:
     """The stream as UTF-8; `start` is the offset of its first byte in the file.
 

@@ -81,7 +81,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnoredFiles:
     """What folders hold that is not read, by name.
 
     Attributes:
@@ -92,7 +92,7 @@ class Ignored:
     files: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
-    def add(self, other: Ignored) -> None:
+    def add(self, other: IgnoredFiles) -> None:
         self.files.extend(other.files)
         self.links.extend(other.links)
 
@@ -141,7 +141,7 @@ def find(
     *,
     pages: bool = False,
     broken: list[UsageError] | None = None,
-) -> tuple[list[Source], Ignored]:
+) -> tuple[list[Source], IgnoredFiles]:
     """The files that `paths` mean, folders searched in sorted order; and what was left out there.
     Of a curated corpus (`curated.py`) only the text is read.
 
@@ -175,7 +175,7 @@ def find(
             do="name one, or leave the empty argument out",
         )
     sources: list[Source] = []
-    ignored = Ignored()
+    ignored = IgnoredFiles()
     for path in map(Path, given):
         status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
@@ -228,7 +228,7 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 
 def _inside(
     folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
-) -> tuple[list[Source], Ignored]:
+) -> tuple[list[Source], IgnoredFiles]:
     """The files to read below `folder`, and what else there is."""
     curations = None if otherwise else _Curations()
     links: list[str] = []
@@ -244,7 +244,7 @@ def _inside(
     known = notes.union(*(source.paths for source in found))
     works = [] if curations is None else curations.works
     others = [path for path in every if path not in known]
-    return found, Ignored([shown(path) for path in (*others, *works)], links)
+    return found, IgnoredFiles([shown(path) for path in (*others, *works)], links)
 
 
 def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:

@@ -22,7 +22,7 @@ def _nothing() -> None:
     """What is done before waiting where nobody asks."""
 
 
-class Growing:
+class GrowingFile:
     """The content of `stream`, appended to the file `path` as it arrives.
 
     Attributes:
@@ -59,19 +59,19 @@ class Growing:
             return True
 
 
-_OPEN: dict[Path, Growing] = {}
+_OPEN: dict[Path, GrowingFile] = {}
 
 
 @contextlib.contextmanager
-def growing(path: Path, stream: BinaryIO) -> Iterator[Growing]:
+def growing(path: Path, stream: BinaryIO) -> Iterator[GrowingFile]:
     """A block in which readers of `path` read a file that grows by `stream`."""
-    opened = _OPEN[path] = Growing(path, stream)
+    opened = _OPEN[path] = GrowingFile(path, stream)
     try:
         yield opened
     finally:
         del _OPEN[path]
 
 
-def find(path: Path) -> Growing | None:
+def find(path: Path) -> GrowingFile | None:
     """The growing file at `path`; None for other files."""
     return _OPEN.get(path)

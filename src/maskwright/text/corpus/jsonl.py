@@ -16,7 +16,7 @@ from maskwright.text.corpus import document
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, Block, strip_controls
+from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
 
 LONE = re.compile("[\ud800-\udfff]")
 # Signs that JSON has no place for but in escapes; DEL it takes as it stands.
@@ -31,7 +31,7 @@ JSON_TYPES = {
 }
 
 
-def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
     """The documents of a file of JSON Lines.
 
     Raises:
@@ -67,7 +67,7 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
 
 
 def objects(
-    blocks: Iterator[Block],
+    blocks: Iterator[TextBlock],
     source: Source,
     ledger: Ledger,
     made_of: Callable[[Any], Any] = lambda value: value,

@@ -17,9 +17,9 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, OutputError, StorageError, shorten
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import new_text
-from maskwright.text.corpus.document import Unmet
-from maskwright.text.corpus.files import Ignored
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.document import MissingColumns
+from maskwright.text.corpus.files import IgnoredFiles
+from maskwright.text.corpus.reading import ReadingOptions
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
@@ -52,7 +52,7 @@ class Counts:
     controls: dict[str, int] = field(default_factory=dict)
     """Control characters left out, by code point (`U+001B`)."""
     empty_files: list[str] = field(default_factory=list)
-    ignored: Ignored = field(default_factory=Ignored)
+    ignored: IgnoredFiles = field(default_factory=IgnoredFiles)
     """What folders hold that is not read."""
     without_part: list[str] = field(default_factory=list)
     """Files whose names do not name a part, among others whose names do."""
@@ -132,10 +132,12 @@ class Counts:
 class Ledger:
     """Counts, and the policy for bad rows."""
 
-    def __init__(self, reading: Reading, counts: Counts, rejects: Path | TextIO | None) -> None:
+    def __init__(
+        self, reading: ReadingOptions, counts: Counts, rejects: Path | TextIO | None
+    ) -> None:
         self.reading = reading
         self.counts = counts
-        self.unmet = Unmet(reading.notes)
+        self.unmet = MissingColumns(reading.notes)
         skip = reading.on_bad == "skip"
         self.path = rejects if skip and isinstance(rejects, Path) else None
         self._rejects = rejects if skip and not isinstance(rejects, Path) else None

@@ -35,7 +35,7 @@ LOOKED_AT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """Consecutive whole lines; `line` is the number of the first, counted from 1."""
 
     text: str
@@ -48,7 +48,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class _RawBlock:
     data: bytes
     line: int
     offset: int
@@ -62,7 +62,7 @@ def blocks(
     start: int = 0,
     as_given: bool = False,
     encoding: Encoding = UTF_8,
-) -> Iterator[Block]:
+) -> Iterator[TextBlock]:
     """The good lines of a stream.
 
     Args:
@@ -80,7 +80,7 @@ def blocks(
     for raw in _whole_lines(chunks, file, ledger, max(0, start)):
         text = None if _has_long_line(raw.data, ledger) else _decode(raw.data, ledger, as_given)
         if text is not None:
-            yield Block(text, raw.line)
+            yield TextBlock(text, raw.line)
         else:
             yield from _sift(raw, file, ledger, encoding, start >= 0, as_given)
 
@@ -127,7 +127,9 @@ def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 # ------------------------------------------------------------------------------ whole lines
-def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int) -> Iterator[_Raw]:
+def _whole_lines(
+    chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
+) -> Iterator[_RawBlock]:
     """Blocks that end with LF (except the last); never more than a line's limit is held in
     memory."""
     limit = ledger.reading.max_line_bytes
@@ -152,7 +154,7 @@ def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
             block = b"".join(held)
             number = block.count(b"\n")
             ledger.counts.rows += number
-            yield _Raw(block, line, offset)
+            yield _RawBlock(block, line, offset)
             offset, line = offset + len(block), line + number
             held, size = [], 0
         if end < len(data):
@@ -167,7 +169,7 @@ def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
         ledger.reject(_too_long(file, line, overlong, limit), file=file, line=line)
     elif size:
         ledger.counts.rows += 1
-        yield _Raw(b"".join(held), line, offset)
+        yield _RawBlock(b"".join(held), line, offset)
 
 
 # ------------------------------------------------------------------------------ checks
@@ -202,8 +204,8 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 
 
 def _sift(
-    raw: _Raw, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
-) -> Iterator[Block]:
+    raw: _RawBlock, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
+) -> Iterator[TextBlock]:
     """The good lines of a block that has bad ones; neighbours stay together."""
     good: list[str] = []
     number, start = raw.line, 0
@@ -219,7 +221,7 @@ def _sift(
             good.append(text)
         else:
             if good:
-                yield Block("".join(good), number - len(good))
+                yield TextBlock("".join(good), number - len(good))
                 good = []
             offset = raw.offset + start
             known = offset if with_offset else None
@@ -227,7 +229,7 @@ def _sift(
             ledger.reject(error, file=file, line=number, offset=place)
         number, start = number + 1, end
     if good:
-        yield Block("".join(good), number - len(good))
+        yield TextBlock("".join(good), number - len(good))
 
 
 def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:

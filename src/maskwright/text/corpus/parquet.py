@@ -34,7 +34,7 @@ def fault(head: bytes, tail: bytes) -> str | None:
     return "not an arrow file"
 
 
-class Arrow:
+class ArrowFile:
     """An open file with the methods of `pyarrow.parquet.ParquetFile`."""
 
     def __init__(self, pyarrow: Any, path: Path) -> None:
@@ -51,7 +51,7 @@ class Arrow:
         except UnicodeDecodeError as error:
             raise pyarrow.ArrowInvalid("the name of a column is not UTF-8") from error
 
-    def __enter__(self) -> Arrow:
+    def __enter__(self) -> ArrowFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,7 +113,7 @@ def rows(
     opened: RegularFile, source: Source, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(row, its number from 1) of a parquet file, all columns as plain Python values; a value that
-    cannot be read, such as nanoseconds, is an `Unread`: its column cannot be used.
+    cannot be read, such as nanoseconds, is an `UnreadableValue`: its column cannot be used.
 
     Raises:
         As `documents`, but for the column.
@@ -134,7 +134,7 @@ def rows(
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableValue:
     """A value without a Python counterpart: nanoseconds, the year 10000, an unknown time zone, a
     text that is not UTF-8. It is neither text nor number, and its readers refuse it.
 
@@ -154,7 +154,7 @@ class Unread:
 
 
 def _values(column: Any) -> list[Any]:
-    """The cells as Python values; an `Unread` or a `UnicodeDecodeError` in place of one."""
+    """The cells as Python values; in place of one an `UnreadableValue` or `UnicodeDecodeError`."""
     try:
         values: list[Any] = column.to_pylist()
         return values
@@ -167,17 +167,17 @@ def _value(cell: Any) -> Any:
         return cell.as_py()
     except UnicodeDecodeError as failure:
         bad = failure.object[failure.start : failure.end].hex(" ")
-        return Unread(f"the bytes {bad}", "not utf-8")
+        return UnreadableValue(f"the bytes {bad}", "not utf-8")
     except Exception:
         inner = _inner(cell)
         return _unread(cell) if inner is None else inner
 
 
-def _unread(cell: Any) -> Unread:
+def _unread(cell: Any) -> UnreadableValue:
     try:
-        return Unread(str(cell.cast("string").as_py()), str(cell.type))
+        return UnreadableValue(str(cell.cast("string").as_py()), str(cell.type))
     except Exception:  # the library has no text for it, either
-        return Unread("a value", str(cell.type))
+        return UnreadableValue("a value", str(cell.type))
 
 
 def _inner(cell: Any) -> Any:
@@ -198,7 +198,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
         import pyarrow.parquet
 
         if source.format == "arrow":
-            with Arrow(pyarrow, source.path) as table:
+            with ArrowFile(pyarrow, source.path) as table:
                 return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
     except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
@@ -210,7 +210,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
     """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
     try:
         if source.format == "arrow":
-            with Arrow(pyarrow, source.path) as table:
+            with ArrowFile(pyarrow, source.path) as table:
                 yield table
             return
         # Small reads instead of whole row groups keep the memory bounded.

@@ -6,13 +6,14 @@
 
 Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
 in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
-and listed, as `Reading` decides.
+and listed, as `ReadingOptions` decides.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 import tempfile
 import weakref
@@ -25,14 +26,14 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import existing_parent, in_our_words
 from maskwright.base.storage.manifest import hash_file
-from maskwright.text.corpus import csv_file, curated, jsonl, parquet, text
+from maskwright.text.corpus import csv_file, curated, jsonl, parquet
 from maskwright.text.corpus.compressed import expand
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.encoding import REMEDY, encoding_of, to_utf8
 from maskwright.text.corpus.files import Paths, RegularFile, Source, find
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger
-from maskwright.text.corpus.lines import Block, blocks
-from maskwright.text.corpus.reading import Form, Reading
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.lines import TextBlock, blocks
+from maskwright.text.corpus.reading import Form, ReadingOptions
 from maskwright.text.corpus.sniff import HEAD, check_head
 
 STALE = "stale-encoding-declaration"
@@ -102,10 +103,11 @@ def _bytes(text: str) -> bytes:
     return text.encode(*CODING)
 
 
-__all__ = ["Counts", "Form", "Reader", "Reading", "read"]
-
-DEFAULT = Reading()
+DEFAULT = ReadingOptions()
 BOOK = 1 << 20  # bytes of a long book
+# One or more blank lines, with the line end before them. A run of blanks is entered only after a
+# line end and cannot hold one, so the search is linear.
+BLANK_LINES = re.compile(r"\n(?:[ \t\r\v\f]*+\n)++")
 FEWEST_FILES = 20  # from which on each file may be one document: fewer leave too little to hold out
 
 
@@ -131,7 +133,7 @@ class Reader:
     def __init__(
         self,
         paths: Paths,
-        reading: Reading = DEFAULT,
+        reading: ReadingOptions = DEFAULT,
         rejects: Path | str | TextIO | None = None,
         limit_bytes: int | None = None,
         *,
@@ -172,7 +174,9 @@ class Reader:
                 ledger.require_notes()
 
 
-def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Finding | None]:
+def with_form(
+    sources: Sequence[Source], reading: ReadingOptions
+) -> tuple[ReadingOptions, Finding | None]:
     """Decide how plain text splits into documents where the reading does not say.
 
     Each file is one document if there are at least `FEWEST_FILES` of them and at least half of
@@ -196,7 +200,7 @@ def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Fin
     return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
 
 
-def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
+def read(paths: Paths, reading: ReadingOptions = DEFAULT) -> Iterator[Document]:
     """The documents of `paths`; a `Reader` also has the counts.
 
     Raises:
@@ -230,7 +234,7 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             checked = text_blocks(opened, source, ledger)
             if source.format in ("text", "page"):
                 form = "file" if source.format == "page" else ledger.reading.form
-                found = text.documents(checked, source.shown, ledger, form)
+                found = _plain_text(checked, source.shown, ledger, form)
             elif source.format == "jsonl":
                 found = jsonl.documents(checked, source, ledger)
             else:
@@ -266,7 +270,7 @@ def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterat
 
 def text_blocks(
     opened: RegularFile, source: Source, ledger: Ledger, *, as_given: bool = False
-) -> Iterator[Block]:
+) -> Iterator[TextBlock]:
     """The checked lines of a text file of any encoding and compression; `as_given` with control
     characters and CRLF where they are.
 
@@ -291,3 +295,92 @@ def text_blocks(
     if encoding.codec != "utf-8":
         chunks, start = to_utf8(chunks, file, reading, encoding, start=mark), -1
     return blocks(chunks, file, ledger, start=start, as_given=as_given, encoding=encoding)
+
+
+# ------------------------------------------------------------------------------ plain text
+def _plain_text(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger, form: Form
+) -> Iterator[Document]:
+    """The documents of a text file, split as `form` says."""
+    if form == "line":
+        return _by_line(blocks, file, ledger)
+    return _by_pieces(blocks, file, ledger, whole_file=form == "file")
+
+
+def _by_line(blocks: Iterator[TextBlock], file: str, ledger: Ledger) -> Iterator[Document]:
+    counts = ledger.counts
+    for block in blocks:
+        for number, line in block.lines():
+            if not line or line.isspace():
+                counts.blank += 1
+            else:
+                yield Document(line, file, f"{file}:{number}")
+
+
+def _by_pieces(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger, *, whole_file: bool
+) -> Iterator[Document]:
+    """Documents that may extend over several blocks."""
+    pending = _DocumentBuilder(file, ledger, whole_file)
+    limit = ledger.reading.max_document_characters
+    for block in blocks:
+        # The LF in front lets blank lines at the start of a block match like all others.
+        text, place, line = "\n" + block.text, 1, block.line
+        for gap in () if whole_file else BLANK_LINES.finditer(text):
+            start, end = gap.span()
+            piece = text[place:start]
+            if not pending.size and 0 < len(piece) <= limit and not piece.isspace():
+                yield Document(piece, file, f"{file}:{line}")
+            else:
+                pending.add(piece, line)
+                if document := pending.take():
+                    yield document
+            line += text.count("\n", place, end)
+            place = end
+        if place < len(text):
+            pending.add(text[place:], line)
+    if document := pending.take():
+        yield document
+
+
+class _DocumentBuilder:
+    """The document that is being assembled, within the limit of its size."""
+
+    def __init__(self, file: str, ledger: Ledger, whole_file: bool) -> None:
+        self.file, self.ledger, self.whole_file = file, ledger, whole_file
+        self.parts: list[str] = []
+        self.size = self.line = 0
+        self.dropping = False
+
+    def add(self, text: str, line: int) -> None:
+        if not text:
+            return
+        if not self.size:
+            self.line = line
+        self.size += len(text)
+        limit = self.ledger.reading.max_document_characters
+        if self.size <= limit:
+            self.parts.append(text)
+        elif not self.dropping:
+            self.parts, self.dropping = [], True
+            remedy = "" if self.whole_file else "separate documents by blank lines, "
+            error = DataError(
+                "the document is too long",
+                where=at(self.file, self.line),
+                found=f"more than {limit:,} characters"
+                + ("" if self.whole_file else " without a blank line"),
+                wanted=f"at most {limit:,} characters (max_document_characters)",
+                do=f"{remedy}read the file with form='line', {OR_SKIP}",
+            )
+            self.ledger.reject(error, file=self.file, line=self.line)
+
+    def take(self) -> Document | None:
+        text = "".join(self.parts).removesuffix("\n")
+        line, empty = self.line, self.size == 0 or self.dropping
+        self.parts, self.size, self.dropping = [], 0, False
+        if empty:
+            return None
+        if not text or text.isspace():
+            self.ledger.counts.blank += 1
+            return None
+        return Document(text, self.file, f"{self.file}:{line}")

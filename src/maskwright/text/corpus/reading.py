@@ -26,7 +26,7 @@ ENCODINGS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How files are read; checked when it is made.
 
     Raises:
@@ -180,11 +180,11 @@ def known_codec(encoding: str) -> str | None:
     return name if name in {codecs.lookup(known).name for known in ENCODINGS} else None
 
 
-def with_notes(reading: Reading, notes: tuple[str, ...]) -> Reading:
-    """The same way of reading with these notes, also of a subclass of `Reading`.
+def with_notes(reading: ReadingOptions, notes: tuple[str, ...]) -> ReadingOptions:
+    """The same way of reading with these notes, also of a subclass of `ReadingOptions`.
 
     Raises:
         ConfigError: a note that is the text.
     """
-    values = {each.name: getattr(reading, each.name) for each in fields(Reading)}
-    return Reading(**{**values, "notes": notes})
+    values = {each.name: getattr(reading, each.name) for each in fields(ReadingOptions)}
+    return ReadingOptions(**{**values, "notes": notes})

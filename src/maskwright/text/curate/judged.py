@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
 from maskwright.text.curate.step import Batch
 from maskwright.text.tables import files
-from maskwright.text.tables.examples import Single
+from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
 
@@ -47,7 +47,7 @@ def judged(path: str, label: str, where: str) -> Judged:
         if error.where is None or path not in error.where:
             raise error.under(f"{where}.examples, {path}: ") from None
         raise
-    singles = [e for part in examples.parts.values() for e in part if isinstance(e, Single)]
+    singles = [e for part in examples.parts.values() for e in part if isinstance(e, TextExample)]
     names = () if examples.labels is None else examples.labels.names
     if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
         raise DataError(
@@ -68,7 +68,7 @@ def judged(path: str, label: str, where: str) -> Judged:
                 wanted=f"{FEWEST} or more of each class; some hundred are better",
                 do="label more texts",
             )
-    seen: dict[str, Single] = {}
+    seen: dict[str, TextExample] = {}
     for single in singles:
         other = seen.setdefault(single.text, single)
         if other.label != single.label:

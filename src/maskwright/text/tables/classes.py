@@ -10,12 +10,12 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import labels
 from maskwright.text.tables.column_contents import spelled, value_of
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary, fold_onto
+from maskwright.text.tables.labels import LabelVocabulary, fold_onto
+from maskwright.text.tables.layout import Task
 from maskwright.text.tables.one_row import label_cells
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row, usable
@@ -32,7 +32,7 @@ def given(
     task: Task,
     fold: bool,
     assume: bool = False,
-) -> Vocabulary:
+) -> LabelVocabulary:
     """The classes of a model as they stand in other data: by their names; or as numbers that the
     data name, or the names of the classes hold, or those of the data it learned from.
 
@@ -65,12 +65,12 @@ def given(
         record_finding(
             table, f"the model's classes are those of the same number: {_listed(renamed)}"
         )
-        return Vocabulary(
+        return LabelVocabulary(
             plain, tuple(places[name] for name in plain), column, renamed, labels.MODEL
         )
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
         folded = fold_onto(plain, map(str, met)) if fold else {}
-        return Vocabulary(plain, plain, column, folded, labels.MODEL)
+        return LabelVocabulary(plain, plain, column, folded, labels.MODEL)
     numbers = {number: row for cell, row in met.items() if (number := as_integer(cell)) is not None}
     if values is not None and plain == tuple(map(str, values)):
         called = {}  # whatever they are called, the model learned them as numbers
@@ -105,7 +105,9 @@ def given(
             'which number each name has, such as {"NAME": 0, …}',
         )
     own = {name: number for number, name in called.items()}
-    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column, {}, labels.MODEL)
+    return LabelVocabulary(
+        plain, tuple(own.get(name, name) for name in plain), column, {}, labels.MODEL
+    )
 
 
 def _numbers_in(names: Sequence[str]) -> dict[int, str]:
@@ -177,7 +179,7 @@ def readable(row: Row, task: Task) -> list[Any]:
         return []
 
 
-def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
+def learned(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> LabelVocabulary:
     """The classes of the training rows; rows without a usable label do not count."""
     columns = task.columns
     role = task.columns.layout.learned
@@ -185,9 +187,9 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     if len(columns.roles[role]) > 1:
         if table.names_file:
             record_finding(table, f"{table.names_file} is not used: the columns name the classes")
-        return Vocabulary(columns.roles[role], columns.roles[role], name)
+        return LabelVocabulary(columns.roles[role], columns.roles[role], name)
     if task.named:
-        return Vocabulary(task.named, task.named, name)
+        return LabelVocabulary(task.named, task.named, name)
     numbers = columns.column(role).kind in NUMBERS
     names = _names_from_file(table, task, name)
     if task.flags:
@@ -207,7 +209,7 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
                 f"the classes of {name!r} are named by their places, 0 to "
                 f"{task.flags - 1}; a labels.json beside the file may name them",
             )
-        return Vocabulary(called, places, name)
+        return LabelVocabulary(called, places, name)
 
     def read(row: Row) -> list[tuple[Any, Row]]:
         cells = list(label_cells(row, task))

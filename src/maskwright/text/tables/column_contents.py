@@ -21,7 +21,7 @@ from typing import Any
 
 from maskwright.base.errors import DataError, shorten
 from maskwright.base.storage.strict_json import parse
-from maskwright.text.corpus.parquet import Unread
+from maskwright.text.corpus.parquet import UnreadableValue
 from maskwright.text.tables.files import TABLE_FILE, Table
 from maskwright.text.tables.marked_text import are_parts
 from maskwright.text.tables.raw_text import INTEGER, as_integer
@@ -60,11 +60,11 @@ MANY_ROWS = 20
 FEW_VALUES = 30
 
 
-class NoList(str):
+class UnlistedCell(str):
     """A cell that is no list in a column of lists: no text to those who ask for one."""
 
 
-class NoTag(str):
+class UnknownTag(str):
     """The tag of a word of which nothing is known: it is neither learned nor scored."""
 
 
@@ -163,10 +163,12 @@ def is_no_label(no_label: Collection[str], value: object) -> bool:
 
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any], rows: int) -> Column:
-    filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
+    filled = [
+        v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
+    ]
     kinds = Counter(map(_kind, filled))
     kind, known = _merged(kinds, len(filled)), filled
-    if not filled and any(type(v) is Unread for v in values):
+    if not filled and any(type(v) is UnreadableValue for v in values):
         kind = "mixed"  # of no use, and not empty
     # Words such as n/a among numbers are no values, however many there are.
     if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
@@ -363,7 +365,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             wanted="a label in every row",
             do="label the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    if type(value) is NoList:
+    if type(value) is UnlistedCell:
         raise DataError(
             "the cell is no list",
             where=f"{row.where}, column {column!r}",
@@ -441,7 +443,7 @@ TOUCHING = re.compile(r"""['"]\s*['"]""")
 
 def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     """Put lists in place of the cells that spell them, in columns of csv and tsv files where
-    nearly all cells do; what is none there becomes a `NoList`.
+    nearly all cells do; what is none there becomes a `UnlistedCell`.
 
     Args:
         table: its rows are replaced.
@@ -544,7 +546,7 @@ def _with_lists(row: Row, names: Collection[str]) -> Row:
         if type(cell := values[name]) is str and not is_empty(cell):
             refuse_list_of_numpy(row, name)
             parsed = list_of(cell)
-            values[name] = NoList(cell) if parsed is None else parsed
+            values[name] = UnlistedCell(cell) if parsed is None else parsed
     return replace(row, values=values)
 
 

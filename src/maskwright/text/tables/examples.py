@@ -1,27 +1,23 @@
-"""Examples: one small type for each layout of rows, and the parts that they make.
+"""Examples: a type for each layout of rows.
 
-    Single(text, label)                        Answered(question, context, answers)
-    Pair(first, second, label)                 Choice(question, choices, label)
-    Tagged(tokens, tags)                       Rewrite(source, target)
-    Match(anchor, positive)
+    TextExample(text, label)              QuestionExample(question, context, answers)
+    PairExample(first, second, label)     ChoiceExample(question, choices, label)
+    TaggedExample(tokens, tags)           RewriteExample(source, target)
+    MatchExample(anchor, positive)
 
 A label is the number of a class, a tuple of such numbers (several labels), or a float. Each example
-remembers its file and line, for messages. `build.py` makes them from rows.
+remembers its file and line, for messages. `Layout.read` makes them from rows.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.labels import Vocabulary
-
 if TYPE_CHECKING:
-    from maskwright.text.tables.infer import Task
+    pass
 
 Target = int | float | tuple[int, ...]
 UNKNOWN = -1  # the number of the tag of a word of which nothing is known
@@ -84,7 +80,7 @@ class Example(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Single(Example):
+class TextExample(Example):
     """A text and its label."""
 
     text: str
@@ -105,7 +101,7 @@ class Single(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Pair(Example):
+class PairExample(Example):
     """Two texts and the label of both."""
 
     first: str
@@ -136,7 +132,7 @@ class Pair(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged(Example):
+class TaggedExample(Example):
     """Words, and the class of each or `UNKNOWN`; the text they are cut from, if they are, how many
     parts that were marked in it begin or end within a word, and the counting of places by which
     none does."""
@@ -164,7 +160,7 @@ class Tagged(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Example):
+class QuestionExample(Example):
     """A question; (answer, where it begins in the context); no answers where there are none."""
 
     has_text_answer: ClassVar[bool] = True
@@ -191,7 +187,7 @@ class Answered(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Example):
+class ChoiceExample(Example):
     """A question and its choices; the label is the place of the right one. The question has what it
     is about before it, which is `context`, too."""
 
@@ -221,7 +217,7 @@ class Choice(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite(Example):
+class RewriteExample(Example):
     """A text to read and one to write; `others` would have been as good."""
 
     has_text_answer: ClassVar[bool] = True
@@ -244,7 +240,7 @@ class Rewrite(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Example):
+class MatchExample(Example):
     """Two texts that belong together, and others that nearly do: as many in every row."""
 
     has_text_answer: ClassVar[bool] = True
@@ -269,35 +265,3 @@ class Match(Example):
     @property
     def shared_texts(self) -> Mapping[str, str]:
         return {"anchor": self.anchor}
-
-
-@dataclass(frozen=True)
-class Examples:
-    """The parts of a table as examples of its task.
-
-    Attributes:
-        task: what is to be learned.
-        parts: by name, as in the table.
-        labels: the classes; None where there are none (numbers, answers, texts).
-        dropped: (place, reason) of rows left out, by the policy `skip`.
-        counts: what the reading of the files met, by part.
-        groups: by part, the group of each example; a group stays in one part; empty without groups.
-        drawn: the parts that did not come as files.
-        together: the role of a text by which rows stayed together when these were drawn.
-        repaired, unlabelled: how many tags were changed, and rows left out that have no label.
-        folded: how many labels were joined with another spelling.
-        rejects: where the rows left out are listed, if they are.
-    """
-
-    task: Task
-    parts: dict[str, list[Any]]
-    labels: Vocabulary | None = None
-    dropped: list[tuple[str, str]] = field(default_factory=list)
-    counts: dict[str, Counts] = field(default_factory=dict)
-    groups: dict[str, list[str]] = field(default_factory=dict)
-    sampled: tuple[str, ...] = ()
-    together: str = ""
-    repaired: int = 0
-    unlabelled: int = 0
-    folded: int = 0
-    rejects: Path | None = None

@@ -17,9 +17,9 @@ from pathlib import Path
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import write_file
-from maskwright.text.corpus.files import Ignored, Source, find
+from maskwright.text.corpus.files import IgnoredFiles, Source, find
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.formats.resolve_annotations import resolve_labels
 from maskwright.text.tables.raw_text import LABEL, Names, read_names
@@ -41,7 +41,7 @@ NAMES_NEAR = "labels.json"
 # Names of classes by column, and the file that holds them.
 ClassNames = tuple[dict[str, Names], str]
 # Files by part; names of classes by column; files that belong to no part; what is not read.
-PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], Ignored]
+PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def load(
     validation: Path | str | None = None,
     test: Path | str | None = None,
     header: Sequence[str] = (),
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
     learned: bool = True,
 ) -> Table:
@@ -166,7 +166,7 @@ def load(
     return made
 
 
-def _refuse_running_text(reading: Reading) -> None:
+def _refuse_running_text(reading: ReadingOptions) -> None:
     for name in ("column", "form"):
         if getattr(reading, name) != getattr(DEFAULT_READING, name):
             raise UsageError(
@@ -225,7 +225,7 @@ def _names_near(file: Path) -> ClassNames:
 
 def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
     """What a path for each part holds."""
-    by_part_name, ignored = {}, Ignored()
+    by_part_name, ignored = {}, IgnoredFiles()
     for part, path in given.items():
         files_of_part, ignored_there = find(path, unnamed_files.sources)
         by_part_name[part] = separate_class_names(files_of_part)

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from maskwright.base.errors import DataError
 from maskwright.text.tables import flags
 from maskwright.text.tables.column_contents import Column, is_empty, is_no_label, value_of
-from maskwright.text.tables.columns import Columns
 from maskwright.text.tables.files import Table
+from maskwright.text.tables.layout import Columns, Label, Shape, Task
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.roles import find
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Label, Shape, shape_for, shape_of
+from maskwright.text.tables.shapes import shape_for, shape_of
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.unclear_labels import SCORES, refuse_unclear
 
@@ -37,39 +37,6 @@ LISTS = ("texts", "wholes", "numbers", "booleans")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 MIN_SEPARATED = 0.1
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be learned.
-
-    Attributes:
-        shape: what the task type declares of its data.
-        why: one sentence.
-        columns: which column is what.
-        separator: what stands between several labels in one cell; None for lists and columns.
-        flags: how many flags each cell has, one for each class; 0 where labels are names.
-        named: the classes that mappings of flags name; empty where there are none.
-        marks: columns of one label each in which an empty cell means no; signs: in which -1 does.
-    """
-
-    shape: Shape
-    why: str
-    columns: Columns
-    separator: str | None = None
-    flags: int = 0
-    named: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
-    signs: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What `--task` takes."""
-        return self.shape.name
-
-    def lines(self) -> list[str]:
-        """What was found, for the user: the task with its reason, then the columns."""
-        return [f"task: {self.name}, because {self.why}", *self.columns.lines()]
 
 
 def infer(

@@ -195,7 +195,7 @@ NAMES = ", or add its name to those next to the data (labels.json)"
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class LabelVocabulary:
     """The classes, numbered from 0.
 
     Attributes:
@@ -252,7 +252,7 @@ def learn(
     numbers: bool = False,
     fold: bool = False,
     also: Keys = lambda label: set(),
-) -> Vocabulary:
+) -> LabelVocabulary:
     """The classes of the training rows.
 
     Args:
@@ -285,12 +285,12 @@ def learn(
     if names:
         called_so = tuple(names.values())
         listed: tuple[Label, ...] = tuple(names) if numbers else called_so
-        made = Vocabulary(called_so, listed, column, folded, NAMES)
+        made = LabelVocabulary(called_so, listed, column, folded, NAMES)
         _check_agreement(called, made)  # other labels are refused where their rows are read
     else:
         _refuse_name_of_two(called)
         class_names = tuple(called[v][0] if v in called else str(v) for v in values)
-        made = Vocabulary(class_names, tuple(values), column, folded)
+        made = LabelVocabulary(class_names, tuple(values), column, folded)
     return made
 
 
@@ -334,7 +334,7 @@ def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
             )
 
 
-def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary) -> None:
+def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: LabelVocabulary) -> None:
     for label, (name, row) in called.items():
         place = given.places.get(label)
         known = name if place is None else given.names[place]
@@ -348,7 +348,7 @@ def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary)
             )
 
 
-def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
+def _unknown(label: Label, row: Row, known: LabelVocabulary) -> DataError:
     where = f"{row.where}, column {known.column!r}"
     if type(label) is int:
         numbers = [value for value in known.values if type(value) is int]
@@ -374,7 +374,7 @@ def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
     )
 
 
-def _or_more(known: Vocabulary) -> str:
+def _or_more(known: LabelVocabulary) -> str:
     """What else to do about a label that is no class."""
     if known.fixed == MODEL and _numbered(known):
         return (
@@ -384,7 +384,7 @@ def _or_more(known: Vocabulary) -> str:
     return known.fixed or ADD
 
 
-def _numbered(known: Vocabulary) -> bool:
+def _numbered(known: LabelVocabulary) -> bool:
     """Whether the names of the classes are numbers with a word, as LABEL_0."""
     return all(any(c.isdigit() for c in name) for name in known.names)
 

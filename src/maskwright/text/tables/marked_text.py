@@ -175,7 +175,7 @@ VALUES = ("value",)
 DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 
-class Part(NamedTuple):
+class MarkedSpan(NamedTuple):
     """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
     be another name of the thing. One without exactly one label has them, or none, in `labels`."""
 
@@ -188,7 +188,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class TaggedText:
     """The words of a text with a tag each.
 
     Attributes:
@@ -207,7 +207,7 @@ def are_parts(value: Any) -> bool:
     return type(value) is list and bool(value) and all(_part(each) is not None for each in value)
 
 
-def marked(text: str, value: Any, where: str) -> Marked:
+def marked(text: str, value: Any, where: str) -> TaggedText:
     """The words of `text` with B- and I- tags for the parts in `value`.
 
     Raises:
@@ -278,10 +278,10 @@ def marked(text: str, value: Any, where: str) -> Marked:
             tags[n] = f"I-{label}"
     marks = [(part.begin, part.end) for part in parts if part is not None]
     cause = counting_that_fits(text, marks, places) if widened else ""
-    return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
+    return TaggedText(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
 
 
-def _disagrees(text: str, part: Part) -> bool:
+def _disagrees(text: str, part: MarkedSpan) -> bool:
     """Whether a part's own text is not the one at its place, blanks, case and accents aside, which
     programs change."""
     wanted = _folded(part.own)
@@ -295,7 +295,7 @@ def _folded(text: str) -> str:
     return "".join(c for c in plainly if not c.isspace() and unicodedata.category(c)[0] not in "MC")
 
 
-def _advice(text: str, part: Part) -> str:
+def _advice(text: str, part: MarkedSpan) -> str:
     own = part.own.strip()
     if own and (cause := cause_of_part(text, own, part.begin, part.end)):
         return f"{cause}; {DO}"
@@ -316,7 +316,7 @@ def _advice(text: str, part: Part) -> str:
     return DO
 
 
-def _part(value: Any) -> Part | None:
+def _part(value: Any) -> MarkedSpan | None:
     """None of what is no part."""
     own, loose = "", False
     if type(value) is dict:
@@ -327,10 +327,10 @@ def _part(value: Any) -> Part | None:
     if type(begin) is not int or type(end) is not int:
         return None
     if type(label) is list and len(label) != 1 and all(type(each) is str for each in label):
-        return Part(begin, end, "", own, loose, tuple(label))
+        return MarkedSpan(begin, end, "", own, loose, tuple(label))
     if type(label) is not str or not label.strip():
         return None
-    return Part(begin, end, label.strip(), own, loose)
+    return MarkedSpan(begin, end, label.strip(), own, loose)
 
 
 def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:

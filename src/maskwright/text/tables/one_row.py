@@ -8,12 +8,12 @@ from typing import Any
 from maskwright.text.tables import flags, required_fields
 from maskwright.text.tables.column_contents import is_empty, number, value_of
 from maskwright.text.tables.examples import Example, Target
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Task
 from maskwright.text.tables.rows import Row
 
 
-def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
+def reader(task: Task, known: LabelVocabulary | None) -> Callable[[Row], Example]:
     """What makes an example of a row; it raises DataError where a row is bad."""
 
     def read(row: Row) -> Example:
@@ -23,7 +23,7 @@ def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
     return read
 
 
-def target_of(row: Row, task: Task, known: Vocabulary | None) -> Target:
+def target_of(row: Row, task: Task, known: LabelVocabulary | None) -> Target:
     """The number of the class that the column `label` names, the numbers of several, or a number.
 
     Raises:

@@ -12,21 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import classes as classes_of
 from maskwright.text.tables import files as table
 from maskwright.text.tables import splits
 from maskwright.text.tables.classes import record_finding
 from maskwright.text.tables.column_contents import is_empty, means_nothing, spelled, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Example, Examples
+from maskwright.text.tables.examples import Example
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task, infer
-from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Task
 from maskwright.text.tables.one_row import reader
 from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usable
 from maskwright.text.tables.split_files import ALL
-from maskwright.text.tables.splits import Division
+from maskwright.text.tables.splits import SplitOptions
 
 # One answer in all rows of a part is no chance where it is less likely than this: eight rows of a
 # class that half of the training rows have may be a test of that class.
@@ -40,11 +40,11 @@ def build(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
     assume: bool = False,
-) -> Examples:
+) -> Dataset:
     """Every row as an example; the classes are those of the training rows.
 
     Args:
@@ -109,7 +109,7 @@ def build(
         layout.require_sound(parts[part])
         if rows is table.first and not classes:
             _refuse_one_answer(parts[part], rows, task.columns)
-    return Examples(
+    return Dataset(
         task,
         parts,
         known,
@@ -142,7 +142,7 @@ def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
     )
 
 
-def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
+def _joined(table: Table, task: Task, known: LabelVocabulary | None) -> int:
     """How many labels stand there in a spelling that was joined with another."""
     if known is None or not known.folded:
         return 0
@@ -241,10 +241,10 @@ def prepare(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    division: Division = splits.DEFAULT,
-    reading: Reading = DEFAULT_READING,
+    division: SplitOptions = splits.DEFAULT,
+    reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
-) -> Examples:
+) -> Dataset:
     """Labelled files as a task with all its parts; `task.lines()` says what was understood.
 
     Args:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from maskwright.base.errors import DataError
 from maskwright.text.tables.column_contents import stands
-from maskwright.text.tables.columns import COMMON, Columns
+from maskwright.text.tables.layout import COMMON, Columns
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.shapes import may_be_joined
 

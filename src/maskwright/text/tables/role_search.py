@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from maskwright.text.tables.column_contents import Column
-from maskwright.text.tables.columns import Columns
 from maskwright.text.tables.flags import columns_of_flags
-from maskwright.text.tables.layouts.layout import Layout
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 
@@ -27,7 +25,7 @@ ASPECTS = {
 TEXTLIKE = ("text", "whole", "number")
 
 
-class Search:
+class ColumnSearch:
     """One attempt: roles are filled one after the other, and a column has one role only."""
 
     def __init__(
@@ -46,20 +44,6 @@ class Search:
         self.by_plain: dict[str, str] = {}
         for name in described:
             self.by_plain.setdefault(plain(name), name)
-
-    def search(self, layout: Layout) -> Columns | None:
-        """The columns of `layout`; None where one of its roles has none."""
-        self.spellings = layout.spellings
-        layout.find(self)
-        if not all(role in self.roles for role in layout.roles):
-            return None
-        order = [*layout.roles, *(r for r in self.roles if r not in layout.roles)]
-        return Columns(
-            layout=layout,
-            roles={role: self.roles[role] for role in order},
-            why={role: self.why[role] for role in order},
-            described=self.described,
-        )
 
     def free(self) -> list[Column]:
         """Columns without a role; rows may be grouped by one that has another role, too."""

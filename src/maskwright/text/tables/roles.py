@@ -20,19 +20,29 @@ from maskwright.text.tables.column_contents import (
     read_lists,
     refuse_list_of_numpy,
 )
-from maskwright.text.tables.columns import COMMON, Columns, as_names, option
 from maskwright.text.tables.files import TABLE_FILE, Table
 from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.layout import COMMON, Columns, Layout, as_names, option
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.shapes import layouts, may_be_list, roles
 from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
-from maskwright.text.tables.unused_columns import refuse_half
 
 # What the numbers of rows are called.
 IDS = {
     *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
     *("guid", "uuid", ""),
+}
+# What a text called so is about, and what it is about, often stand in columns of their own.
+ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
+QUESTION_CONTEXTS = {
+    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text"),
+}
+# What is answered, summed up, and so on; a title is no answer.
+ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
+# Names of columns that rate an answer or a translation.
+JUDGING = {
+    *("label", "labels", "goldlabel", "gold", "score", "rating", "grade", "quality", "verdict"),
+    *("issafe", "safe", "iscorrect", "correct", "correctness", "helpfulness", "preference"),
 }
 
 
@@ -72,15 +82,15 @@ def find(
     partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
         for layout in tried:
-            search = Search(table.first, described, wanted, by_content, len(tried) == 1)
-            selected = search.search(layout)
+            search = ColumnSearch(table.first, described, wanted, by_content, len(tried) == 1)
+            selected = _searched(layout, search)
             if selected is None:
                 missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
                     partly.append((layout, search.roles))
             else:
                 selected = layout.complete(table, selected)
-                refuse_half(table, selected, wanted)
+                _refuse_half(table, selected, wanted)
                 if "label" not in wanted:  # who names its column has seen that it is one
                     _refuse_row_as_header(table, selected)
                 _check_parts(table, selected)
@@ -89,13 +99,28 @@ def find(
     if "group" in wanted:
         others = {role: names for role, names in wanted.items() if role != "group"}
         searched = [
-            Search(table.first, described, others, c, len(tried) == 1).search(layout)
+            _searched(layout, ColumnSearch(table.first, described, others, c, len(tried) == 1))
             for c in (False, True)
             for layout in tried
         ]
         if any(s and s.roles.get("label") == wanted["group"] for s in searched):
             raise _label_as_group(wanted["group"][0])
     raise _nothing_fits(table, described, tried, partly)
+
+
+def _searched(layout: Layout, search: ColumnSearch) -> Columns | None:
+    """The columns of `layout`; None if one of its roles has none."""
+    search.spellings = layout.spellings
+    layout.find(search)
+    if not all(role in search.roles for role in layout.roles):
+        return None
+    order = [*layout.roles, *(role for role in search.roles if role not in layout.roles)]
+    return Columns(
+        layout=layout,
+        roles={role: search.roles[role] for role in order},
+        why={role: search.why[role] for role in order},
+        described=search.described,
+    )
 
 
 # ------------------------------------------------------------------------------ checks and refusals
@@ -213,6 +238,59 @@ def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
                     wanted="a list in every row, or in none",
                     do='write each as a list, such as ["a"]; or names with | between them',
                 )
+
+
+def _refuse_half(table: Table, columns: Columns, wanted: Mapping[str, tuple[str, ...]]) -> None:
+    """Where a question is read, what it is about and what is answered are not left out without a
+    word of the user; nor, where answers are learned, what judges them.
+
+    Raises:
+        DataError: such a column would be left out.
+    """
+    texts = [role for role in ("text", "first", "second", "source") if role in columns.roles]
+    if not texts or set(texts) & set(wanted):
+        return
+    options = " ".join(
+        option(role, name) for role, names in columns.roles.items() for name in names
+    )
+    left = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
+    judging = [c.name for c in left if plain(c.name) in JUDGING and _tells_classes(c)]
+    if "target" in columns.roles and judging:
+        both = f"{option('first', columns['source'])} {option('second', columns['target'])}"
+        raise DataError(
+            "a column that may judge the texts is not read",
+            where=table.first[0].file,
+            found=f"{judging[0]!r} next to {columns['target']!r}",
+            wanted="columns whose roles are clear",
+            do=f"to learn to write, whatever it says: {options}; to learn it: {both} "
+            f"{option('label', judging[0])}",
+        )
+    asking = next((role for role in texts if plain(columns[role]) in ASKING), None)
+    rest = [c.name for c in left if plain(c.name) in QUESTION_CONTEXTS]
+    if "text" in columns.roles:
+        paired = [c.name for c in left if (plain(columns["text"]), plain(c.name)) in ANSWERED]
+        answers = [c.name for c in left if c.kind == "text" and not c.has_classes and c.words > 1]
+        rest += paired + [c.name for c in left if asking and c.is_prose]
+        rest += answers if len(answers) > 2 else []
+        asking = asking or ("text" if paired else None)
+    if asking is None or not rest:
+        return
+    rest = list(dict.fromkeys(rest))
+    behind = f"to read it behind the other: {options} {option(asking, rest[0])}; "
+    raise DataError(
+        "a column that may belong to the question is not read",
+        where=table.first[0].file,
+        found=f"{' and '.join(map(repr, rest))} next to {columns[asking]!r}",
+        wanted="columns whose roles are clear",
+        do=f"to leave it out: {options}; "
+        + (behind if columns.described[rest[0]].kind in TEXTLIKE else "")
+        + "or say what each column is, such as --column context=NAME --column question=NAME "
+        "--column answers=NAME",
+    )
+
+
+def _tells_classes(column: Column) -> bool:
+    return column.has_classes or column.kind in ("whole", "number", "boolean")
 
 
 def _check_parts(table: Table, columns: Columns) -> None:

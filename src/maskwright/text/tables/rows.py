@@ -24,9 +24,9 @@ from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import csv_file, jsonl, parquet
 from maskwright.text.corpus.files import RegularFile, Source
 from maskwright.text.corpus.ledger import Counts, Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.corpus.row_faults import above_header, is_comment
 from maskwright.text.tables import raw_text
 from maskwright.text.tables.formats import (
@@ -37,7 +37,7 @@ from maskwright.text.tables.formats import (
     squad,
     unnamed_files,
 )
-from maskwright.text.tables.formats.unnamed_files import Parallel
+from maskwright.text.tables.formats.unnamed_files import ParallelText
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.split_files import PARTS, noted_languages
 
@@ -189,7 +189,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
             ledger.reject(jsonl.completed(error, place), file=file, line=number)
 
 
-DEFAULT_READING = Reading()
+DEFAULT_READING = ReadingOptions()
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines
@@ -227,7 +227,7 @@ class Row:
 
 def read_rows(
     sources: Sequence[Source],
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     header: Sequence[str] = (),
     rejects: Path | None = None,
     counts: Counts | None = None,
@@ -286,7 +286,7 @@ def _rows(
     # Texts in which places are marked stay as given until their rows are made.
     marked = source.format in ("table", "jsonl")
     blocks = text_blocks(opened, source, ledger, as_given=marked)
-    if isinstance(source, Parallel):
+    if isinstance(source, ParallelText):
         yield from _of_two(blocks, source, ledger)
         return
     if alone:
@@ -344,14 +344,14 @@ def _cleaned(
     return Row(read, file, number, unit, given)
 
 
-def _as_read(blocks: Iterator[Block], ledger: Ledger) -> Iterator[Block]:
+def _as_read(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
     """Lines of words, in whose texts no places are marked, as they are read."""
     for block in blocks:
         text = raw_text.text_as_read(block.text, ledger, line_ends=True)
-        yield block if text is block.text else Block(text, block.line)
+        yield block if text is block.text else TextBlock(text, block.line)
 
 
-def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterator[Row]:
+def _of_two(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -> Iterator[Row]:
     with RegularFile(source.other) as opened:
         ledger.counts.files += 1
         both = (blocks, text_blocks(opened, source.other, ledger))
@@ -438,7 +438,7 @@ def _likelier(names: Sequence[str], separator: str) -> str | None:
 
 
 def _table(
-    blocks: Iterator[Block], source: Source, header: Sequence[str], ledger: Ledger
+    blocks: Iterator[TextBlock], source: Source, header: Sequence[str], ledger: Ledger
 ) -> Iterator[Row]:
     file = source.shown
     rows = csv_file.rows(blocks, source, ledger)
@@ -514,7 +514,7 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
 
 
 def usable(
-    rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
+    rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
     """What `read` makes of the rows, and those it refused, by the policy."""
     results: list[Any] = []

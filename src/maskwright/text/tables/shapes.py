@@ -8,47 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.layout import Layout, Shape
 
 ROOM = "tasks"
-# What stands in the column of labels; "" where a layout has no classes or numbers.
-Label = Literal["classes", "several", "number", ""]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The data of one task.
-
-    Attributes:
-        name: what `--task` takes.
-        layout: which columns a row has, and how it is read.
-        label: what is to be predicted of a row.
-        metrics: the names of its metrics, the usual one first.
-        selectable: further metrics by which an epoch can be selected.
-        inferred: whether a table of this layout and label is taken for this task without being
-            asked; of several tasks of one layout and label one may be inferred.
-    """
-
-    name: str
-    layout: Layout
-    label: Label = ""
-    metrics: tuple[str, ...]
-    selectable: tuple[str, ...] = ()
-    inferred: bool = True
-
-    @property
-    def has_classes(self) -> bool:
-        return self.label in ("classes", "several")
-
-    @property
-    def choosable(self) -> tuple[str, ...]:
-        """The metrics by which an epoch can be selected: the higher, the better."""
-        return (*(name for name in self.metrics if "error" not in name), *self.selectable)
 
 
 def shapes() -> dict[str, Shape]:

@@ -20,9 +20,9 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, uniforms
-from maskwright.text.tables.columns import Columns, option
-from maskwright.text.tables.examples import Example, Examples, folded
+from maskwright.text.tables.examples import Example, folded
 from maskwright.text.tables.labels import sharing
+from maskwright.text.tables.layout import Columns, Dataset, option
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
 
@@ -62,7 +62,7 @@ def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
     return best
 
 
-def findings(examples: Examples) -> Iterator[Finding]:
+def findings(examples: Dataset) -> Iterator[Finding]:
     """One for each text that rows of a part share with the training rows, and for a column by which
     rows of parts that were drawn may belong together."""
     columns = examples.task.columns
@@ -109,7 +109,7 @@ def _of_groups(columns: Columns) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Division:
+class SplitOptions:
     """How one table is divided; checked when it is made.
 
     Raises:
@@ -141,10 +141,10 @@ class Division:
             )
 
 
-DEFAULT = Division()
+DEFAULT = SplitOptions()
 
 
-def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
+def complete(examples: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
     Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
@@ -180,7 +180,7 @@ def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
     )
 
 
-def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:
+def with_few(examples: Dataset, count: int, seed: int = 0, *, balanced: bool = False) -> Dataset:
     """The same examples with only `count` of the training rows; see `few`.
 
     Raises:
@@ -198,7 +198,7 @@ def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = 
 def divide(
     texts: Sequence[str],
     classes: Sequence[Hashable],
-    division: Division = DEFAULT,
+    division: SplitOptions = DEFAULT,
     groups: Sequence[str] | None = None,
 ) -> dict[str, list[int]]:
     """The places of the rows of each part, ascending; parts of share 0 are left out.

@@ -21,8 +21,9 @@ from maskwright.base.terminal import shell_word
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables import splits
 from maskwright.text.tables.column_contents import as_number, means_nothing
-from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, Examples, folded
+from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, folded
 from maskwright.text.tables.labels import near_misses
+from maskwright.text.tables.layout import Dataset
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
@@ -43,7 +44,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartSurvey:
     """What one part holds.
 
     Attributes:
@@ -84,7 +85,7 @@ class Survey:
     """The parts, what they share, and what the user should know."""
 
     task: str
-    parts: dict[str, Part]
+    parts: dict[str, PartSurvey]
     leaks: list[Leak]
     findings: list[Finding] = field(default_factory=list)
 
@@ -120,7 +121,7 @@ class Survey:
             made.append(self._classes(first))
         return made
 
-    def _classes(self, first: Part) -> dict[str, Any]:
+    def _classes(self, first: PartSurvey) -> dict[str, Any]:
         common = sorted(first.classes, key=lambda name: -first.classes[name])
         totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
         rows = [
@@ -136,7 +137,7 @@ class Survey:
         return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
 
 
-def survey(examples: Examples) -> Survey:
+def survey(examples: Dataset) -> Survey:
     """Look through all parts of one table."""
     parts = {name: _part(examples, rows) for name, rows in examples.parts.items()}
     leaks = [
@@ -149,7 +150,7 @@ def survey(examples: Examples) -> Survey:
 
 
 # ------------------------------------------------------------------------------ one part
-def _part(examples: Examples, rows: Sequence[Example]) -> Part:
+def _part(examples: Dataset, rows: Sequence[Example]) -> PartSurvey:
     texts = [e.whole_text for e in rows]
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
@@ -162,7 +163,7 @@ def _part(examples: Examples, rows: Sequence[Example]) -> Part:
         copies += len(same) - different
     labels = [e.answer for e in rows]
     numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
-    return Part(
+    return PartSurvey(
         rows=len(rows),
         classes=_classes(examples, rows),
         values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
@@ -181,7 +182,7 @@ def _lengths(sizes: np.ndarray) -> Lengths:
     )
 
 
-def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
+def _classes(examples: Dataset, rows: Sequence[Example]) -> dict[str, int]:
     if examples.labels is None:
         return {}
     counts: Counter[int] = Counter()
@@ -219,7 +220,7 @@ def as_read(part: str, counts: Counts) -> Iterator[Finding]:
     yield from (finding.of(part) for finding in counts.findings)
 
 
-def left_out(examples: Examples) -> Iterator[Finding]:
+def left_out(examples: Dataset) -> Iterator[Finding]:
     """Where the examples are not the rows of the files."""
     if examples.dropped:
         where, reason = examples.dropped[0]
@@ -248,7 +249,7 @@ def left_out(examples: Examples) -> Iterator[Finding]:
         )
 
 
-def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _findings(examples: Dataset, survey: Survey) -> Iterator[Finding]:
     """Each thing that should not pass in silence."""
     for name, counts in examples.counts.items():
         yield from as_read(name, counts)
@@ -273,7 +274,7 @@ def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
         yield from _class_findings(examples, survey)
 
 
-def _repeated(name: str, part: Part) -> Iterator[Finding]:
+def _repeated(name: str, part: PartSurvey) -> Iterator[Finding]:
     """Texts that stand in a part more than once."""
     if part.contradictions:
         places = " and ".join(part.contradictions[0][:2])
@@ -300,7 +301,7 @@ def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
         )
 
 
-def _missing_answers(examples: Examples) -> Iterator[Finding]:
+def _missing_answers(examples: Dataset) -> Iterator[Finding]:
     """What may be an answer that nobody gave, in any part."""
     columns = examples.task.columns
     if len(columns.roles[columns.layout.answer_role]) > 1:
@@ -324,7 +325,7 @@ def _missing_answers(examples: Examples) -> Iterator[Finding]:
             )
 
 
-def _values(answer: Any, examples: Examples) -> Iterator[str]:
+def _values(answer: Any, examples: Dataset) -> Iterator[str]:
     """The classes, the number or the texts of an answer, each once and as a text."""
     values = answer if isinstance(answer, tuple | frozenset) else (answer,)
     for value in dict.fromkeys(values):
@@ -342,7 +343,7 @@ def _is_apart(number: float, others: Sequence[float]) -> bool:
     return not others or number < 0 <= low or (far and len(others) > 1)
 
 
-def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _label_findings(examples: Dataset, survey: Survey) -> Iterator[Finding]:
     """What may be wrong with the names of the classes."""
     columns = examples.task.columns
     names = columns.roles.get("label", ())
@@ -359,7 +360,7 @@ def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Finding]:
+def _sets_of_labels(examples: Dataset, names: Sequence[str]) -> Iterator[Finding]:
     """Sets of labels, in the columns `names`, that are empty, or never more than one label."""
     empty = examples.task.columns.described[names[0]].empty if len(names) == 1 else 0
     if empty:
@@ -379,7 +380,7 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
         )
 
 
-def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _class_findings(examples: Dataset, survey: Survey) -> Iterator[Finding]:
     names = list(survey.parts)
     first = survey.parts[names[0]]
     for name, part in survey.parts.items():

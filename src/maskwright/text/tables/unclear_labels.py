@@ -10,7 +10,7 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.text.tables import flags
 from maskwright.text.tables.column_contents import CODE, MOSTLY, NUMBER, is_empty, value_of
-from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.layout import Columns
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import plain

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
-from maskwright.text.tables.examples import Example, Examples, Pair, Single
+from maskwright.text.tables.examples import Example, PairExample, TextExample
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
@@ -48,14 +49,16 @@ class Baseline:
     how: str
 
 
-def baselines(examples: Examples) -> list[Baseline]:
+def baselines(examples: Dataset) -> list[Baseline]:
     """Both baselines on the test part, or on validation where there is no test part.
 
     Raises:
         UsageError: a task without such labels, or no part to predict.
     """
     parts = examples.parts
-    if not isinstance(next((row for rows in parts.values() for row in rows), None), Single | Pair):
+    if not isinstance(
+        next((row for rows in parts.values() for row in rows), None), TextExample | PairExample
+    ):
         raise UsageError(
             "no baseline for this task",
             found=examples.task.name,
@@ -77,7 +80,7 @@ def baselines(examples: Examples) -> list[Baseline]:
 def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     """(rows,) the classes, or the numbers, of examples with one label each; of several labels each
     (rows, classes) 0 and 1."""
-    labels = [e.label for e in rows if isinstance(e, Single | Pair)]
+    labels = [e.label for e in rows if isinstance(e, TextExample | PairExample)]
     if not isinstance(labels[0], tuple):
         return np.array(labels)
     found = np.zeros((len(labels), classes), np.int64)
@@ -87,11 +90,11 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     return found
 
 
-def _classes(examples: Examples) -> int:
+def _classes(examples: Dataset) -> int:
     return 0 if examples.labels is None else len(examples.labels)
 
 
-def _constant(examples: Examples, part: str) -> Baseline:
+def _constant(examples: Dataset, part: str) -> Baseline:
     truth = targets(examples.parts[TRAIN], _classes(examples))
     count = len(examples.parts[part])
     if truth.ndim > 1:  # each label by itself; where none has half the rows, the commonest
@@ -108,7 +111,7 @@ def _constant(examples: Examples, part: str) -> Baseline:
     return Baseline("majority", part, np.full(count, commonest), f"{name!r} for all")
 
 
-def _words(examples: Examples, part: str, choosing: Sequence[Example]) -> Baseline:
+def _words(examples: Dataset, part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
     classes = _classes(examples)
     bag = _Bag(train, WEIGHTS // max(1, classes))
@@ -178,7 +181,7 @@ class _Bag:
     def features(self, rows: Sequence[Example]) -> Any:
         """(rows, features), sparse."""
         first = self.weigh.transform([_texts(e)[0] for e in rows])
-        if not isinstance(rows[0], Pair):
+        if not isinstance(rows[0], PairExample):
             return first
         second = self.weigh.transform([_texts(e)[1] for e in rows])
         from scipy import sparse
@@ -189,7 +192,7 @@ class _Bag:
 
 
 def _texts(example: Example) -> tuple[str, ...]:
-    if isinstance(example, Pair):
+    if isinstance(example, PairExample):
         return example.first, example.second
-    assert isinstance(example, Single)
+    assert isinstance(example, TextExample)
     return (example.text,)

@@ -39,7 +39,7 @@ from maskwright.learn.tasks.windows.windows import Cuts, fit, room_of
 from maskwright.model.inference.encoded import Collation, Examples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tokenizer.report import lost_finding
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class InWords(Writing):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return self.head_type.estimated(rows, answers)
 
-    def baselines(self, data: labelled.Examples, part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, part: str) -> list[tuple[str, Answers]]:
         return self.head_type.baselines(data, part)
 
     @property

@@ -37,7 +37,7 @@ from maskwright.base.storage.files import TEMPORARY, state_of
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.corpus import Keeper, Progress, ShardCorpus, pass_folder, slices
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.pack import FACTS as PACK_FACTS
@@ -128,7 +128,7 @@ def require_files(recipe: Recipe) -> None:
 
 def read_files(
     paths: Paths,
-    reading: Reading,
+    reading: ReadingOptions,
     work: Path,
     engine: DaftEngine,
     progress: Progress,

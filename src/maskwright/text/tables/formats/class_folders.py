@@ -19,7 +19,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.ledger import Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.lines import TextBlock
 
 LABEL = "__label__"
 MULTI_LABEL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
@@ -69,7 +69,7 @@ def above(source: Source) -> str:
     return source.path.parent.parent.name
 
 
-def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
+def whole_text(blocks: Iterable[TextBlock], path: Path) -> dict[str, str]:
     """A file as a row.
 
     Raises:
@@ -107,7 +107,7 @@ def has_multi_labels(text: str) -> bool:
 
 
 def lines(
-    blocks: Iterable[Block], multi_label: bool, file: str, ledger: Ledger
+    blocks: Iterable[TextBlock], multi_label: bool, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The rows of such a file, each with its line and its label, or the list of its labels.
 

@@ -24,8 +24,8 @@ from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
-from maskwright.text.corpus.lines import Block
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
 from maskwright.text.tables.spellings import plain
 
@@ -106,7 +106,7 @@ TOKENS, TAGS = "tokens", "tags"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnNames:
     """The columns of a file.
 
     Attributes:
@@ -195,7 +195,7 @@ class _Column:
 
 def layout_of(
     sentences: Sequence[Sequence[Sequence[str]]], where: str, header: Sequence[str]
-) -> Layout:
+) -> ColumnNames:
     """The columns of sentences that have as many.
 
     Args:
@@ -209,7 +209,7 @@ def layout_of(
     width = len(sentences[0][0])
     if header:
         require_names(header, sentences[0][0], where)
-        return Layout(tuple(header))
+        return ColumnNames(tuple(header))
     alike = list(_sample(sentences))
     columns = [_Column(alike, place) for place in range(width)]
     left = 0
@@ -222,7 +222,7 @@ def layout_of(
     names[0], names[left] = None, TOKENS
     if width - left > 1:
         names[-1] = TAGS
-    return Layout(tuple(names))
+    return ColumnNames(tuple(names))
 
 
 def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
@@ -473,7 +473,7 @@ def is_words(text: str) -> bool:
 
 
 def rows(
-    blocks: Iterable[Block], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
+    blocks: Iterable[TextBlock], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
     that it begins at. The first column is the word, the last its tag; a single column has none, and
@@ -491,14 +491,14 @@ def rows(
             another number of columns than the others, or a word of blanks.
         UsageError: more or fewer names than columns.
     """
-    blocks, ledger = iter(blocks), ledger or Ledger(Reading(), Counts(), None)
+    blocks, ledger = iter(blocks), ledger or Ledger(ReadingOptions(), Counts(), None)
     first = next(blocks, None)
     if first is None:
         return
     sample = list(_sentences(iter([first]), file, None, 0))
     widths = [len(words[0]) for words, _ in sample]
     usual = max(set(widths), key=widths.count, default=0)
-    layouts: dict[int, Layout] = {}  # sentences of another width are looked at by themselves
+    layouts: dict[int, ColumnNames] = {}  # sentences of another width are looked at by themselves
     for words, line in _sentences(itertools.chain([first], blocks), file, ledger, usual):
         width = len(words[0])
         if width not in layouts:
@@ -509,7 +509,7 @@ def rows(
 
 
 def _sentences(
-    blocks: Iterator[Block], file: str, ledger: Ledger | None, usual: int
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger | None, usual: int
 ) -> Iterator[tuple[list[list[str]], int]]:
     """The columns of each line of each sentence, and its first line; without a ledger, of those
     that have no fault. `usual` is the number of columns of most sentences."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.lines import TextBlock
 
 COLUMNS = 10
 LOOKED_AT = 1000  # lines
@@ -54,7 +54,7 @@ def is_one(text: str, may_be_table: bool) -> bool:
 
 
 def rows(
-    blocks: Iterable[Block], file: str, ledger: Ledger
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file as rows, each with the line of its first word.
 
@@ -70,7 +70,9 @@ def rows(
         yield row, numbered[0][0]
 
 
-def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[list[NumberedWord]]:
+def sentences(
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
+) -> Iterator[list[NumberedWord]]:
     """The words of each sentence; one with a bad line is dropped whole, where that is the policy.
 
     Raises:
@@ -109,7 +111,7 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
 
 
 def sentence_lines(
-    blocks: Iterable[Block], ledger: Ledger | None
+    blocks: Iterable[TextBlock], ledger: Ledger | None
 ) -> Iterator[tuple[int, str | None]]:
     """Each line with its number; None in place of an empty one, and once more behind the last. The
     lines are taken out of the ledger's count of rows: sentences are rows here."""

@@ -21,7 +21,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
+from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
 
 # Type of result -> the key of its value that holds the answer.
 VALUES = {
@@ -82,13 +82,13 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
         golden += bool(true) and len(true) < len(live)
         live = true or live
         multiply_annotated += len(live) > 1
-        base = Exported(task["data"])
+        base = ExportedRow(task["data"])
         base.setdefault("id", task.get("id"))
         if not live:
             base.left_out, base.item = _why(task, every), number
             exported_rows.append(base)
         for annotation in live:
-            annotated = Exported({**base, **_answers(annotation["result"], unread, where)})
+            annotated = ExportedRow({**base, **_answers(annotation["result"], unread, where)})
             annotated.item = number
             exported_rows.append(annotated)
     _note(ledger.counts.notes, multiply_annotated, golden, unread)
@@ -139,7 +139,7 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
         elif marks:
             answers.setdefault(name, []).append(value)
         elif result_type == "choices":
-            answers[name] = Chosen([*answers.get(name, ()), *answer])
+            answers[name] = ChosenLabels([*answers.get(name, ()), *answer])
         else:
             answers[name] = _single(answer)
     return answers
@@ -151,7 +151,7 @@ def _single(answer: Any) -> Any:
 
 def row(values: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the short export with its values as the full one has them."""
-    return Exported({name: _value(value) for name, value in values.items()})
+    return ExportedRow({name: _value(value) for name, value in values.items()})
 
 
 def of_table(values: Mapping[str, str]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _value(value: Any) -> Any:
         if "start" not in inner and (keys := inner.keys() & {"rating", "number", "selected"}):
             return inner[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
-        return Chosen(value["choices"])
+        return ChosenLabels(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:
         return _single(value["text"])
     return value

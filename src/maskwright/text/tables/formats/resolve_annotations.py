@@ -15,7 +15,7 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
+from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
 from maskwright.text.tables.marked_text import are_parts
 from maskwright.text.tables.rows import Row
 
@@ -41,11 +41,13 @@ def resolve_labels(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) ->
                 do="annotate some, or accept some, and export once more",
             )
     every = [row for rows in parts.values() for row in rows]
-    if not any(type(row.values) is Exported for row in every):
+    if not any(type(row.values) is ExportedRow for row in every):
         _refuse_numbers(every)
         return
     marks = {name for row in every for name, value in row.values.items() if are_parts(value)}
-    chosen = {name for row in every for name, value in row.values.items() if type(value) is Chosen}
+    chosen = {
+        name for row in every for name, value in row.values.items() if type(value) is ChosenLabels
+    }
     chosen -= marks
     one = {name for name in chosen if all(_is_one(row.values.get(name)) for row in every)}
     notes = next(iter(counts.values())).notes
@@ -54,20 +56,20 @@ def resolve_labels(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) ->
     for part, rows in parts.items():
         parts[part] = [
             replace(row, values=_resolved(row.values, marks, chosen, one))
-            if type(row.values) is Exported
+            if type(row.values) is ExportedRow
             else row
             for row in rows
         ]
 
 
 def _annotated(rows: list[Row], counts: Counts) -> list[Row]:
-    reasons = Counter(row.values.left_out for row in rows if type(row.values) is Exported)
+    reasons = Counter(row.values.left_out for row in rows if type(row.values) is ExportedRow)
     del reasons[""]
     for reason, number in reasons.items():
         counts.notes.append(
             Finding("not-annotated", f"{counted(number, 'text')} left out: {reason}")
         )
-    return [row for row in rows if not (type(row.values) is Exported and row.values.left_out)]
+    return [row for row in rows if not (type(row.values) is ExportedRow and row.values.left_out)]
 
 
 def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
@@ -83,7 +85,7 @@ def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
 
 
 def _is_one(value: Any) -> bool:
-    return type(value) is str or value is None or (type(value) is Chosen and len(value) == 1)
+    return type(value) is str or value is None or (type(value) is ChosenLabels and len(value) == 1)
 
 
 def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding]) -> None:
@@ -97,7 +99,7 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
         )
         return
     values = [row.values.get(name) for row in every]
-    if empty := sum(type(value) is Chosen and not value for value in values):
+    if empty := sum(type(value) is ChosenLabels and not value for value in values):
         notes.append(
             Finding(
                 "empty-labels",
@@ -105,7 +107,7 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
                 remedy="take out rows that nobody labelled",
             )
         )
-    label_sets = {value.among for value in values if type(value) is Chosen and value.among}
+    label_sets = {value.among for value in values if type(value) is ChosenLabels and value.among}
     if len(label_sets) > 1:
         common = frozenset.intersection(*label_sets)
         incomplete = sorted(map(str, frozenset.union(*label_sets) - common))
@@ -126,7 +128,9 @@ def _resolved(
         made[name] = list(made.get(name) or ())
     for name in chosen & made.keys():
         value = made[name]
-        listed = list(value) if type(value) is Chosen else [value] if type(value) is str else value
+        listed = (
+            list(value) if type(value) is ChosenLabels else [value] if type(value) is str else value
+        )
         made[name] = listed[0] if name in one and listed else listed
     return made
 

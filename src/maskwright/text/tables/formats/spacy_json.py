@@ -14,7 +14,7 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.ledger import Ledger
 from maskwright.text.tables.formats import annotation_rows
-from maskwright.text.tables.formats.annotation_labels import Exported
+from maskwright.text.tables.formats.annotation_rows import ExportedRow
 from maskwright.text.tables.marked_text import are_parts
 
 UNKNOWN = ("", "-", None)  # tags of words of which nothing is known
@@ -31,8 +31,8 @@ def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
     """Such a value as a row, that of the entry `number`."""
     text, spans = value
     spans = spans if type(spans) is dict else {"entities": spans}
-    made = annotation_rows.row(Exported({"text": text, **spans}))
-    assert isinstance(made, Exported)
+    made = annotation_rows.row(ExportedRow({"text": text, **spans}))
+    assert isinstance(made, ExportedRow)
     made.item = number
     return made
 
@@ -90,8 +90,8 @@ def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
     return words
 
 
-def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Exported:
-    exported = Exported({"tokens": [word["orth"] for word in words]})
+def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> ExportedRow:
+    exported = ExportedRow({"tokens": [word["orth"] for word in words]})
     for name in names:
         tags = [word.get(name) for word in words]
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
@@ -119,4 +119,4 @@ def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict
             do='write rows such as {"text": …, "label": …}',
         )
     flags = {str(each["label"]): each.get("value") for each in cats}
-    return annotation_rows.row(Exported({"text": text, "cats": flags}))
+    return annotation_rows.row(ExportedRow({"text": text, "cats": flags}))

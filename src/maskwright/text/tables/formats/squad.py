@@ -20,7 +20,7 @@ FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answ
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerSpan:
     """A slice of a context: its text and the character it begins at."""
 
     text: str
@@ -46,7 +46,7 @@ class Question:
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[AnswerSpan, ...] = ()
     where: str = ""
 
     def __post_init__(self) -> None:

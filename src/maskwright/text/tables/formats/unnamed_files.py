@@ -19,7 +19,7 @@ from pathlib import Path
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import COMPRESSIONS, Source, shown
 from maskwright.text.corpus.ledger import Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.tables.formats import class_folders
 from maskwright.text.tables.split_files import says_part
 
@@ -35,7 +35,7 @@ LANGUAGE = re.compile(rf"({CODES})([-_][A-Za-z]{{2,4}})?|[a-z]{{3}}_[A-Z][a-z]{{
 
 
 @dataclass(frozen=True)
-class Parallel(Source):
+class ParallelText(Source):
     """A text and its translation; `path` is the first of the two languages."""
 
     other: Source
@@ -80,7 +80,7 @@ def _of_one_language(paths: Sequence[Path]) -> list[Source]:
 
 
 def aligned(
-    blocks: tuple[Iterable[Block], Iterable[Block]], source: Parallel, ledger: Ledger
+    blocks: tuple[Iterable[TextBlock], Iterable[TextBlock]], source: ParallelText, ledger: Ledger
 ) -> Iterator[tuple[dict[str, str], int]]:
     """The rows of two such texts and their lines; those blank in both are counted. The partner of
     a line that was dropped is dropped, too.
@@ -117,7 +117,7 @@ def aligned(
             )
 
 
-def _parallel(paths: Sequence[Path]) -> list[Parallel]:
+def _parallel(paths: Sequence[Path]) -> list[ParallelText]:
     """Pairs of files that differ in their last ending alone, which is a language and the same two
     in every pair; a file without another is in none."""
     by_name: dict[Path, dict[str, Source]] = {}
@@ -132,7 +132,7 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
         return []
     first, second = languages
     return [
-        Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
+        ParallelText(**vars(texts[first]), other=texts[second], languages=(first, second))
         for texts in pairs
     ]
 

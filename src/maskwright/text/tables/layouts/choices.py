@@ -22,14 +22,12 @@ from maskwright.text.tables.column_contents import (
     text_of,
     value_of,
 )
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Choice
+from maskwright.text.tables.examples import ChoiceExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NUMBERED
 
@@ -43,7 +41,7 @@ ANSWERING = (
 )
 
 
-class Choices(Layout):
+class ChoicesLayout(Layout):
     """A question, two choices or more, and which of them is right."""
 
     name = "choices"
@@ -53,7 +51,7 @@ class Choices(Layout):
     lists = ("choices",)
     rank = 30
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.by_name("choices", lambda c: c.kind in ("texts", "object"))
         if "choices" not in search.roles:
             numbered: dict[str, list[str]] = {}
@@ -89,13 +87,13 @@ class Choices(Layout):
         require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
         return table, iter(())
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Choice:
+    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> ChoiceExample:
         columns = task.columns
         options = options_of(row, columns.roles["choices"])
         right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
         about = columns.roles.get("context", ())
         context = text_in(row, about) if about else ""
-        return Choice(question_of(row, columns.roles), options, right, row.where, context)
+        return ChoiceExample(question_of(row, columns.roles), options, right, row.where, context)
 
 
 def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
@@ -202,4 +200,4 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
         )
 
 
-CHOICES = Choices()
+CHOICES = ChoicesLayout()

@@ -14,15 +14,13 @@ from maskwright.base.errors import DataError, near
 from maskwright.base.findings import Finding
 from maskwright.text.tables import raw_text, required_fields
 from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Answered, Examples
+from maskwright.text.tables.examples import QuestionExample
 from maskwright.text.tables.files import TABLE_FILE
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import cause_of_place
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 
@@ -32,7 +30,7 @@ NONE = '{"text": [], "answer_start": []}'
 UNANSWERABLE = ("isimpossible", "impossible", "unanswerable")
 
 
-class Question(Layout):
+class QuestionLayout(Layout):
     """{"question": "…", "context": "…", "answers": {"text": ["…"], "answer_start": [34]}}"""
 
     name = "question"
@@ -42,7 +40,7 @@ class Question(Layout):
     learned = "answers"
     rank = 20
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         if "answers" not in search.roles and any(
             c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
             for c in search.free()
@@ -65,7 +63,7 @@ class Question(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has a question, a context and answers in it"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Answered:
+    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> QuestionExample:
         columns = task.columns
         question = text_in(row, columns.roles["question"])
         text_in(row, columns.roles["context"])  # nothing that is read is refused as such
@@ -82,9 +80,9 @@ class Question(Layout):
                 do="correct one of the two, or take the row out (--read on_bad=skip drops and "
                 "counts it)",
             )
-        return Answered(question, context, answers, row.where)
+        return QuestionExample(question, context, answers, row.where)
 
-    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+    def findings(self, part: str, examples: Dataset) -> Iterator[Finding]:
         """How many questions of a part have no answer."""
         rows = examples.parts[part]
         none = [row for row in rows if not row.answers]
@@ -105,7 +103,7 @@ class Question(Layout):
             )
 
 
-def _has_verdicts(search: Search) -> bool:
+def _has_verdicts(search: ColumnSearch) -> bool:
     """Whether a label rates each answer."""
     answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
     return (
@@ -115,7 +113,7 @@ def _has_verdicts(search: Search) -> bool:
     )
 
 
-def _is_yes_or_no(search: Search) -> bool:
+def _is_yes_or_no(search: ColumnSearch) -> bool:
     """Whether all answers are one of the two, which need not stand in the text."""
     name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
     answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
@@ -202,4 +200,4 @@ def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> 
     )
 
 
-QUESTION = Question()
+QUESTION = QuestionLayout()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from maskwright.text.tables.column_contents import MANY_ROWS, missing, text_in, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Rewrite as RewriteExample
+from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import SEQUENCES
 
 REFERENCES = "references"
 
 
-class Rewrite(Layout):
+class RewriteLayout(Layout):
     """{"source": "…", "target": "…", "references": ["…", "…"]}"""
 
     name = "rewrite"
@@ -27,7 +25,7 @@ class Rewrite(Layout):
     learned = "target"
     rank = 60
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.two(("source", "target"), SEQUENCES)
         sides = [name for name in search.described if name.startswith("translation.")]
         if len(sides) == 2 and not {"source", "target"} & set(search.roles):
@@ -57,7 +55,7 @@ class Rewrite(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has one text to read and one to write"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> RewriteExample:
+    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> RewriteExample:
         roles = task.columns.roles
         source, target = (text_in(row, roles[role]) for role in self.roles)
         others: tuple[str, ...] = ()
@@ -69,4 +67,4 @@ class Rewrite(Layout):
         return RewriteExample(source, target, row.where, others)
 
 
-REWRITE = Rewrite()
+REWRITE = RewriteLayout()

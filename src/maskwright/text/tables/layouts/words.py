@@ -18,21 +18,19 @@ from maskwright.base.findings import Finding
 from maskwright.text.tables import labels, required_fields, tag_spelling, tags
 from maskwright.text.tables.column_contents import (
     MANY_ROWS,
-    NoTag,
+    UnknownTag,
     is_empty,
     is_no_label,
     missing,
     text_of,
     value_of,
 )
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import UNKNOWN, Examples, Tagged
+from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import marked
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.tag_spelling import as_usual, spelling_of
@@ -41,7 +39,7 @@ from maskwright.text.tables.tag_spelling import as_usual, spelling_of
 MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
 
 
-class Words(Layout):
+class WordsLayout(Layout):
     """{"tokens": ["Rome", "fell"], "tags": ["B-LOC", "O"]}"""
 
     name = "words"
@@ -51,7 +49,7 @@ class Words(Layout):
     ignored = ("-100",)  # what torch's cross-entropy leaves out, as datasets of tokens have it
     rank = 10
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         marks = [c.name for c in search.free() if c.kind == "parts"]
         marks = [name for name in marks if search.commonest([name, *marks]) == name]
         if len(marks) > 1:  # of a document of spaCy, the words have places and tags, too
@@ -92,13 +90,13 @@ class Words(Layout):
     def repair(self, table: Table, task: Task) -> tuple[Table, int]:
         return _repaired(table, task)
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Tagged:
+    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> TaggedExample:
         assert known is not None
         columns = task.columns
         if (text := _marked_text(row, columns)) is not None:
             tagging = marked(text, value_of(row, columns["tags"]), row.where)
             numbers = tuple(known.index(tag, row) for tag in tagging.tags)
-            return Tagged(
+            return TaggedExample(
                 tagging.words, numbers, row.where, text, tagging.widened, tagging.miscounted
             )
         cells = self.answers(row, columns)
@@ -111,12 +109,12 @@ class Words(Layout):
         return value if type(value) is list else [] if is_empty(value) else [value]
 
     def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
-        """The row with a `NoTag` for each of these tags; None where all are."""
+        """The row with a `UnknownTag` for each of these tags; None where all are."""
         tags = self.answers(row, columns)
         known = [not is_no_label(no_label, tag) for tag in tags]
         if all(known):
             return row
-        masked = [tag if ok else NoTag(tag) for tag, ok in zip(tags, known, strict=True)]
+        masked = [tag if ok else UnknownTag(tag) for tag, ok in zip(tags, known, strict=True)]
         name = columns["tags"]
         return replace(row, values={**row.values, name: masked}) if any(known) else None
 
@@ -132,7 +130,7 @@ class Words(Layout):
             return
         if value is None:
             raise missing(row, name, "tags", "a list of tags")
-        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not NoTag)
+        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not UnknownTag)
 
     def require_sound(self, made: Sequence[Any]) -> None:
         """Refuse texts whose marked parts begin and end within words, but in another counting of
@@ -151,7 +149,7 @@ class Words(Layout):
                 do="count the places in characters",
             )
 
-    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+    def findings(self, part: str, examples: Dataset) -> Iterator[Finding]:
         """Words without a tag, and marked parts that do not begin and end where words do."""
         if unknown := sum(row.tags.count(UNKNOWN) for row in examples.parts[part]):
             yield Finding(
@@ -179,7 +177,9 @@ def _marked_text(row: Row, columns: Columns) -> str | None:
     return text_of(row.as_given(), columns["tokens"])
 
 
-def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
+def _tagged(
+    row: Row, name: str, tags_name: str, tags: list[Any], known: LabelVocabulary
+) -> TaggedExample:
     tokens = value_of(row, name)
     if (
         type(tokens) is not list
@@ -195,13 +195,13 @@ def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabul
             wanted="one tag for each token",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    numbers = tuple(UNKNOWN if type(tag) is NoTag else known.index(tag, row) for tag in tags)
+    numbers = tuple(UNKNOWN if type(tag) is UnknownTag else known.index(tag, row) for tag in tags)
     _check_spans(numbers, tokens, row, tags_name, known)
-    return Tagged(tuple(tokens), numbers, row.where)
+    return TaggedExample(tuple(tokens), numbers, row.where)
 
 
 def _check_spans(
-    numbers: Sequence[int], tokens: Sequence[str], row: Row, name: str, known: Vocabulary
+    numbers: Sequence[int], tokens: Sequence[str], row: Row, name: str, known: LabelVocabulary
 ) -> None:
     """Refuse spans that are not written as the scheme of the tags writes them."""
     spelling, scheme = spelling_of(known.names), tag_spelling.scheme_of(known.names)
@@ -249,7 +249,7 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
             given = value_of(row, name)
             made = row
             if type(given) is list and given:
-                known = [n for n, tag in enumerate(given) if type(tag) is not NoTag]
+                known = [n for n, tag in enumerate(given) if type(tag) is not UnknownTag]
                 if not all(type(given[n]) is str for n in known):
                     raise UsageError(
                         "tags that are numbers do not mark where a span begins",
@@ -314,4 +314,4 @@ def _lengths(rows: Sequence[Row], name: str) -> list[int]:
     return [len(v) if type(v) is list else -1 for v in values]
 
 
-WORDS = Words()
+WORDS = WordsLayout()
