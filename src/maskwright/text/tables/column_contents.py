@@ -158,7 +158,7 @@ def is_no_label(no_label: Collection[str], value: object) -> bool:
     if str(value).strip() in no_label:
         return True
     number = as_integer(value)
-    return number is not None and any(as_integer(each) == number for each in no_label)
+    return number is not None and any(as_integer(text) == number for text in no_label)
 
 
 # ------------------------------------------------------------------------------ one column
@@ -167,18 +167,23 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
         v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
     ]
     kinds = Counter(map(_kind, filled))
-    kind, known = _merged(kinds, len(filled)), filled
+    kind, values_counted = _merged(kinds, len(filled)), filled
     if not filled and any(type(v) is UnreadableValue for v in values):
         kind = "mixed"  # of no use, and not empty
     # Words such as n/a among numbers are no values, however many there are.
     if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
-        others = [v for v in filled if not _is_nothing(v)]
-        if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
-            kind, known = of_others, others
-    numbers = [n for v in known if (n := as_number(v)) is not None] if kind == "number" else []
+        remaining = [v for v in filled if not _is_nothing(v)]
+        if (remaining_kind := _merged(Counter(map(_kind, remaining)), len(remaining))) in (
+            "whole",
+            "number",
+        ):
+            kind, values_counted = remaining_kind, remaining
+    numbers = (
+        [n for v in values_counted if (n := as_number(v)) is not None] if kind == "number" else []
+    )
     fractions = sum(number != int(number) for number in numbers)
     # True and 1 are equal in Python, and two values in a file.
-    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in known})
+    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in values_counted})
     return Column(
         name=name,
         kind=kind,
@@ -206,13 +211,13 @@ def _kind(value: Any) -> str:
         return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:
         inner = {_kind(v) if type(v) is not str else "text" for v in value}
-        for kind, others in (
+        for kind, compatible in (
             ("boolean", set()),
             ("whole", set()),
             ("number", {"whole"}),
             ("text", {"whole"}),
         ):
-            if inner <= {kind, *others}:
+            if inner <= {kind, *compatible}:
                 return kind + "s" if inner else "list"
         return "parts" if are_parts(value) else "mixed"
     if type(value) is dict:
@@ -335,14 +340,14 @@ def joined_or_whole(values: Sequence[Any]) -> Any:
     return unreadable[0] if unreadable else joined(map(str, filled))
 
 
-def missing(row: Row, name: str, role: str, wanted: str) -> DataError:
+def missing(row: Row, name: str, role: str, expected: str) -> DataError:
     """The error for a cell that holds nothing, or a value of another type."""
     value = value_of(row, name)
     return DataError(
         f"the {role} is missing" if value is None else f"the {role} is of another type",
         where=f"{row.where}, column {name!r}",
         found="nothing" if value is None else repr(value),
-        wanted=wanted,
+        wanted=expected,
         do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
     )
 
@@ -459,8 +464,8 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     columns = dict.fromkeys(name for row in rows for name in row.values)
     names = frozenset(name for name in columns if name not in texts and _are_lists(rows, name))
     if names:
-        for part, rows in table.parts.items():
-            table.parts[part] = [_with_lists(row, names) for row in rows]
+        for split, rows in table.parts.items():
+            table.parts[split] = [_with_lists(row, names) for row in rows]
     return names
 
 

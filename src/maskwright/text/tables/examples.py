@@ -155,8 +155,8 @@ class TaggedExample(Example):
     @property
     def repeated(self) -> Hashable:
         """The only tag of the words; of a sentence with several tags, the sentence."""
-        known = set(self.tags) - {UNKNOWN}
-        return known.pop() if len(known) == 1 else self.where
+        distinct_tags = set(self.tags) - {UNKNOWN}
+        return distinct_tags.pop() if len(distinct_tags) == 1 else self.where
 
 
 @dataclass(frozen=True, slots=True)

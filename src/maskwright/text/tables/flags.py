@@ -112,7 +112,7 @@ def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
     if type(cell) is list and len(cell) == size:
         values = [flag(value) for value in cell]
         if None not in values:
-            return [place for place, is_set in enumerate(values) if is_set]
+            return [index for index, is_set in enumerate(values) if is_set]
     raise DataError(
         "flags and classes differ in number",
         where=f"{row.where}, column {name!r}",
@@ -143,13 +143,13 @@ def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
 
 
-def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
+def named(cell: Any, row: Row, name: str, classes: Iterable[str]) -> list[str]:
     """The classes that a mapping says yes to.
 
     Raises:
         DataError: no such mapping, or one that leaves out a class.
     """
-    missing = sorted(set(known) - cell.keys()) if is_named(cell) else []
+    missing = sorted(set(classes) - cell.keys()) if is_named(cell) else []
     if is_named(cell) and not missing:
         return [key for key, value in cell.items() if flag(value)]
     raise DataError(
@@ -170,15 +170,19 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
         if not column.scalar:
             continue
         words = column.values
-        for numbers, known in ((True, NUMBERS), (False, WORDS)):
-            fitting = {word: n for word, n in words.items() if word in known}
+        for numbers, meaning_of_word in ((True, NUMBERS), (False, WORDS)):
+            fitting = {word: n for word, n in words.items() if word in meaning_of_word}
             # A few rows of which nothing is known, or one mistake, make no other column of it.
-            other_words = {word: n for word, n in words.items() if word not in known}
-            few = nearly_all(sum(fitting.values()), sum(words.values())) and (
+            other_words = {word: n for word, n in words.items() if word not in meaning_of_word}
+            nearly_all_fit = nearly_all(sum(fitting.values()), sum(words.values())) and (
                 sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
             )
-            both = numbers or len(fitting) == 1 or len({known[word] for word in fitting}) == 2
-            if fitting and few and both:
+            has_both_values = (
+                numbers
+                or len(fitting) == 1
+                or len({meaning_of_word[word] for word in fitting}) == 2
+            )
+            if fitting and nearly_all_fit and has_both_values:
                 spelled[numbers].append(column.name)
                 break
     return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]

@@ -58,11 +58,11 @@ def infer(
         DataError: no task fits, or not the one given.
     """
     requested = None if task is None else shape_of(task)
-    among = None if requested is None else (requested.layout,)
-    selected = find(table, columns, among)
+    allowed_layouts = None if requested is None else (requested.layout,)
+    selected = find(table, columns, allowed_layouts)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
-        selected = find(table, columns, among)
+        selected = find(table, columns, allowed_layouts)
     if not selected.layout.has_label_forms:
         shape = requested or shape_for(selected.layout, "")
         if shape is None:
@@ -84,8 +84,8 @@ def infer(
     shape = requested or shape_for(selected.layout, form)
     if shape is None:
         raise _no_task(table, selected, why)
-    made = Task(shape, why, selected, separator)
-    return _with_flags(made, table.first) if form == "several" else made
+    inferred = Task(shape, why, selected, separator)
+    return _with_flags(inferred, table.first) if form == "several" else inferred
 
 
 def _no_task(table: Table, columns: Columns, why: str) -> DataError:
@@ -187,8 +187,10 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
 def _known(table: Table, name: str, no_label: str) -> Table:
     """The table without the training rows whose label is not known, but for one of no others."""
     rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
-    first = next(part for part, each in table.parts.items() if each is table.first)
-    return replace(table, parts={**table.parts, first: rows}) if rows else table
+    first_split = next(
+        split for split, split_rows in table.parts.items() if split_rows is table.first
+    )
+    return replace(table, parts={**table.parts, first_split: rows}) if rows else table
 
 
 def _order(value: int | None) -> int:

@@ -94,8 +94,8 @@ class Layout(ABC):
         return None
 
     @abstractmethod
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> Example:
-        """An example of a row; `known` are the classes, where the task has classes.
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Example:
+        """An example of a row; `vocabulary` are the classes, where the task has classes.
 
         Raises:
             DataError: the row is bad; the error has its file, line and remedy.
@@ -124,7 +124,7 @@ class Layout(ABC):
         """The labels in a row, where they are not those of a column `label`; None: they are."""
         return None
 
-    def require_sound(self, made: Sequence[Any]) -> None:
+    def require_sound(self, examples: Sequence[Any]) -> None:
         """Refuse the examples of a part that cannot be right together.
 
         Raises:
@@ -132,7 +132,7 @@ class Layout(ABC):
         """
         return
 
-    def findings(self, part: str, examples: Dataset) -> Iterator[Finding]:
+    def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
         """Each thing of this layout in a part that should not pass in silence."""
         return iter(())
 

@@ -13,28 +13,28 @@ from maskwright.text.tables.layout import Task
 from maskwright.text.tables.rows import Row
 
 
-def reader(task: Task, known: LabelVocabulary | None) -> Callable[[Row], Example]:
+def reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row], Example]:
     """What makes an example of a row; it raises DataError where a row is bad."""
 
     def read(row: Row) -> Example:
         required_fields.require(row, task.columns)
-        return task.columns.layout.read(row, task, known)
+        return task.columns.layout.read(row, task, vocabulary)
 
     return read
 
 
-def target_of(row: Row, task: Task, known: LabelVocabulary | None) -> Target:
+def target_of(row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Target:
     """The number of the class that the column `label` names, the numbers of several, or a number.
 
     Raises:
         DataError: an empty or unknown label.
     """
     name = task.columns["label"]
-    if known is None:
+    if vocabulary is None:
         return number(value_of(row, name), row, name)
     if task.shape.label == "several":
-        return tuple(sorted({known.index(cell, row) for cell in label_cells(row, task)}))
-    return known.index(value_of(row, name), row)
+        return tuple(sorted({vocabulary.index(cell, row) for cell in label_cells(row, task)}))
+    return vocabulary.index(value_of(row, name), row)
 
 
 def label_cells(row: Row, task: Task) -> Iterator[Any]:
@@ -43,9 +43,9 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
     Raises:
         DataError: a column of them is missing, or holds no labels.
     """
-    own = task.columns.layout.label_cells(row, task)
-    if own is not None:
-        yield from own
+    layout_labels = task.columns.layout.label_cells(row, task)
+    if layout_labels is not None:
+        yield from layout_labels
         return
     multi_label = task.shape.label == "several"
     names = task.columns.roles["label"]

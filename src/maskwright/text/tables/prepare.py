@@ -64,7 +64,7 @@ def build(
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known, changed, unlabelled = None, 0, 0
+    vocabulary, changed, unlabelled = None, 0, 0
     layout = task.columns.layout
     if missing := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
         table, unlabelled = _labelled(table, task, missing)
@@ -83,72 +83,73 @@ def build(
         table, changed = repaired
     if task.shape.has_classes:
         if classes:
-            known = classes_of.given(classes, values, table, task, fold_labels, assume)
+            vocabulary = classes_of.given(classes, values, table, task, fold_labels, assume)
         else:
-            known = classes_of.learned(table, task, fold_labels, reading)
-    read = reader(task, known)
-    parts: dict[str, list[Any]] = {}
+            vocabulary = classes_of.learned(table, task, fold_labels, reading)
+    read = reader(task, vocabulary)
+    examples_by_split: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
-    for part, rows in list(table.parts.items()):
+    for split, rows in list(table.parts.items()):
         if rows is not table.first:
             hidden = hidden_by(rows, table.first, task.columns)
-            if hidden is not None and table.without_labels(part, rows, instead(hidden)):
+            if hidden is not None and table.without_labels(split, rows, instead(hidden)):
                 continue
             if hidden is not None and means_nothing(hidden):
-                raise no_answers(part, rows, task.columns, hidden)
-        made, bad = usable(rows, lambda row: (row, read(row)), reading)
-        parts[part] = [example for _, example in made]
+                raise no_answers(split, rows, task.columns, hidden)
+        rows_and_examples, bad = usable(rows, lambda row: (row, read(row)), reading)
+        examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
-            names = [value_of(row, task.columns["group"]) for row, _ in made]
-            groups[part] = ["" if is_empty(name) else str(name) for name in names]
-        list_rejected(bad, table.rejects.get(part))
+            names = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
+            groups[split] = ["" if is_empty(name) else str(name) for name in names]
+        list_rejected(bad, table.rejects.get(split))
         dropped += [(error.where or "", error.what) for _, error in bad]
-        if not made:
-            _refuse_empty(part, bad)
-        layout.require_sound(parts[part])
+        if not rows_and_examples:
+            _refuse_empty(split, bad)
+        layout.require_sound(examples_by_split[split])
         if rows is table.first and not classes:
-            _refuse_one_answer(parts[part], rows, task.columns)
+            _refuse_one_answer(examples_by_split[split], rows, task.columns)
     return Dataset(
         task,
-        parts,
-        known,
+        examples_by_split,
+        vocabulary,
         dropped,
         table.counts,
         groups,
         repaired=changed,
         unlabelled=unlabelled,
-        folded=_joined(table, task, known) if fold_labels else 0,
+        folded=_joined(table, task, vocabulary) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )
 
 
-def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
+def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
     if not bad:
         raise DataError(
             "the part has no rows",
-            where=part,
+            where=split,
             found="0 rows",
             wanted="at least one row",
             do="leave the part out",
         )
-    row, first = bad[0]
+    row, error = bad[0]
     raise DataError(
         "all rows of the part were left out, as they are bad",
         where=row.file,
-        found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} ({first.where})",
-        wanted=first.wanted,
+        found=f"{len(bad):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
+        wanted=error.wanted,
         do="correct the rows",
     )
 
 
-def _joined(table: Table, task: Task, known: LabelVocabulary | None) -> int:
+def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int:
     """How many labels stand there in a spelling that was joined with another."""
-    if known is None or not known.folded:
+    if vocabulary is None or not vocabulary.folded:
         return 0
-    rows = (row for part in table.parts.values() for row in part)
+    rows = (row for split_rows in table.parts.values() for row in split_rows)
     return sum(
-        spelled(cell, row, known.column, known.has_numbers, words=True) in known.folded
+        spelled(cell, row, vocabulary.column, vocabulary.has_numbers, words=True)
+        in vocabulary.folded
         for row in rows
         for cell in classes_of.readable(row, task)
         if not is_empty(cell)
@@ -158,18 +159,22 @@ def _joined(table: Table, task: Task, known: LabelVocabulary | None) -> int:
 def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
     """The rows without answers that `no_label` stands for, and how many had no other."""
     columns = task.columns
-    made = {
-        part: [columns.layout.without(row, columns, no_label) for row in rows]
-        for part, rows in table.parts.items()
+    kept_rows = {
+        split: [columns.layout.without(row, columns, no_label) for row in rows]
+        for split, rows in table.parts.items()
     }
-    parts = {part: [row for row in rows if row is not None] for part, rows in made.items()}
-    for part, rows in list(table.parts.items()):
-        if rows and not parts[part]:
+    labelled_rows = {
+        split: [row for row in rows if row is not None] for split, rows in kept_rows.items()
+    }
+    for split, rows in list(table.parts.items()):
+        if rows and not labelled_rows[split]:
             hidden = str(columns.layout.answers(rows[0], columns)[0])
-            if not table.without_labels(part, rows, instead(hidden)):
-                raise no_answers(part, rows, columns, hidden)
-            del parts[part]
-    return replace(table, parts=parts), sum(row is None for rows in made.values() for row in rows)
+            if not table.without_labels(split, rows, instead(hidden)):
+                raise no_answers(split, rows, columns, hidden)
+            del labelled_rows[split]
+    return replace(table, parts=labelled_rows), sum(
+        row is None for rows in kept_rows.values() for row in rows
+    )
 
 
 def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns) -> str | None:
@@ -202,10 +207,10 @@ def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
     return spelled if len(set(spelled)) > 1 else (spelled[:1] or ("",))
 
 
-def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
+def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
     """The error for a part of which `hidden_by` says what stands in place of its answers."""
     return DataError(
-        "the rows have no labels" if part == ALL else f"the part {part!r} has no labels",
+        "the rows have no labels" if split == ALL else f"the part {split!r} has no labels",
         where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
         found=f"{instead(hidden)} in all {len(rows):,} rows",
         wanted="labels to compare with",
@@ -216,8 +221,8 @@ def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) ->
 
 def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
     """Refuse training rows of which all have one answer, unless it is a text."""
-    first = examples[0]
-    may_be_right = first.has_text_answer and first.repeated
+    first_example = examples[0]
+    may_be_right = first_example.has_text_answer and first_example.repeated
     if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
         role = columns.layout.answer_role
         raise DataError(
@@ -269,7 +274,7 @@ def prepare(
         rejects=rejects,
     )
     inferred = infer(rows, columns, task, no_label)
-    made = build(
+    dataset = build(
         rows,
         inferred,
         fold_labels=fold_labels,
@@ -277,4 +282,4 @@ def prepare(
         no_label=no_label,
         reading=reading,
     )
-    return splits.complete(made, division)
+    return splits.complete(dataset, division)

@@ -38,11 +38,13 @@ class TableReadingOptions:
         Raises:
             UsageError: naming it.
         """
-        usual = TableReadingOptions()
-        for each in fields(self):
-            if each.name not in names and getattr(self, each.name) != getattr(usual, each.name):
+        defaults = TableReadingOptions()
+        for option in fields(self):
+            if option.name not in names and getattr(self, option.name) != getattr(
+                defaults, option.name
+            ):
                 raise UsageError(
-                    "option has no effect here", where=f"{WHERE} {each.name}", do="leave it out"
+                    "option has no effect here", where=f"{WHERE} {option.name}", do="leave it out"
                 )
 
 
@@ -58,20 +60,22 @@ def how_read(
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
     # Of labelled data all columns are read; others choose which stay with the text.
-    own = [
-        each.name for each in fields(ReadingOptions) if each.name != "notes" or usual.reading.notes
+    reading_fields = [
+        option.name
+        for option in fields(ReadingOptions)
+        if option.name != "notes" or usual.reading.notes
     ]
-    known = [*own, "header", "no_label", *FLAGS]
+    option_names = [*reading_fields, "header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
         name, sign, text = setting.partition("=")
-        if not sign or name not in known:
+        if not sign or name not in option_names:
             raise UsageError(
                 "unknown reading option",
                 where=WHERE,
                 found=repr(setting),
-                wanted=f"NAME=VALUE, {near(name, known)}",
-                do=f"of {', '.join(known)}",
+                wanted=f"NAME=VALUE, {near(name, option_names)}",
+                do=f"of {', '.join(option_names)}",
             )
         values[name] = text if name in AS_TYPED else dotted.parse_value(text)
         if name == "separator":

@@ -57,16 +57,17 @@ def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) ->
     missing = [name for name in names if not stands(name, row.values)]
     if len(missing) == len(names):
         raise _missing(row, role, names[0])
-    known = {name for each in columns.roles.values() for name in each}
-    seen = {name: column.rows for name, column in columns.described.items()}
+    used_columns = {name for column_names in columns.roles.values() for name in column_names}
+    row_counts = {name: column.rows for name, column in columns.described.items()}
     for name in missing:
         # A title may be missing where there is a subtitle; misspelt is what few rows have.
-        others = [
-            other
-            for other in row.values
-            if other not in known and seen.get(other, 0) < RARE * seen.get(name, 0)
+        unused_columns = [
+            candidate
+            for candidate in row.values
+            if candidate not in used_columns
+            and row_counts.get(candidate, 0) < RARE * row_counts.get(name, 0)
         ]
-        if get_close_matches(name, others, n=1, cutoff=ALIKE):
+        if get_close_matches(name, unused_columns, n=1, cutoff=ALIKE):
             raise _missing(row, role, name)
 
 

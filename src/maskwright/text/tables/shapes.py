@@ -42,9 +42,9 @@ def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
     return by_name
 
 
-def _declared_twice(name: str, what: str, module: str) -> UsageError:
+def _declared_twice(name: str, message_end: str, module: str) -> UsageError:
     return UsageError(
-        f"two task types {what}",
+        f"two task types {message_end}",
         where=f"maskwright.{ROOM}, {module}",
         found=name,
         wanted="names of their own, and `inferred` for one of them",
@@ -58,15 +58,15 @@ def shape_of(task: str) -> Shape:
     Raises:
         UsageError: no such task; the message has the near names.
     """
-    known = shapes()
-    if task not in known:
+    known_tasks = shapes()
+    if task not in known_tasks:
         raise UsageError(
             "no such task",
             found=repr(task),
-            wanted=near(task, known),
-            do=f"choose one of: {', '.join(known)}",
+            wanted=near(task, known_tasks),
+            do=f"choose one of: {', '.join(known_tasks)}",
         )
-    return known[task]
+    return known_tasks[task]
 
 
 def shape_for(layout: Layout, label: str) -> Shape | None:
@@ -82,10 +82,10 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def roles(
-    what: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
+    roles_of: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
 ) -> tuple[str, ...]:
     """The roles that layouts have, such as `roles(lambda layout: layout.joined)`."""
-    return tuple(dict.fromkeys(role for layout in layouts() for role in what(layout)))
+    return tuple(dict.fromkeys(role for layout in layouts() for role in roles_of(layout)))
 
 
 def may_be_joined(role: str) -> bool:
@@ -96,3 +96,21 @@ def may_be_joined(role: str) -> bool:
 def may_be_list(role: str) -> bool:
     """Whether the cells of this role may be lists."""
     return any(role in layout.lists for layout in layouts())
+
+
+def require_selectable(metric: str, task: str | None = None) -> None:
+    """Refuse a metric by which no epoch of `task` can be selected; None: of no task.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    task_shapes = shapes().values() if task is None else (shape_of(task),)
+    selectable_metrics = dict.fromkeys(name for shape in task_shapes for name in shape.choosable)
+    if metric not in selectable_metrics:
+        raise UsageError(
+            "no such metric to select by",
+            where="--measure",
+            found=metric,
+            wanted=near(metric, selectable_metrics),
+            do=f"choose one of: {', '.join(selectable_metrics)}",
+        )

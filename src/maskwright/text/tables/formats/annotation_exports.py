@@ -33,14 +33,14 @@ def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
         return label_studio.rows(items, file, ledger)
     if all(map(spacy_json.is_document, items)):
         return list(spacy_json.sentences(items, file, ledger))
-    if all(each is None or spacy_json.is_pair(each) for each in items):
+    if all(entry is None or spacy_json.is_pair(entry) for entry in items):
         if blank := items.count(None):
-            what = f"passed over: {counted(blank, 'null')} among the texts"
-            ledger.counts.notes.append(Finding("null-texts", what))
-        return [spacy_json.row(each, number) for number, each in enumerate(items, 1) if each]
-    if isinstance(value, dict) and not all(type(each) is dict for each in items):
+            message = f"passed over: {counted(blank, 'null')} among the texts"
+            ledger.counts.notes.append(Finding("null-texts", message))
+        return [spacy_json.row(entry, number) for number, entry in enumerate(items, 1) if entry]
+    if isinstance(value, dict) and not all(type(entry) is dict for entry in items):
         return None
-    if any(type(each) is not dict or "paragraphs" in each for each in items):
+    if any(type(entry) is not dict or "paragraphs" in entry for entry in items):
         return None
     rows = [_row(values) for values in items]
     return rows if type(value) is dict or any(type(row) is ExportedRow for row in rows) else None
@@ -102,7 +102,7 @@ def of_table(values: dict[str, str]) -> dict[str, Any]:
     """A row of such a table."""
     if label_studio.is_row(values):
         return label_studio.of_table(values)
-    made = ExportedRow(values)  # doccano
+    row = ExportedRow(values)  # doccano
     if all(pieces := [piece.strip() for piece in values["label"].split("#")]):
-        made["label"] = ChosenLabels(pieces)
-    return made
+        row["label"] = ChosenLabels(pieces)
+    return row

@@ -37,19 +37,24 @@ SENTENCES = (
 NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
 
 
-def columns_of(names: Sequence[str], first: Sequence[str]) -> tuple[str, str] | None:
+def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str] | None:
     """(what numbers the sentences, what holds the words) by the header and the first row below
     it; None of another table."""
-    called = {plain(name): name for name in names}
+    name_by_spelling = {plain(name): name for name in names}
     number, word = (
-        next((called[spelling] for spelling in spellings if spelling in called), None)
+        next(
+            (name_by_spelling[spelling] for spelling in spellings if spelling in name_by_spelling),
+            None,
+        )
         for spellings in (SENTENCES, WORDS)
     )
     if number is None or word is None:
         return None
-    one = dict(zip(names, first, strict=True))
-    single = len(one[word].split()) == 1 and not one[word].lstrip().startswith("[")
-    return (number, word) if single and NUMBERED.fullmatch(one[number].strip()) else None
+    first_values = dict(zip(names, first_row, strict=True))
+    single = len(first_values[word].split()) == 1 and not first_values[word].lstrip().startswith(
+        "["
+    )
+    return (number, word) if single and NUMBERED.fullmatch(first_values[number].strip()) else None
 
 
 def sentences(
@@ -118,8 +123,8 @@ class ColumnNames:
     def row(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
         """A sentence by column."""
         return {
-            name: [columns[place] for columns in words]
-            for place, name in enumerate(self.names)
+            name: [columns[index] for columns in words]
+            for index, name in enumerate(self.names)
             if name is not None
         }
 
@@ -127,9 +132,9 @@ class ColumnNames:
 class _Column:
     """What a column holds in the lines looked at."""
 
-    def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], place: int) -> None:
-        self.place = place
-        self.by_sentence = [[columns[place] for columns in words] for words in sentences]
+    def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], index: int) -> None:
+        self.place = index
+        self.by_sentence = [[columns[index] for columns in words] for words in sentences]
         self.values = [value for values in self.by_sentence for value in values]
         self.distinct = set(self.values)
         self.tags = sum(bool(TAG.fullmatch(value)) for value in self.values)
@@ -150,8 +155,12 @@ class _Column:
     @property
     def has_entity_types(self) -> bool:
         """Entity types without a scheme: PER, and O of most words."""
-        others = self.distinct - {"O"}
-        return "O" in self.distinct and 0 < len(others) <= CLASSES and all(map(_is_name, others))
+        entity_types = self.distinct - {"O"}
+        return (
+            "O" in self.distinct
+            and 0 < len(entity_types) <= CLASSES
+            and all(map(_is_name, entity_types))
+        )
 
     @property
     def has_classes(self) -> bool:
@@ -184,8 +193,8 @@ class _Column:
     def is_of_sentence(self) -> bool:
         """Whether it has one value for all words of a sentence, such as a document's name."""
         longer = [values for values in self.by_sentence if len(values) > 1]
-        same = all(len(set(values)) == 1 for values in longer)
-        return same and sum(map(len, longer)) >= MIN_VALUES
+        is_constant = all(len(set(values)) == 1 for values in longer)
+        return is_constant and sum(map(len, longer)) >= MIN_VALUES
 
     @property
     def is_lettered(self) -> bool:
@@ -210,17 +219,17 @@ def layout_of(
     if header:
         require_names(header, sentences[0][0], where)
         return ColumnNames(tuple(header))
-    alike = list(_sample(sentences))
-    columns = [_Column(alike, place) for place in range(width)]
-    left = 0
+    sampled = list(_sample(sentences))
+    columns = [_Column(sampled, index) for index in range(width)]
+    first_word_column = 0
     if width > 1 and columns[0].counts_words and not (width == 2 and columns[1].has_tags):
-        left = 1  # numbers of the words
-    _require_words(columns[left:], where, width)
-    if width - left > 1:
-        _require_tags(columns[left:], where, width)
-    names: list[str | None] = [f"column {place + 1}" for place in range(width)]
-    names[0], names[left] = None, TOKENS
-    if width - left > 1:
+        first_word_column = 1  # numbers of the words
+    _require_words(columns[first_word_column:], where, width)
+    if width - first_word_column > 1:
+        _require_tags(columns[first_word_column:], where, width)
+    names: list[str | None] = [f"column {index + 1}" for index in range(width)]
+    names[0], names[first_word_column] = None, TOKENS
+    if width - first_word_column > 1:
         names[-1] = TAGS
     return ColumnNames(tuple(names))
 
@@ -263,31 +272,44 @@ def _is_name(value: str) -> bool:
 
 def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     """Refuse a first column that holds no words."""
-    first, others = columns[0], columns[1:]
-    if not others:
+    first_column, other_columns = columns[0], columns[1:]
+    if not other_columns:
         return
-    tags = next((c.place for c in others[::-1] if c.has_entity_tags), others[-1].place)
-    if first.may_have_tags and len(first.values) >= MIN_VALUES and not others[-1].has_tags:
-        words = next((c for c in others if c.is_lettered), others[0])
+    tags = next(
+        (c.place for c in other_columns[::-1] if c.has_entity_tags), other_columns[-1].place
+    )
+    if (
+        first_column.may_have_tags
+        and len(first_column.values) >= MIN_VALUES
+        and not other_columns[-1].has_tags
+    ):
+        words = next((c for c in other_columns if c.is_lettered), other_columns[0])
         raise _unclear(
-            "the tags stand before the words", where, first, width, words.place, first.place
+            "the tags stand before the words",
+            where,
+            first_column,
+            width,
+            words.place,
+            first_column.place,
         )
-    if len(others) > 1:
-        words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
-        if first.is_of_sentence and not words.is_of_sentence:
+    if len(other_columns) > 1:
+        words = next(
+            (c for c in other_columns if not c.is_of_sentence and not c.is_number), other_columns[0]
+        )
+        if first_column.is_of_sentence and not words.is_of_sentence:
             raise _unclear(
                 "the first column holds no words, but the same for all words of a sentence",
                 where,
-                first,
+                first_column,
                 width,
                 words.place,
                 tags,
             )
-        if first.is_number and len(first.values) >= MIN_VALUES and words.is_lettered:
+        if first_column.is_number and len(first_column.values) >= MIN_VALUES and words.is_lettered:
             raise _unclear(
                 "the first column holds no words, but numbers",
                 where,
-                first,
+                first_column,
                 width,
                 words.place,
                 tags,
@@ -295,18 +317,18 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
         richer = next(
             (
                 c
-                for c in others[:-1]
+                for c in other_columns[:-1]
                 if c.is_lettered
                 and not c.is_of_sentence
-                and len(c.distinct) > MIN_VALUES * len(first.distinct)
+                and len(c.distinct) > MIN_VALUES * len(first_column.distinct)
             ),
             None,
         )
-        if richer is not None and first.has_classes and len(first.values) >= MANY:
+        if richer is not None and first_column.has_classes and len(first_column.values) >= MANY:
             raise _unclear(
                 "the first column holds few different values, and another many words",
                 where,
-                first,
+                first_column,
                 width,
                 richer.place,
                 tags,
@@ -315,60 +337,66 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
     """Refuse a last column that holds no tags, where another may."""
-    words, last, between = columns[0], columns[-1], columns[1:-1]
-    if last.has_tags:
+    words, last_column, between = columns[0], columns[-1], columns[1:-1]
+    if last_column.has_tags:
         return
-    other = (
+    better = (
         next((c for c in between[::-1] if c.has_entity_tags), None)
         or next(
-            (c for c in between[::-1] if c.has_entity_types and not last.has_entity_types), None
+            (c for c in between[::-1] if c.has_entity_types and not last_column.has_entity_types),
+            None,
         )
         or next((c for c in between if c.has_classes), None)
     )
     doubtful = (
-        len(last.distinct) == 1
-        or last.is_fraction
-        or not any(map(_is_name, last.distinct))
+        len(last_column.distinct) == 1
+        or last_column.is_fraction
+        or not any(map(_is_name, last_column.distinct))
         # Nearly as many as words, and many more than the other: lemmas.
         or (
-            other is not None
-            and 2 * len(last.distinct) > len(words.distinct)
-            and len(last.distinct) > MIN_VALUES * len(other.distinct)
+            better is not None
+            and 2 * len(last_column.distinct) > len(words.distinct)
+            and len(last_column.distinct) > MIN_VALUES * len(better.distinct)
         )
     )
-    if other is not None and (
-        other.has_entity_tags or (other.has_entity_types and not last.has_entity_types)
+    if better is not None and (
+        better.has_entity_tags or (better.has_entity_types and not last_column.has_entity_types)
     ):
         raise _unclear(
             "the last column holds no tags, and another seems to",
             where,
-            last,
+            last_column,
             width,
             words.place,
-            other.place,
+            better.place,
         )
-    if other is not None and doubtful:
+    if better is not None and doubtful:
         raise _unclear(
-            "the last column seems to hold no tags", where, last, width, words.place, other.place
+            "the last column seems to hold no tags",
+            where,
+            last_column,
+            width,
+            words.place,
+            better.place,
         )
-    if last.is_fraction:
+    if last_column.is_fraction:
         raise DataError(
             "the last column holds numbers, not tags",
             where=where,
-            found=_shown(last),
+            found=_shown(last_column),
             wanted="a word, and its tag in the last column",
             do="put the tags into the last column",
         )
 
 
 def _unclear(
-    what: str, where: str, column: _Column, width: int, words: int, tags: int
+    message: str, where: str, column: _Column, width: int, words: int, tags: int
 ) -> DataError:
-    names = [f"column{place + 1}" for place in range(width)]
+    names = [f"column{index + 1}" for index in range(width)]
     names[tags] = TAGS
     names[words] = TOKENS
     return DataError(
-        what,
+        message,
         where=where,
         found=f"column {column.place + 1} of {width}: {_shown(column)}",
         wanted="words in the first column and their tags in the last, or the names of the columns",
@@ -452,7 +480,7 @@ def is_one(text: str) -> bool:
     if not lines[1] or width < 2 or any(len(columns) != width for columns in words):
         return False
     return all(len(columns[0].split()) <= 1 for columns in words) and any(
-        all(LAST.fullmatch(columns[place]) for columns in words) for place in range(width)
+        all(LAST.fullmatch(columns[index]) for columns in words) for index in range(width)
     )
 
 
@@ -468,7 +496,7 @@ def is_words(text: str) -> bool:
     width = len(words[0]) if words else 0
     if width < 2 or any(len(columns) != width for columns in words):
         return False
-    columns = [{line[place] for line in words} for place in range(width)]
+    columns = [{line[index] for line in words} for index in range(width)]
     return any(values != {"O"} and all(map(TAG.fullmatch, values)) for values in columns)
 
 
@@ -492,19 +520,23 @@ def rows(
         UsageError: more or fewer names than columns.
     """
     blocks, ledger = iter(blocks), ledger or Ledger(ReadingOptions(), Counts(), None)
-    first = next(blocks, None)
-    if first is None:
+    first_block = next(blocks, None)
+    if first_block is None:
         return
-    sample = list(_sentences(iter([first]), file, None, 0))
+    sample = list(_sentences(iter([first_block]), file, None, 0))
     widths = [len(words[0]) for words, _ in sample]
-    usual = max(set(widths), key=widths.count, default=0)
+    usual_width = max(set(widths), key=widths.count, default=0)
     layouts: dict[int, ColumnNames] = {}  # sentences of another width are looked at by themselves
-    for words, line in _sentences(itertools.chain([first], blocks), file, ledger, usual):
+    for words, line in _sentences(
+        itertools.chain([first_block], blocks), file, ledger, usual_width
+    ):
         width = len(words[0])
         if width not in layouts:
-            alike = [each for each in sample if len(each[0][0]) == width] or [(words, line)]
-            where = at(file, alike[0][1])
-            layouts[width] = layout_of([words for words, _ in alike], where, header)
+            same_width = [sentence for sentence in sample if len(sentence[0][0]) == width] or [
+                (words, line)
+            ]
+            where = at(file, same_width[0][1])
+            layouts[width] = layout_of([words for words, _ in same_width], where, header)
         yield layouts[width].row(words), line
 
 

@@ -64,9 +64,9 @@ def rows(
     for numbered in sentences(blocks, file, ledger):
         words = [columns for _, columns in numbered]
         row = {"tokens": [word[WORD] for word in words]}
-        for place, name in ANNOTATION_COLUMNS.items():
-            if any(word[place] != NOTHING for word in words):
-                row[name] = [word[place] for word in words]
+        for column, name in ANNOTATION_COLUMNS.items():
+            if any(word[column] != NOTHING for word in words):
+                row[name] = [word[column] for word in words]
         yield row, numbered[0][0]
 
 

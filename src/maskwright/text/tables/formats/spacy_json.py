@@ -31,10 +31,10 @@ def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
     """Such a value as a row, that of the entry `number`."""
     text, spans = value
     spans = spans if type(spans) is dict else {"entities": spans}
-    made = annotation_rows.row(ExportedRow({"text": text, **spans}))
-    assert isinstance(made, ExportedRow)
-    made.item = number
-    return made
+    row_with_labels = annotation_rows.row(ExportedRow({"text": text, **spans}))
+    assert isinstance(row_with_labels, ExportedRow)
+    row_with_labels.item = number
+    return row_with_labels
 
 
 def is_document(value: Any) -> bool:
@@ -45,7 +45,10 @@ def is_document(value: Any) -> bool:
         or not paragraphs
     ):
         return False
-    return all(type(each) is dict and type(each.get("sentences")) is list for each in paragraphs)
+    return all(
+        type(paragraph) is dict and type(paragraph.get("sentences")) is list
+        for paragraph in paragraphs
+    )
 
 
 def sentences(
@@ -57,22 +60,24 @@ def sentences(
         DataError: a word without text; a tag that is not known, when the policy is strict.
     """
     for number, document in enumerate(documents, 1):
-        for place, paragraph in enumerate(document["paragraphs"], 1):
-            where = f"{file}, item {number}, paragraph {place}"
-            words = [word for each in paragraph["sentences"] for word in _words(each, where)]
-            names = [name for name in ("ner", "tag") if any(name in word for word in words)]
+        for paragraph_number, paragraph in enumerate(document["paragraphs"], 1):
+            where = f"{file}, item {number}, paragraph {paragraph_number}"
+            words = [
+                word for tokenized in paragraph["sentences"] for word in _words(tokenized, where)
+            ]
+            tag_names = [name for name in ("ner", "tag") if any(name in word for word in words)]
             cats = paragraph.get("cats")
-            if type(cats) is list and cats and "ner" not in names:
+            if type(cats) is list and cats and "ner" not in tag_names:
                 yield _labelled(paragraph, cats, where)
                 continue
             for sentence in paragraph["sentences"]:
                 try:
-                    made = _tagged(_words(sentence, where), names, where)
+                    tagged_row = _tagged(_words(sentence, where), tag_names, where)
                 except DataError as error:
                     ledger.reject(error, file=file, line=number)
                     continue
-                made.item = number
-                yield made
+                tagged_row.item = number
+                yield tagged_row
 
 
 def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
@@ -110,7 +115,9 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
 
 def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict[str, Any]:
     text = paragraph.get("raw")
-    if type(text) is not str or not all(type(each) is dict and "label" in each for each in cats):
+    if type(text) is not str or not all(
+        type(category) is dict and "label" in category for category in cats
+    ):
         raise DataError(
             "a labelled paragraph of another form",
             where=where,
@@ -118,5 +125,5 @@ def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict
             wanted='"raw" and "cats"',
             do='write rows such as {"text": …, "label": …}',
         )
-    flags = {str(each["label"]): each.get("value") for each in cats}
+    flags = {str(category["label"]): category.get("value") for category in cats}
     return annotation_rows.row(ExportedRow({"text": text, "cats": flags}))

@@ -87,12 +87,12 @@ class ChoicesLayout(Layout):
         require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
         return table, iter(())
 
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> ChoiceExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> ChoiceExample:
         columns = task.columns
         options = options_of(row, columns.roles["choices"])
         right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
-        about = columns.roles.get("context", ())
-        context = text_in(row, about) if about else ""
+        context_columns = columns.roles.get("context", ())
+        context = text_in(row, context_columns) if context_columns else ""
         return ChoiceExample(question_of(row, columns.roles), options, right, row.where, context)
 
 
@@ -140,24 +140,24 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
     value = value_of(row, name)
     if len(set(keys)) == len(options) and str(value).strip() in keys:
         return keys.index(str(value).strip())
-    place = as_integer(value)
+    index = as_integer(value)
     if type(value) is str:
-        known = Counter(options)
+        option_counts = Counter(options)
         letter = value.strip().upper()
-        if known[value] == 1:
-            own = options.index(value)
-            if place is not None and place != own and 0 <= place < len(options):
+        if option_counts[value] == 1:
+            named = options.index(value)
+            if index is not None and index != named and 0 <= index < len(options):
                 raise DataError(
                     "the label means two choices of this row",
                     where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
+                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {named} is it",
                     wanted="a place, counted from 0, or the words of a choice",
                     do="write letters, A for the first choice, in all rows",
                 )
-            place = own
-        elif place is None and len(letter) == 1 and letter in LETTERS:
-            place = LETTERS.index(letter)
-    if place is None or not 0 <= place < len(options):
+            index = named
+        elif index is None and len(letter) == 1 and letter in LETTERS:
+            index = LETTERS.index(letter)
+    if index is None or not 0 <= index < len(options):
         raise DataError(
             "the label is no choice of this row",
             where=f"{row.where}, column {name!r}",
@@ -165,7 +165,7 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
             wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    return place
+    return index
 
 
 def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
@@ -176,25 +176,27 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
         DataError: these do.
     """
     name, choices = columns["label"], columns.roles["choices"]
-    last, count = None, 0
+    last_counted, count = None, 0
     for row in rows:
         value = value_of(row, name)
-        place = as_integer(value)
-        if place is None or str(value).strip() in keys_of(row, choices):
+        index = as_integer(value)
+        if index is None or str(value).strip() in keys_of(row, choices):
             continue
-        if place < 1:
+        if index < 1:
             return
         try:
             options = options_of(row, choices)
         except DataError:  # reported when the row is read
             continue
-        last = last or (row if place == len(options) and value not in options else None)
+        last_counted = last_counted or (
+            row if index == len(options) and value not in options else None
+        )
         count += 1
-    if last is not None and count >= MIN_ROWS:
+    if last_counted is not None and count >= MIN_ROWS:
         raise DataError(
             "the right choices seem to be counted from 1",
-            where=f"{last.where}, column {name!r}",
-            found=f"{value_of(last, name)!r}, and nowhere a 0",
+            where=f"{last_counted.where}, column {name!r}",
+            found=f"{value_of(last_counted, name)!r}, and nowhere a 0",
             wanted="places counted from 0, letters from A on, or the choices themselves",
             do="take one from each, or write letters: A for 1",
         )

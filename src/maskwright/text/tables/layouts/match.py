@@ -31,7 +31,7 @@ class MatchLayout(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has two texts that belong together"
 
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> MatchExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> MatchExample:
         roles = task.columns.roles
         anchor, positive = (text_in(row, roles[role]) for role in ("anchor", "positive"))
         negatives = tuple(text_of(row, name) for name in roles.get("negative", ()))

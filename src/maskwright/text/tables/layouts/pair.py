@@ -35,9 +35,11 @@ class PairLayout(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has two texts and a label"
 
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> PairExample:
-        first, second = (text_in(row, task.columns.roles[role]) for role in ("first", "second"))
-        return PairExample(first, second, target_of(row, task, known), row.where)
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> PairExample:
+        first_text, second_text = (
+            text_in(row, task.columns.roles[role]) for role in ("first", "second")
+        )
+        return PairExample(first_text, second_text, target_of(row, task, vocabulary), row.where)
 
 
 PAIR = PairLayout()

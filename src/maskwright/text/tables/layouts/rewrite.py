@@ -43,7 +43,7 @@ class RewriteLayout(Layout):
         for rows in table.parts.values():
             for row in rows:
                 value = row.values.get(REFERENCES)
-                if type(value) is not list or not value or {type(each) for each in value} != {str}:
+                if type(value) is not list or not value or {type(text) for text in value} != {str}:
                     return columns
         return Columns(
             columns.layout,
@@ -55,16 +55,16 @@ class RewriteLayout(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has one text to read and one to write"
 
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> RewriteExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> RewriteExample:
         roles = task.columns.roles
         source, target = (text_in(row, roles[role]) for role in self.roles)
-        others: tuple[str, ...] = ()
+        references: tuple[str, ...] = ()
         if REFERENCES in roles:
             value = value_of(row, roles[REFERENCES][0])
             if type(value) is not list or not value or not all(type(v) is str for v in value):
                 raise missing(row, roles[REFERENCES][0], "list of references", "a list of texts")
-            others = tuple(value)
-        return RewriteExample(source, target, row.where, others)
+            references = tuple(value)
+        return RewriteExample(source, target, row.where, references)
 
 
 REWRITE = RewriteLayout()

@@ -58,9 +58,9 @@ class TextLayout(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has a text and a label"
 
-    def read(self, row: Row, task: Task, known: LabelVocabulary | None) -> TextExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> TextExample:
         return TextExample(
-            text_in(row, task.columns.roles["text"]), target_of(row, task, known), row.where
+            text_in(row, task.columns.roles["text"]), target_of(row, task, vocabulary), row.where
         )
 
 
