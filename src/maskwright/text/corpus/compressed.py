@@ -41,21 +41,21 @@ def expand(
     """
     if compression is None:
         return chunks
-    first = next(chunks, b"")
-    if not first:
+    first_chunk = next(chunks, b"")
+    if not first_chunk:
         return iter(())
     magic = COMPRESSION_MAGIC[compression]
-    if not first.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
+    if not first_chunk.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
         raise DataError(
             f"not a {compression} file",
             where=file,
-            found=f"it begins with {first[:4].hex(' ')}",
+            found=f"it begins with {first_chunk[:4].hex(' ')}",
             wanted=f"{magic.hex(' ')}",
             do="correct the file's ending, or compress it again",
         )
     members = _gzip if compression == "gzip" else _zstd
     meter = _Meter(file, reading)
-    return _regroup(members(_measured(first, chunks, meter), meter))
+    return _regroup(members(_measured(first_chunk, chunks, meter), meter))
 
 
 class _Meter:
@@ -91,9 +91,9 @@ class _Meter:
         )
 
 
-def _measured(first: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
-    meter.packed += len(first)
-    yield first
+def _measured(first_chunk: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
+    meter.packed += len(first_chunk)
+    yield first_chunk
     for chunk in chunks:
         meter.packed += len(chunk)
         yield chunk

@@ -74,12 +74,12 @@ class MissingColumns:
 
 
 def missing(
-    name: str, columns: Collection[str], where: str | None, what: str = "the column is missing"
+    name: str, columns: Collection[str], where: str | None, message: str = "the column is missing"
 ) -> DataError:
     """The error for a column that is to be kept with the text and is not there."""
     listed = ", ".join(list(columns)[:LISTED])
     return DataError(
-        what,
+        message,
         where=where,
         found=f"the columns {listed}" if listed else "no columns",
         wanted=f"{name!r}, to be kept with the text",

@@ -92,9 +92,9 @@ class IgnoredFiles:
     files: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
-    def add(self, other: IgnoredFiles) -> None:
-        self.files.extend(other.files)
-        self.links.extend(other.links)
+    def add(self, ignored: IgnoredFiles) -> None:
+        self.files.extend(ignored.files)
+        self.links.extend(ignored.links)
 
     @property
     def findings(self) -> list[Finding]:
@@ -160,14 +160,14 @@ def find(
             unknown ending, or a folder holds nothing to read, or is an unfinished curation.
         DataError: a curated or saved folder is not complete.
     """
-    given = listed(paths)
-    if not given:
+    path_names = listed(paths)
+    if not path_names:
         raise UsageError(
             "no files were given",
             wanted=f"files ending in {_suffixes()}",
             do="name a file or a folder",
         )
-    if "" in given:
+    if "" in path_names:
         raise UsageError(
             "empty path",
             found="''",
@@ -176,7 +176,7 @@ def find(
         )
     sources: list[Source] = []
     ignored = IgnoredFiles()
-    for path in map(Path, given):
+    for path in map(Path, path_names):
         status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
             _refuse_special(path, status)
@@ -185,20 +185,20 @@ def find(
             continue
         if otherwise is None:
             curated.refuse_work(path)
-        inside, passed = _inside(path, otherwise, pages, broken)
-        if not inside:
+        sources_inside, ignored_inside = _inside(path, otherwise, pages, broken)
+        if not sources_inside:
             raise UsageError(
                 "the folder has no file with a known ending",
                 where=shown(path),
-                found=_first([*passed.files, *passed.links]) or "nothing",
+                found=_first([*ignored_inside.files, *ignored_inside.links]) or "nothing",
                 wanted=f"files ending in {_suffixes(pages)}",
                 do=next(
-                    (found.remedy for found in passed.findings if found.remedy),
+                    (finding.remedy for finding in ignored_inside.findings if finding.remedy),
                     "name another folder; plain text ends in .txt",
                 ),
             )
-        sources += inside
-        ignored.add(passed)
+        sources += sources_inside
+        ignored.add(ignored_inside)
     return sources, ignored
 
 
@@ -222,8 +222,8 @@ def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
 
 def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
     """Bytes of the files that `find` gives."""
-    found = find(paths, otherwise)[0]
-    return sum(_status(path).st_size for source in found for path in source.paths)
+    sources = find(paths, otherwise)[0]
+    return sum(_status(path).st_size for source in sources for path in source.paths)
 
 
 def _inside(
@@ -232,19 +232,21 @@ def _inside(
     """The files to read below `folder`, and what else there is."""
     curations = None if otherwise else _Curations()
     links: list[str] = []
-    every = list(_walk(folder, curations, broken, links))
-    notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
-    found = [source for path in every if path not in notes and (source := _source(path, pages))]
+    all_paths = list(_walk(folder, curations, broken, links))
+    notes = saved.notes(all_paths) | (saved.about(all_paths) if otherwise is None else set())
+    sources = [
+        source for path in all_paths if path not in notes and (source := _source(path, pages))
+    ]
     if otherwise is not None:
-        found = [source for source in found if not _tells_of(folder, source)]
-        found = found or list(otherwise(every))
+        sources = [source for source in sources if not _tells_of(folder, source)]
+        sources = sources or list(otherwise(all_paths))
     if curations is not None and curations.hashes:
-        found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
-    found = [source for source in found if _is_whole(source, broken)]
-    known = notes.union(*(source.paths for source in found))
+        sources = [replace(source, sha256=curations.hashes.get(source.path)) for source in sources]
+    sources = [source for source in sources if _is_whole(source, broken)]
+    used_paths = notes.union(*(source.paths for source in sources))
     works = [] if curations is None else curations.works
-    others = [path for path in every if path not in known]
-    return found, IgnoredFiles([shown(path) for path in (*others, *works)], links)
+    unused_paths = [path for path in all_paths if path not in used_paths]
+    return sources, IgnoredFiles([shown(path) for path in (*unused_paths, *works)], links)
 
 
 def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:

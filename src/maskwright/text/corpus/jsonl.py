@@ -38,7 +38,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
         DataError: a bad row, when the policy is strict; a `.json` file that is one value.
     """
     file, counts = source.shown, ledger.counts
-    column, kept = ledger.reading.column, ledger.reading.notes
+    column, note_names = ledger.reading.column, ledger.reading.notes
     any_of = "," in column
     for block in blocks:
         if block.line == 1:
@@ -56,14 +56,14 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
                     raise _no_text(row, column)
                 if "\\" in line:
                     text = _without_traps(text, ledger)
-                found = _notes(row, line, ledger) if kept else {}
+                notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:
                 ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
             else:
-                yield Document(text, file, f"{file}:{number}", found)
+                yield Document(text, file, f"{file}:{number}", notes)
 
 
 def objects(
@@ -102,7 +102,7 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     Raises:
         DataError: half of a surrogate pair, or a NUL, as the policy says.
     """
-    reading, found = ledger.reading, {}
+    reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
     for name in document.chosen(reading.notes, row, reading.column_of(row)):
         value = document.as_text(row[name])
@@ -113,8 +113,8 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
                     value = type(value)(_without_traps(value, ledger))
                 except DataError as error:
                     raise completed(error, f"field {name!r}") from None
-            found[name] = value
-    return found
+            notes[name] = value
+    return notes
 
 
 def with_escapes(text: str) -> str:
@@ -193,10 +193,12 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
 def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
     """Refuse a file that is an array, or objects over several lines: its first line ends within
     one. Other faults are those of a row, and with `lines` also a first line that is cut off."""
-    first, _, rest = text.lstrip().partition("\n")
-    first, rest = first.rstrip(), rest.lstrip()
-    is_array = first.startswith("[") and (not lines or (first == "[" and rest.startswith("{")))
-    over = first.startswith("{") and first.endswith(("{", ",", "[", ":")) and bool(rest)
+    first_line, _, rest = text.lstrip().partition("\n")
+    first_line, rest = first_line.rstrip(), rest.lstrip()
+    is_array = first_line.startswith("[") and (
+        not lines or (first_line == "[" and rest.startswith("{"))
+    )
+    over = first_line.startswith("{") and first_line.endswith(("{", ",", "[", ":")) and bool(rest)
     if is_array or (over and (not lines or rest.startswith('"'))):
         raise DataError(
             "a .json file with one value in it is not read"
@@ -209,17 +211,17 @@ def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
         )
 
 
-def _of_line(error: DataError, line: str, place: str) -> DataError:
+def _of_line(error: DataError, line: str, where: str) -> DataError:
     if "\r" in line.rstrip("\r"):
         error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
-    return completed(error, place)
+    return completed(error, where)
 
 
-def completed(error: DataError, place: str) -> DataError:
+def completed(error: DataError, where: str) -> DataError:
     """The error with the place of its row, and with a remedy if it has none of its own."""
     return DataError(
         error.what,
-        where=", ".join(part for part in (place, error.where) if part),
+        where=", ".join(text for text in (where, error.where) if text),
         found=error.found,
         wanted=error.wanted,
         do=error.do or f"correct the row, {OR_SKIP}",

@@ -74,27 +74,27 @@ class Counts:
     @property
     def findings(self) -> list[Finding]:
         """What the user should know even when all went well."""
-        found = list(self.notes)
-        for number, name, what in (
+        findings = list(self.notes)
+        for number, name, message in (
             (self.rejected, REJECTED, "bad rows dropped"),
             (self.byte_order_marks, "byte-order-marks", "byte order marks removed"),
             (self.nul_stripped, "nul-characters", "NUL characters left out"),
             (self.replaced, "replaced-characters", "characters replaced by U+FFFD"),
         ):
             if number:
-                found.append(Finding(name, f"{number:,} {what}"))
+                findings.append(Finding(name, f"{number:,} {message}"))
         if self.controls:
             listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
-            found.append(Finding("control-characters", f"control characters left out: {listed}"))
+            findings.append(Finding("control-characters", f"control characters left out: {listed}"))
         if self.separators:
             marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
-            found.append(
+            findings.append(
                 Finding(
                     "declared-separator", f"columns separated by {marks}, as a first line sep= says"
                 )
             )
         if self.spanning:
-            found.append(
+            findings.append(
                 Finding(
                     SPANNING,
                     f"{counted(self.spanning, 'row')} of several lines each, in quoted fields",
@@ -102,14 +102,14 @@ class Counts:
                 )
             )
         if self.lone_cr:
-            found.append(
+            findings.append(
                 Finding(
                     "lone-carriage-returns",
                     f"{counted(self.lone_cr, 'carriage return')} within lines, read as text",
                     remedy="where they end lines, read with line_ends='any'",
                 )
             )
-        for name, what, files in (
+        for name, message, files in (
             ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
             ("empty-files", "empty files", self.empty_files),
             (
@@ -119,14 +119,14 @@ class Counts:
             ),
         ):
             if files:
-                found.append(Finding(name, f"{what}: {_listed(files)}"))
-        return found + self.ignored.findings
+                findings.append(Finding(name, f"{message}: {_listed(files)}"))
+        return findings + self.ignored.findings
 
     def summary(self) -> str:
         """One line: files, rows, documents, and why rows went missing."""
-        parts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
-        parts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
-        return f"{counted(self.documents, 'document')} from " + ", ".join(parts)
+        counts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
+        counts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
+        return f"{counted(self.documents, 'document')} from " + ", ".join(counts)
 
 
 class Ledger:
@@ -171,11 +171,11 @@ class Ledger:
         *,
         file: str,
         line: int,
-        last: int | None = None,
+        last_line: int | None = None,
         offset: int | None = None,
         rows: int | None = None,
     ) -> None:
-        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last`, or
+        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last_line`, or
         `rows` rows in these lines).
 
         Raises:
@@ -186,14 +186,14 @@ class Ledger:
                 error.advising(f"{error.do or 'correct the row'}, {OR_SKIP}")
             raise error
         if rows is None:
-            rows = 1 if last is None else last - line + 1
+            rows = 1 if last_line is None else last_line - line + 1
         self.counts.rejected += rows
         self.counts.first_rejected = self.counts.first_rejected or at(file, line)
         self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
         if self._rejects is not None:
             entry: dict[str, object] = {"file": file, "line": line}
-            if last is not None:
-                entry["last_line"] = last
+            if last_line is not None:
+                entry["last_line"] = last_line
             if offset is not None:
                 entry["offset"] = offset
             entry |= {"reason": error.what, "found": error.found, "wanted": error.wanted}
@@ -208,11 +208,11 @@ class Ledger:
         if self.counts.rows >= ROWS_BEFORE_JUDGING:
             self._judge()
 
-    def finish(self, what: str = "the corpus has 0 documents", unit: str = "document") -> None:
+    def finish(self, message: str = "the corpus has 0 documents", unit: str = "document") -> None:
         """The checks at the end: not too many bad rows, and at least one document.
 
         Args:
-            what: the message if there is none.
+            message: the message if there is none.
             unit: the name of what is counted.
 
         Raises:
@@ -222,7 +222,7 @@ class Ledger:
         if self.counts.documents == 0:
             empty = self.counts.empty_files
             raise DataError(
-                what,
+                message,
                 where=_listed(list(self.counts.hashes)) or None,
                 found=self.counts.summary() + (f"; empty files: {_listed(empty)}" if empty else ""),
                 wanted=f"at least one {unit}",
@@ -241,24 +241,24 @@ class Ledger:
         counts, limit = self.counts, self.reading.max_bad_fraction
         if counts.rejected > limit * max(1, counts.rows):
             worst = max(counts.rejected_by, key=lambda reason: counts.rejected_by[reason])
-            seen = f" see {self.path};" if self.path else ""
+            see_list = f" see {self.path};" if self.path else ""
             raise DataError(
                 "too many bad rows",
                 where=_listed(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
-                do=f"{seen} correct the rows, or raise max_bad_fraction".strip(),
+                do=f"{see_list} correct the rows, or raise max_bad_fraction".strip(),
             )
 
 
 def at(file: str, line: int, offset: int | None = None, column: object = None) -> str:
     """The `where` of an error: `notes.txt, line 12, byte 340`."""
-    place = f"{file}, line {line}"
+    where = f"{file}, line {line}"
     if offset is not None:
-        place += f", byte {offset}"
+        where += f", byte {offset}"
     if column is not None:
-        place += f", column {column}"
-    return place
+        where += f", column {column}"
+    return where
 
 
 def _listed(names: list[str]) -> str:

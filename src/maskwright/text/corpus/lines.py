@@ -224,9 +224,9 @@ def _sift(
                 yield TextBlock("".join(good), number - len(good))
                 good = []
             offset = raw.offset + start
-            known = offset if with_offset else None
-            error, place = _fault(data, file, number, known, ledger, encoding)
-            ledger.reject(error, file=file, line=number, offset=place)
+            offset_in_file = offset if with_offset else None
+            error, byte_offset = _fault(data, file, number, offset_in_file, ledger, encoding)
+            ledger.reject(error, file=file, line=number, offset=byte_offset)
         number, start = number + 1, end
     if good:
         yield TextBlock("".join(good), number - len(good))
@@ -255,28 +255,28 @@ def _fault(
         if ledger.reading.on_undecodable == "bad":
             data.decode()
     except UnicodeDecodeError as error:
-        place = None if offset is None else offset + error.start
+        byte_offset = None if offset is None else offset + error.start
         bad = data[error.start : error.end]
-        found = f"the byte{'s' if len(bad) > 1 else ''} {bad.hex(' ')} ({error.reason})"
-        if place is None:
-            found = f"bytes that are not {encoding.codec}"
+        description = f"the byte{'s' if len(bad) > 1 else ''} {bad.hex(' ')} ({error.reason})"
+        if byte_offset is None:
+            description = f"bytes that are not {encoding.codec}"
         else:
-            found += f"; the line is {guess(data)}"
+            description += f"; the line is {guess(data)}"
         return DataError(
             f"not {encoding.codec}",
-            where=at(file, line, place),
-            found=found,
+            where=at(file, line, byte_offset),
+            found=description,
             wanted=f"text in {encoding}",
             do=f"{REMEDY}, correct the byte, read with on_undecodable='replace', {OR_SKIP}",
-        ), place
-    place = None if offset is None else offset + data.index(0)
+        ), byte_offset
+    byte_offset = None if offset is None else offset + data.index(0)
     return DataError(
         "the text has a NUL character",
-        where=at(file, line, place),
+        where=at(file, line, byte_offset),
         found=f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}",
         wanted="text without NUL",
         do=f"take it out, read with on_nul='strip', {OR_SKIP}",
-    ), place
+    ), byte_offset
 
 
 def _too_long(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:

@@ -92,21 +92,23 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
         schema = table.schema_arrow
         column = ledger.reading.column_of(schema.names)
         _check_column(schema, source.shown, column)
-        kept = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
-        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *kept]):
-            places = {name: place for place, name in enumerate(batch.schema.names)}
-            values = _as_bytes(batch.column(places[column]), pyarrow)
-            cells = {name: _cells(batch.column(places[name]), pyarrow) for name in kept}
+        note_names = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
+        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *note_names]):
+            index_by_name = {name: index for index, name in enumerate(batch.schema.names)}
+            values = _as_bytes(batch.column(index_by_name[column]), pyarrow)
+            cells = {
+                name: _cells(batch.column(index_by_name[name]), pyarrow) for name in note_names
+            }
             ledger.counts.rows += len(values)
-            for place, value in enumerate(values):
+            for index, value in enumerate(values):
                 row += 1
                 text = _text(value, source.shown, row, ledger)
                 if text is None:
                     continue
-                noted = {name: column[place] for name, column in cells.items()}
-                found = _notes(noted, source.shown, row, ledger) if noted else {}
-                if found is not None:
-                    yield Document(text, source.shown, f"{source.shown}#{row}", found)
+                note_cells = {name: column[index] for name, column in cells.items()}
+                notes = _notes(note_cells, source.shown, row, ledger) if note_cells else {}
+                if notes is not None:
+                    yield Document(text, source.shown, f"{source.shown}#{row}", notes)
 
 
 def rows(
@@ -241,22 +243,22 @@ def _library(opened: RegularFile, source: Source) -> Any:
     if not head:
         return None
     if source.format == "arrow":
-        what = fault(head, tail)
-        wanted = "an Arrow file or stream"
+        problem = fault(head, tail)
+        expected = "an Arrow file or stream"
     else:
-        what = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
-        what = "not a parquet file" if head[:4] != MAGIC else what
-        wanted = f"{MAGIC.hex(' ')} at both ends"
-    if what is not None:
+        problem = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
+        problem = "not a parquet file" if head[:4] != MAGIC else problem
+        expected = f"{MAGIC.hex(' ')} at both ends"
+    if problem is not None:
         raise DataError(
-            what,
+            problem,
             where=source.shown,
             found=f"it begins with {head.hex(' ')} and ends with {tail.hex(' ')}",
-            wanted=wanted,
+            wanted=expected,
             do="copy or download it again, or correct the file's ending",
         )
-    what = f"reading {source.format} files"
-    return require(what, "pyarrow", "pyarrow.parquet", where=source.shown)
+    problem = f"reading {source.format} files"
+    return require(problem, "pyarrow", "pyarrow.parquet", where=source.shown)
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
@@ -299,11 +301,11 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     """
     named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
-    if lacking := sorted(named - {*names}):
-        raise document.missing(lacking[0], names, file)
-    kept = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
-    _refuse_twice(kept, file)
-    raw = [name for name in kept if "binary" in str(schema.field(name).type)]
+    if missing_names := sorted(named - {*names}):
+        raise document.missing(missing_names[0], names, file)
+    note_names = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
+    _refuse_twice(note_names, file)
+    raw = [name for name in note_names if "binary" in str(schema.field(name).type)]
     if wrong := named.intersection(raw):
         name = sorted(wrong)[0]
         raise DataError(
@@ -314,10 +316,10 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
             do="leave it out of the columns that are kept",
         )
     if raw:
-        what = f"columns of bytes, not kept: {', '.join(raw)}"
-        ledger.counts.notes.append(Finding("columns-of-bytes", what, file))
-    without = set(raw)
-    return [name for name in kept if name not in without]
+        message = f"columns of bytes, not kept: {', '.join(raw)}"
+        ledger.counts.notes.append(Finding("columns-of-bytes", message, file))
+    byte_columns = set(raw)
+    return [name for name in note_names if name not in byte_columns]
 
 
 def _refuse_twice(names: Sequence[str], file: str) -> None:
@@ -339,7 +341,7 @@ def _cells(column: Any, pyarrow: Any) -> list[Any]:
 
 def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[str, str] | None:
     """The notes of a row; None if it is rejected."""
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for name, cell in cells.items():
         if isinstance(cell, bytes):
             try:
@@ -348,8 +350,8 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
                 ledger.reject(error, file=file, line=row)
                 return None
         if (value := document.as_text(cell)) is not None:
-            found[name] = value
-    return found
+            notes[name] = value
+    return notes
 
 
 def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:

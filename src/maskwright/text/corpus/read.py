@@ -58,8 +58,8 @@ class Spool:
         self.complete = True
         self._folder, self._most = folder, most
         self._end = self._at = 0  # of what was added, and where the file stands
-        place = str(existing_parent(folder))
-        file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=place)  # noqa: SIM115
+        directory = str(existing_parent(folder))
+        file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=directory)  # noqa: SIM115
         self._file = file
         weakref.finalize(self, file.close)
 
@@ -71,8 +71,8 @@ class Spool:
         """
         notes = json.dumps(document.notes) if document.notes else ""
         fields = (document.source, document.id, document.text, notes)
-        parts = [_bytes(field) for field in fields]
-        record = b"".join([_SIZES.pack(*map(len, parts)), *parts])
+        encoded_fields = [_bytes(field) for field in fields]
+        record = b"".join([_SIZES.pack(*map(len, encoded_fields)), *encoded_fields])
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False
         if self.complete:
@@ -82,21 +82,21 @@ class Spool:
             self._end = self._at = self._end + len(record)
 
     def __iter__(self) -> Iterator[Document]:
-        place = 0
-        while place < self._end:
+        offset = 0
+        while offset < self._end:
             with in_our_words(self._folder):
-                self._go_to(place)
+                self._go_to(offset)
                 sizes = _SIZES.unpack(self._file.read(_SIZES.size))
                 source, name, text, notes = (
                     self._file.read(size).decode(*CODING) for size in sizes
                 )
-            self._at = place = place + _SIZES.size + sum(sizes)
+            self._at = offset = offset + _SIZES.size + sum(sizes)
             yield Document(text, source, name, json.loads(notes) if notes else {})
 
-    def _go_to(self, place: int) -> None:
+    def _go_to(self, offset: int) -> None:
         """Two iterations may take turns; one alone reads on."""
-        if self._at != place:
-            self._file.seek(place)
+        if self._at != offset:
+            self._file.seek(offset)
 
 
 def _bytes(text: str) -> bytes:
@@ -191,12 +191,12 @@ def with_form(
     sizes = [source.text_bytes for source in plain]
     large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
     form: Form = "file" if len(plain) >= FEWEST_FILES and not large else "blank-line"
-    choice, other = {
+    choice, other_form = {
         "file": ("each text file is one document", "blank-line"),
         "blank-line": ("text files are split at blank lines", "file"),
     }[form]
     reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
-    remedy = f"otherwise: --read form={other} or form=line"
+    remedy = f"otherwise: --read form={other_form} or form=line"
     return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
 
 
@@ -211,7 +211,7 @@ def read(paths: Paths, reading: ReadingOptions = DEFAULT) -> Iterator[Document]:
 
 def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
-    before = counts.rows
+    rows_before = counts.rows
     if source.format == "columns":
         raise UsageError(
             "a file of tagged words is not running text",
@@ -234,14 +234,14 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             checked = text_blocks(opened, source, ledger)
             if source.format in ("text", "page"):
                 form = "file" if source.format == "page" else ledger.reading.form
-                found = _plain_text(checked, source.shown, ledger, form)
+                documents = _plain_text(checked, source.shown, ledger, form)
             elif source.format == "jsonl":
-                found = jsonl.documents(checked, source, ledger)
+                documents = jsonl.documents(checked, source, ledger)
             else:
-                found = csv_file.documents(checked, source, ledger)
-            yield from _bounded(found, source.shown, ledger)
+                documents = csv_file.documents(checked, source, ledger)
+            yield from _bounded(documents, source.shown, ledger)
         counts.hashes[source.shown] = _same(source, opened.finish())
-    if counts.rows == before:
+    if counts.rows == rows_before:
         counts.empty_files.append(source.shown)
 
 
@@ -286,8 +286,8 @@ def text_blocks(
             break  # a line that has come is answered before the next comes
     encoding = encoding_of(head, source, reading)
     if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
-        what = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
-        ledger.counts.notes.append(Finding(STALE, f"{file}: {what}", remedy=REMEDY))
+        message = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
+        ledger.counts.notes.append(Finding(STALE, f"{file}: {message}", remedy=REMEDY))
     mark = check_head(head, file, encoding.codec)
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
@@ -325,20 +325,20 @@ def _by_pieces(
     limit = ledger.reading.max_document_characters
     for block in blocks:
         # The LF in front lets blank lines at the start of a block match like all others.
-        text, place, line = "\n" + block.text, 1, block.line
+        text, offset, line = "\n" + block.text, 1, block.line
         for gap in () if whole_file else BLANK_LINES.finditer(text):
             start, end = gap.span()
-            piece = text[place:start]
+            piece = text[offset:start]
             if not pending.size and 0 < len(piece) <= limit and not piece.isspace():
                 yield Document(piece, file, f"{file}:{line}")
             else:
                 pending.add(piece, line)
                 if document := pending.take():
                     yield document
-            line += text.count("\n", place, end)
-            place = end
-        if place < len(text):
-            pending.add(text[place:], line)
+            line += text.count("\n", offset, end)
+            offset = end
+        if offset < len(text):
+            pending.add(text[offset:], line)
     if document := pending.take():
         yield document
 

@@ -553,7 +553,7 @@ def _sentences(
             if ledger is not None:
                 ledger.counts.rows += start_line > 0
             if fault is not None and ledger is not None:
-                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last_line=number - 1, rows=1)
             elif words and fault is None:
                 yield words, start_line
             words, start_line, fault = [], 0, None

@@ -85,7 +85,7 @@ def sentences(
         if line is None:
             ledger.counts.rows += start_line > 0
             if fault is not None:
-                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last_line=number - 1, rows=1)
             elif words:
                 yield words
             words, fault, start_line = [], None, 0
