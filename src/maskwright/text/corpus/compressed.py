@@ -6,8 +6,9 @@ must be complete to the end of its last member, and may have several members.
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from maskwright.base.errors import DataError
 from maskwright.base.packages import require
@@ -55,7 +56,7 @@ def expand(
         )
     members = _gzip if compression == "gzip" else _zstd
     meter = _Meter(file, reading)
-    return _regroup(members(_measured(first_chunk, chunks, meter), meter))
+    return _regroup(members(meter.measured(itertools.chain([first_chunk], chunks)), meter))
 
 
 class _Meter:
@@ -64,6 +65,11 @@ class _Meter:
     def __init__(self, file: str, reading: ReadingOptions) -> None:
         self.file, self.reading = file, reading
         self.packed = self.expanded = 0
+
+    def measured(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.packed += len(chunk)
+            yield chunk
 
     def add(self, data: bytes) -> bytes:
         self.expanded += len(data)
@@ -89,14 +95,6 @@ class _Meter:
             wanted="a file that is whole to its end",
             do="copy or download it again",
         )
-
-
-def _measured(first_chunk: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
-    meter.packed += len(first_chunk)
-    yield first_chunk
-    for chunk in chunks:
-        meter.packed += len(chunk)
-        yield chunk
 
 
 def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ in the file.
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ def to_utf8(
     make = codecs.getincrementaldecoder(encoding.codec)
     decoder = make("strict" if strict else "maskwright-mark")
     line, fed = 1, start
-    for chunk, final in _with_last(chunks):
+    for chunk, final in itertools.chain(((chunk, False) for chunk in chunks), [(b"", True)]):
         before = decoder.getstate()
         try:
             text = decoder.decode(chunk, final)
@@ -172,9 +173,3 @@ def _decodes(line: bytes, name: str) -> bool:
     except UnicodeDecodeError:
         return False
     return name == "latin-1" or not any("\x80" <= c <= "\x9f" for c in text)
-
-
-def _with_last(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    for chunk in chunks:
-        yield chunk, False
-    yield b"", True

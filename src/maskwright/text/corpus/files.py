@@ -109,7 +109,7 @@ class IgnoredFiles:
                     "ignored-files",
                     f"{counted(len(self.files), 'file')} of another kind, not read "
                     f"({', '.join(kinds)})",
-                    _first(self.files),
+                    first_names(self.files),
                     "; ".join(remedies[:LISTED]),
                 )
             )
@@ -118,7 +118,7 @@ class IgnoredFiles:
                 Finding(
                     "links-out-of-the-folder",
                     f"{counted(len(self.links), 'symbolic link')} out of the folder, not followed",
-                    _first(self.links),
+                    first_names(self.links),
                     COPY_LINKED,
                     "warning",
                 )
@@ -126,7 +126,7 @@ class IgnoredFiles:
         return findings
 
 
-def _first(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(map(shorten, names[:LISTED])) + more
 
@@ -190,7 +190,7 @@ def find(
             raise UsageError(
                 "the folder has no file with a known ending",
                 where=shown(path),
-                found=_first([*ignored_inside.files, *ignored_inside.links]) or "nothing",
+                found=first_names([*ignored_inside.files, *ignored_inside.links]) or "nothing",
                 wanted=f"files ending in {_suffixes(pages)}",
                 do=next(
                     (finding.remedy for finding in ignored_inside.findings if finding.remedy),

@@ -18,10 +18,6 @@ from maskwright.base.storage.files import in_our_words
 STEP = 1 << 20
 
 
-def _nothing() -> None:
-    """What is done before waiting where nobody asks."""
-
-
 class GrowingFile:
     """The content of `stream`, appended to the file `path` as it arrives.
 
@@ -31,7 +27,7 @@ class GrowingFile:
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self.path = path
-        self.waiting: Callable[[], None] = _nothing
+        self.waiting: Callable[[], None] = lambda: None
         self._stream, self._ended = stream, False
 
     def more(self) -> bytes:

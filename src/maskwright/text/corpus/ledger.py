@@ -14,16 +14,15 @@ from types import TracebackType
 from typing import TextIO
 
 from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, OutputError, StorageError, shorten
+from maskwright.base.errors import DataError, OutputError, StorageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import new_text
 from maskwright.text.corpus.document import MissingColumns
-from maskwright.text.corpus.files import IgnoredFiles
+from maskwright.text.corpus.files import IgnoredFiles, first_names
 from maskwright.text.corpus.reading import ReadingOptions
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
-LISTED = 5
 REJECTED, SPANNING = "rejected-rows", "rows-of-several-lines"
 OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
@@ -119,7 +118,7 @@ class Counts:
             ),
         ):
             if files:
-                findings.append(Finding(name, f"{message}: {_listed(files)}"))
+                findings.append(Finding(name, f"{message}: {first_names(files)}"))
         return findings + self.ignored.findings
 
     def summary(self) -> str:
@@ -223,8 +222,9 @@ class Ledger:
             empty = self.counts.empty_files
             raise DataError(
                 message,
-                where=_listed(list(self.counts.hashes)) or None,
-                found=self.counts.summary() + (f"; empty files: {_listed(empty)}" if empty else ""),
+                where=first_names(list(self.counts.hashes)) or None,
+                found=self.counts.summary()
+                + (f"; empty files: {first_names(empty)}" if empty else ""),
                 wanted=f"at least one {unit}",
                 do="give files that hold text, or look at the rejected rows",
             )
@@ -235,7 +235,7 @@ class Ledger:
         Raises:
             DataError: with near names.
         """
-        self.unmet.refuse(_listed(list(self.counts.hashes)) or None)
+        self.unmet.refuse(first_names(list(self.counts.hashes)) or None)
 
     def _judge(self) -> None:
         counts, limit = self.counts, self.reading.max_bad_fraction
@@ -244,7 +244,7 @@ class Ledger:
             see_list = f" see {self.path};" if self.path else ""
             raise DataError(
                 "too many bad rows",
-                where=_listed(list(counts.hashes)) or None,
+                where=first_names(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
                 do=f"{see_list} correct the rows, or raise max_bad_fraction".strip(),
@@ -259,9 +259,3 @@ def at(file: str, line: int, offset: int | None = None, column: object = None) -
     if column is not None:
         where += f", column {column}"
     return where
-
-
-def _listed(names: list[str]) -> str:
-    listed = ", ".join(shorten(n) for n in names[:LISTED])
-    more = len(names) - LISTED
-    return listed + (f", and {more:,} more" if more > 0 else "")

@@ -71,7 +71,7 @@ class Spool:
         """
         notes = json.dumps(document.notes) if document.notes else ""
         fields = (document.source, document.id, document.text, notes)
-        encoded_fields = [_bytes(field) for field in fields]
+        encoded_fields = [field.encode(*CODING) for field in fields]
         record = b"".join([_SIZES.pack(*map(len, encoded_fields)), *encoded_fields])
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False
@@ -97,10 +97,6 @@ class Spool:
         """Two iterations may take turns; one alone reads on."""
         if self._at != offset:
             self._file.seek(offset)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(*CODING)
 
 
 DEFAULT = ReadingOptions()

@@ -16,12 +16,8 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.base.storage.strict_json import parse
 
-STATE, INFO, INFOS, PARTS = (
-    "state.json",
-    "dataset_info.json",
-    "dataset_infos.json",
-    "dataset_dict.json",
-)
+STATE, PARTS = "state.json", "dataset_dict.json"
+INFO, INFOS = "dataset_info.json", "dataset_infos.json"
 
 
 def notes(paths: Sequence[Path]) -> set[Path]:
@@ -44,7 +40,10 @@ def notes(paths: Sequence[Path]) -> set[Path]:
                     raise _missing(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
             not_data.add(path)
-            listed = {path.with_name(_name(entry)) for entry in files}
+            listed = {
+                path.with_name(Path(str(e.get("filename", ""))).name if type(e) is dict else str(e))
+                for e in files
+            }
             if lost := sorted(listed - all_paths):
                 raise _missing(path, lost[0].name, "a file")
             not_data.update(set(arrow_files.get(path.parent, ())) - listed)
@@ -89,10 +88,6 @@ def _value(path: Path) -> dict[str, Any]:
     except (DataError, OSError, UnicodeDecodeError):
         return {}
     return value if type(value) is dict else {}
-
-
-def _name(entry: Any) -> str:
-    return Path(str(entry.get("filename", ""))).name if type(entry) is dict else str(entry)
 
 
 def _missing(path: Path, name: str, kind: str) -> DataError:

@@ -11,7 +11,6 @@ remembers its file and line, for messages. `Layout.read` makes them from rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,23 +28,32 @@ def folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Example(ABC):
-    """A row that was read and checked; `where` is its file and line."""
+class Example:
+    """A row that was read and checked; `where` is its file and line.
+
+    Attributes:
+        text_fields: the fields with all texts that a model reads.
+        answer_field: the field with what is to be predicted.
+        has_text_answer: whether the answer is a text, which may be right in all rows.
+        stratified: whether splits are stratified by the answer.
+    """
 
     __slots__ = ()
     where: str
-    # Whether the answer is a text, which may be right in all rows.
+    text_fields: ClassVar[tuple[str, ...]]
+    answer_field: ClassVar[str] = "label"
     has_text_answer: ClassVar[bool] = False
+    stratified: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def whole_text(self) -> str:
-        """All that a model reads of it, its parts separated by `BETWEEN`."""
+        """All that a model reads of it, the texts separated by `BETWEEN`."""
+        return BETWEEN.join(getattr(self, name) for name in self.text_fields)
 
     @property
-    @abstractmethod
     def answer(self) -> Any:
         """What is to be predicted; equal for equal answers."""
+        return getattr(self, self.answer_field)
 
     @property
     def apart_by(self) -> str:
@@ -54,13 +62,13 @@ class Example(ABC):
 
     @property
     def shares_apart_by(self) -> bool:
-        """Whether rows with one `apart_by` usually have answers of their own, as the questions
-        about one context."""
+        """Whether rows with one `apart_by` usually have different answers, as the questions about
+        one context."""
         return False
 
     @property
     def shared_texts(self) -> Mapping[str, str]:
-        """Texts that other rows may share, by role: rows that do are kept in one part."""
+        """Texts that other rows may share, by role; such rows are kept in one part."""
         return {}
 
     @property
@@ -76,46 +84,30 @@ class Example(ABC):
     @property
     def stratum(self) -> Hashable:
         """What parts are drawn evenly by: the number of a class, those of several, or None."""
-        return None
+        return self.answer if self.stratified else None
 
 
 @dataclass(frozen=True, slots=True)
 class TextExample(Example):
     """A text and its label."""
 
+    text_fields: ClassVar = ("text",)
+    stratified: ClassVar = True
     text: str
     label: Target
     where: str
-
-    @property
-    def whole_text(self) -> str:
-        return self.text
-
-    @property
-    def answer(self) -> Target:
-        return self.label
-
-    @property
-    def stratum(self) -> Hashable:
-        return self.label
 
 
 @dataclass(frozen=True, slots=True)
 class PairExample(Example):
     """Two texts and the label of both."""
 
+    text_fields: ClassVar = ("first", "second")
+    stratified: ClassVar = True
     first: str
     second: str
     label: Target
     where: str
-
-    @property
-    def whole_text(self) -> str:
-        return BETWEEN.join((self.first, self.second))
-
-    @property
-    def answer(self) -> Target:
-        return self.label
 
     @property
     def apart_by(self) -> str:
@@ -126,17 +118,19 @@ class PairExample(Example):
     def shared_texts(self) -> Mapping[str, str]:
         return {"first": self.first, "second": self.second}
 
-    @property
-    def stratum(self) -> Hashable:
-        return self.label
-
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample(Example):
-    """Words, and the class of each or `UNKNOWN`; the text they are cut from, if they are, how many
-    parts that were marked in it begin or end within a word, and the counting of places by which
-    none does."""
+    """Words, and the class of each.
 
+    Attributes:
+        tags: the number of the class of each word, or `UNKNOWN`.
+        text: the text that the words are cut from, if any.
+        widened: how many spans marked in the text begin or end within a word.
+        miscounted: the counting of places by which none of them does.
+    """
+
+    answer_field: ClassVar = "tags"
     tokens: tuple[str, ...]
     tags: tuple[int, ...]
     where: str
@@ -149,10 +143,6 @@ class TaggedExample(Example):
         return " ".join(self.tokens)
 
     @property
-    def answer(self) -> tuple[int, ...]:
-        return self.tags
-
-    @property
     def repeated(self) -> Hashable:
         """The only tag of the words; of a sentence with several tags, the sentence."""
         distinct_tags = set(self.tags) - {UNKNOWN}
@@ -161,17 +151,15 @@ class TaggedExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample(Example):
-    """A question; (answer, where it begins in the context); no answers where there are none."""
+    """A question and its answers in a context: (answer, offset in the context) each; no answers if
+    there are none."""
 
-    has_text_answer: ClassVar[bool] = True
+    text_fields: ClassVar = ("question", "context")
+    has_text_answer: ClassVar = True
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
     where: str
-
-    @property
-    def whole_text(self) -> str:
-        return BETWEEN.join((self.question, self.context))
 
     @property
     def answer(self) -> frozenset[str]:
@@ -188,10 +176,10 @@ class QuestionExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample(Example):
-    """A question and its choices; the label is the place of the right one. The question has what it
-    is about before it, which is `context`, too."""
+    """A question and its choices; the label is the index of the right one. The text that the
+    question is about stands before it, and in `context`, too."""
 
-    has_text_answer: ClassVar[bool] = True
+    has_text_answer: ClassVar = True
     question: str
     choices: tuple[str, ...]
     label: int
@@ -203,12 +191,8 @@ class ChoiceExample(Example):
         return BETWEEN.join((self.question, *self.choices))
 
     @property
-    def answer(self) -> int:
-        return self.label
-
-    @property
     def repeated(self) -> str:
-        """The right words: a model does not see at which place they stand."""
+        """The text of the right choice: a model does not see its index."""
         return self.choices[self.label]
 
     @property
@@ -220,19 +204,13 @@ class ChoiceExample(Example):
 class RewriteExample(Example):
     """A text to read and one to write; `others` would have been as good."""
 
-    has_text_answer: ClassVar[bool] = True
+    text_fields: ClassVar = ("source",)
+    answer_field: ClassVar = "target"
+    has_text_answer: ClassVar = True
     source: str
     target: str
     where: str
     others: tuple[str, ...] = ()
-
-    @property
-    def whole_text(self) -> str:
-        return self.source
-
-    @property
-    def answer(self) -> str:
-        return self.target
 
     @property
     def answers_may_differ(self) -> bool:
@@ -243,7 +221,8 @@ class RewriteExample(Example):
 class MatchExample(Example):
     """Two texts that belong together, and others that nearly do: as many in every row."""
 
-    has_text_answer: ClassVar[bool] = True
+    answer_field: ClassVar = "positive"
+    has_text_answer: ClassVar = True
     anchor: str
     positive: str
     where: str
@@ -254,12 +233,8 @@ class MatchExample(Example):
         return BETWEEN.join((self.anchor, self.positive, *self.negatives))
 
     @property
-    def answer(self) -> str:
-        return self.positive
-
-    @property
     def apart_by(self) -> str:
-        """Not the texts that do not belong to the anchor."""
+        """Without the texts that do not belong to the anchor."""
         return BETWEEN.join((self.anchor, self.positive))
 
     @property

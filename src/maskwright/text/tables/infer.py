@@ -174,12 +174,14 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     few = FEW_SCORES if plain(column.name) in SCORES else FEW
     if distinct <= few:
         return "classes", f"{name} holds only {distinct} different whole numbers"
-    values = {as_integer(value_of(row, column.name)) for row in rows} - {None}
-    dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
+    cells = (as_integer(value_of(row, column.name)) for row in rows)
+    numbers = {number for number in cells if number is not None}
+    low, high = min(numbers), max(numbers)
+    dense = low in (0, 1) and high - low + 1 == len(numbers)
     if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
         return "classes", (
-            f"{name} holds the whole numbers {min(values, key=_order)} to "
-            f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
+            f"{name} holds the whole numbers {low} to {high} without gaps, "
+            f"{column.rows // distinct} rows of each"
         )
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
@@ -191,15 +193,6 @@ def _known(table: Table, name: str, no_label: str) -> Table:
         split for split, split_rows in table.parts.items() if split_rows is table.first
     )
     return replace(table, parts={**table.parts, first_split: rows}) if rows else table
-
-
-def _order(value: int | None) -> int:
-    return 0 if value is None else value
-
-
-def _span(values: set[int | None]) -> int:
-    numbers = [v for v in values if v is not None]
-    return max(numbers) - min(numbers) + 1
 
 
 def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:

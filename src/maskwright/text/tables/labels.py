@@ -385,17 +385,13 @@ def _unknown(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
 
 def _or_more(vocabulary: LabelVocabulary) -> str:
     """What else to do about a label that is no class."""
-    if vocabulary.fixed == MODEL and _numbered(vocabulary):
+    numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
+    if vocabulary.fixed == MODEL and numbered:
         return (
             ", or say in a labels.json beside the file which number the model has for each name, "
             'such as {"NAME": 0, …}'
         )
     return vocabulary.fixed or ADD
-
-
-def _numbered(vocabulary: LabelVocabulary) -> bool:
-    """Whether the names of the classes are numbers with a word, as LABEL_0."""
-    return all(any(c.isdigit() for c in name) for name in vocabulary.names)
 
 
 def _or_none(label: Label) -> str:

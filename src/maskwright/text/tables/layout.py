@@ -173,9 +173,10 @@ class Columns:
 
     def lines(self) -> list[str]:
         """One line for each role, and one for what is not used."""
+        in_cells = {name for name, column in self.described.items() if column.in_cells}
         sentences = [
             f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
-            f"({self.why[role]}{'; its cells hold lists' if self._in_cells(names) else ''})"
+            f"({self.why[role]}{'; its cells hold lists' if in_cells & {*names} else ''})"
             for role, names in self.roles.items()
         ]
         if self.left_out:
@@ -183,9 +184,6 @@ class Columns:
             more = f" and {len(left_out) - LISTED:,} more" if len(left_out) > LISTED else ""
             sentences.append(f"not used: {', '.join(map(repr, left_out[:LISTED]))}{more}")
         return sentences
-
-    def _in_cells(self, names: Sequence[str]) -> bool:
-        return any(name in self.described and self.described[name].in_cells for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)

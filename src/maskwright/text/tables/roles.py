@@ -258,7 +258,10 @@ def _refuse_half(table: Table, columns: Columns, requested: Mapping[str, tuple[s
         option(role, name) for role, names in columns.roles.items() for name in names
     )
     unused = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
-    judging = [c.name for c in unused if plain(c.name) in JUDGING and _tells_classes(c)]
+    numeric = ("whole", "number", "boolean")
+    judging = [
+        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numeric)
+    ]
     if "target" in columns.roles and judging:
         pair_options = f"{option('first', columns['source'])} {option('second', columns['target'])}"
         raise DataError(
@@ -293,10 +296,6 @@ def _refuse_half(table: Table, columns: Columns, requested: Mapping[str, tuple[s
     )
 
 
-def _tells_classes(column: Column) -> bool:
-    return column.has_classes or column.kind in ("whole", "number", "boolean")
-
-
 def _check_parts(table: Table, columns: Columns) -> None:
     for split, rows in list(table.parts.items()):
         for role, names in columns.roles.items():
@@ -316,11 +315,6 @@ def _check_parts(table: Table, columns: Columns) -> None:
                         do=f"rename the column ({near(name, names_here)}), or move the file out of "
                         "the folder",
                     )
-
-
-def _counts(column: Column) -> bool:
-    """Whether a column has another whole number in every row, as one of ids."""
-    return column.kind == "whole" and column.distinct == column.rows > 1
 
 
 def _missing(
@@ -378,7 +372,11 @@ def _nothing_fits(
         do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
         do += f"the label: {option('label', flags[0])}"
     elif texts and not likely and len(tried) > 1:
-        candidates = [c.name for c in free if c.name not in texts and not _counts(c)]
+        candidates = [
+            c.name
+            for c in free
+            if c.name not in texts and not (c.kind == "whole" and c.distinct == c.rows > 1)
+        ]
         do = (
             f"if {candidates[0]!r} is the label: {option('label', candidates[0])}; else "
             if candidates

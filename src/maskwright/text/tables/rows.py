@@ -34,6 +34,7 @@ from maskwright.text.tables.formats import (
     class_folders,
     conll,
     conllu,
+    spacy_json,
     squad,
     unnamed_files,
 )
@@ -55,7 +56,7 @@ def is_one_value(text: str, *, lines: bool) -> bool:
         is_begun = first_line.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
         return not lines or is_begun or first_line.strip() in ("[", "{") or _is_whole(first_line)
     if rest.strip():  # a line of each pair of a text and its marks, or of each row
-        return type(value) is not dict and not annotation_exports.is_line(value)
+        return type(value) is not dict and not spacy_json.is_pair(value)
     return not _is_row(value) or annotation_exports.is_one(value)
 
 
@@ -327,8 +328,8 @@ def _rows(
         return
     elif conll.is_words(begin):
         numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
-    elif class_folders.is_labelled(begin):
-        multi_label = class_folders.has_multi_labels(begin)
+    elif begin.lstrip().startswith(class_folders.LABEL):
+        multi_label = class_folders.MULTI_LABEL.search(begin) is not None
         numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
     else:
         raise _no_labels(begin, source)

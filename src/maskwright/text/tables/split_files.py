@@ -67,7 +67,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     """
     sources_by_part: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, says_part):
-        upper_folders = [class_folders.above(source) for source in texts]
+        upper_folders = [source.path.parent.parent.name for source in texts]
         files, has_split_folders = texts, len(set(upper_folders)) > 1
         names = [_part_in_name(name) if has_split_folders else ALL for name in upper_folders]
     else:

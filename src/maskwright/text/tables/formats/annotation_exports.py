@@ -69,11 +69,6 @@ def _listed(value: Any) -> list[Any] | None:
     return items if type(items) is list and items else None
 
 
-def is_line(value: Any) -> bool:
-    """Whether a line that is no object is a row all the same."""
-    return spacy_json.is_pair(value)
-
-
 def line(value: Any) -> Any:
     """A line of JSON Lines as a row: also a pair of a text and its marks, as spaCy has it. Other
     values are given back."""

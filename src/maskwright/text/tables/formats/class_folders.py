@@ -66,11 +66,6 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
     return [source for source in files if source.path.parent in folders]
 
 
-def above(source: Source) -> str:
-    """The name of the folder that holds the folder of its class."""
-    return source.path.parent.parent.name
-
-
 def whole_text(blocks: Iterable[TextBlock], path: Path) -> dict[str, str]:
     """A file as a row.
 
@@ -96,16 +91,6 @@ def _is_json(text: str) -> bool:
     except DataError:
         return False
     return True
-
-
-def is_labelled(text: str) -> bool:
-    """Whether a file that begins with `text` has a label at the begin of each line."""
-    return text.lstrip().startswith(LABEL)
-
-
-def has_multi_labels(text: str) -> bool:
-    """Whether a line of `text` begins with several labels."""
-    return MULTI_LABEL.search(text) is not None
 
 
 def lines(

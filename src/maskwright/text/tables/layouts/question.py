@@ -12,13 +12,14 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, near
 from maskwright.base.findings import Finding
-from maskwright.text.tables import raw_text, required_fields
+from maskwright.text.tables import raw_text
 from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
 from maskwright.text.tables.examples import QuestionExample
 from maskwright.text.tables.files import TABLE_FILE
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import cause_of_place
+from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
@@ -128,7 +129,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     starts: list[Any] = []
     if value is None and _impossible(row):
         return ()
-    required_fields.require_field(row, "answers", name, NONE)
+    require_field(row, "answers", name, NONE)
     if value is None:
         raise DataError(
             "null in the place of answers",

@@ -15,7 +15,7 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.text.tables import labels, required_fields, tag_spelling, tags
+from maskwright.text.tables import labels, tag_spelling, tags
 from maskwright.text.tables.column_contents import (
     MANY_ROWS,
     UnknownTag,
@@ -30,6 +30,7 @@ from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import marked
+from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
@@ -123,7 +124,7 @@ class WordsLayout(Layout):
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
         name = task.columns["tags"]
-        required_fields.require_field(row, "tags", name)
+        require_field(row, "tags", name)
         value = value_of(row, name)
         if (text := _marked_text(row, task.columns)) is not None:
             yield from marked(text, value, f"{row.where}, column {name!r}").tags
