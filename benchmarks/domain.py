@@ -90,7 +90,7 @@ def accuracies(model: Path, rows: Dataset, count: int, seeds: int) -> list[float
     assert rows.labels is not None
     kind, method, found = task_for(rows.task.name, rows.labels.names), Method(FULL), []
     for seed in range(seeds):
-        few = splits.with_few(rows, count, seed)
+        few = splits.draw_examples(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)
         rate = method.rate(learner.config.width)
         settings = Settings(

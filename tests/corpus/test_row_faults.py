@@ -251,7 +251,7 @@ def test_F70_carriage_return_in_an_open_field(tmp_path: Path) -> None:
 
 def test_F70_duplicate_column(tmp_path: Path) -> None:
     error = refusal(DataError, write(tmp_path, "a.csv", "\n\nid,text,text\n1,a,b\n"))
-    assert error.what == "two columns of the header have the same name"
+    assert error.what == "two columns have the same name"
     assert error.where.endswith("a.csv, line 3") and error.found == "'text'"
 
 

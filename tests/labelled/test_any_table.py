@@ -17,7 +17,7 @@ from maskwright.text.tables.files import Table, load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
 from maskwright.text.tables.shapes import shapes
-from maskwright.text.tables.splits import complete
+from maskwright.text.tables.splits import split_dataset
 from maskwright.text.tables.survey import survey
 
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
@@ -94,7 +94,7 @@ def understand(table: Table, reading: ReadingOptions, kind: str | None) -> str:
         assert error.what and (error.found is not None or error.wanted)
         return error.what
     try:
-        parts = complete(examples).parts
+        parts = split_dataset(examples).parts
         assert sum(map(len, parts.values())) == sum(map(len, examples.parts.values()))
     except MaskwrightError as error:
         assert error.what.startswith("no rows are left for validation")

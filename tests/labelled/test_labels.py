@@ -22,7 +22,7 @@ from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import near_misses
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build, prepare
-from maskwright.text.tables.survey import left_out, survey
+from maskwright.text.tables.survey import left_out_findings, survey
 
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)
 
@@ -253,7 +253,7 @@ def test_how_many_labels_were_joined_is_said() -> None:
     table = table_of(*texts("good", "bad", "Good", "good", "bad", "GOOD "))
     made = build(table, infer(table), fold_labels=True)
     assert made.folded == 2
-    assert next(line for line in map(str, left_out(made)) if "joined" in line).startswith(
+    assert next(line for line in map(str, left_out_findings(made)) if "joined" in line).startswith(
         "2 labels joined"
     )
 

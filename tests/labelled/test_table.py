@@ -225,7 +225,7 @@ def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: 
 def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label,label\none,1,0\n")
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "two columns of the header have the same name" and error.found == "'label'"
+    assert error.what == "two columns have the same name" and error.found == "'label'"
 
 
 def test_columns_without_a_name_are_called_by_their_places(tmp_path: Path) -> None:

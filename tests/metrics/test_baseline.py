@@ -10,11 +10,11 @@ from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
 from maskwright.learn.tasks.base import baselines
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.splits import SplitOptions, complete
+from maskwright.text.tables.splits import SplitOptions, split_dataset
 
 
 def divided(rows: list[dict[str, object]]) -> Dataset:
-    return complete(understood(table_of(*rows))[1], SplitOptions(validation=0.2, test=0.3))
+    return split_dataset(understood(table_of(*rows))[1], SplitOptions(validation=0.2, test=0.3))
 
 
 def scores(examples: Dataset, metric: metrics.Metric = metrics.accuracy) -> list[float]:

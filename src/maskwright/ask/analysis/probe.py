@@ -20,7 +20,7 @@ from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, prepare
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.split_files import ALL
-from maskwright.text.tables.survey import left_out
+from maskwright.text.tables.survey import left_out_findings
 
 DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 ITEMS = 10_000
@@ -76,7 +76,7 @@ def probe(
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
-    for line in (*examples.task.lines(), *(found.line() for found in left_out(examples))):
+    for line in (*examples.task.lines(), *(found.line() for found in left_out_findings(examples))):
         say(line)
     commit.probe_writable(out)
     require_new(out)

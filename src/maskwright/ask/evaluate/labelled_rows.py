@@ -30,7 +30,7 @@ from maskwright.learn.finetune.hashes import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
-from maskwright.text.tables.column_contents import stands
+from maskwright.text.tables.column_contents import has_column
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Task, as_names
 from maskwright.text.tables.layouts.pair import PAIR
@@ -38,7 +38,7 @@ from maskwright.text.tables.prepare import build, hidden_by, no_answers
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import may_be_joined, shape_for
 from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
-from maskwright.text.tables.survey import as_read, left_out
+from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
 # What `pipeline` calls two texts, and what tables of labelled rows call them.
@@ -202,7 +202,12 @@ def _rows(
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
     of_part = task.columns.layout.findings(ALL, made)
-    for found in (*as_read(part, loaded.counts[part]), *left_out(made), *of_part, *of_labels):
+    for found in (
+        *reading_findings(part, loaded.counts[part]),
+        *left_out_findings(made),
+        *of_part,
+        *of_labels,
+    ):
         say(found.line())
     return made.parts[ALL], model.task_type
 
@@ -225,7 +230,7 @@ def _of_pairs(
     given = {TWO.get(role, role): names for role, names in columns.items()}
     if "second" not in given:
         named = "first" in given
-        if not named and all(stands(name, asked_of.columns) for name in TWO):
+        if not named and all(has_column(name, asked_of.columns) for name in TWO):
             given |= {role: [name] for name, role in TWO.items()}
         elif named or not _has_two(asked_of, columns, no_label):
             return model, columns
@@ -262,7 +267,7 @@ def _task(
     for role, names in (read | model.targets).items():
         if role in columns:
             continue
-        missing = [name for name in names if not stands(name, asked_of.columns)]
+        missing = [name for name in names if not has_column(name, asked_of.columns)]
         if missing and len(missing) < len(names):
             raise DataError(
                 f"a column of the {role} is missing",
@@ -274,7 +279,7 @@ def _task(
     known = {
         role: list(names)
         for role, names in (model.columns | model.targets).items()
-        if all(stands(name, asked_of.columns) for name in names)
+        if all(has_column(name, asked_of.columns) for name in names)
     }
     task = infer(asked_of, {**known, **columns}, model.task_type.task, no_label)
     task.columns.why.update(dict.fromkeys(known.keys() - set(columns), "as in the training data"))

@@ -25,7 +25,7 @@ from maskwright.text.corpus.growing import GrowingFile, growing
 from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.column_contents import row_with_lists, stands
+from maskwright.text.tables.column_contents import has_column, row_with_lists
 from maskwright.text.tables.files import TABLE_FILE
 from maskwright.text.tables.formats import class_folders, conll, conllu, unnamed_files
 from maskwright.text.tables.raw_text import as_read
@@ -149,7 +149,7 @@ def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     with RegularFile(file) as opened:
         first = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
     return first is not None and (
-        class_folders.is_labelled(first.text)
+        first.text.lstrip().startswith(class_folders.LABEL)
         or conllu.is_one(first.text, may_be_table=True)
         or conll.is_words(first.text)
     )
@@ -160,7 +160,7 @@ def _missing(row: Row, model: Answering) -> str | None:
     empty; of a text of several columns one is enough in them."""
     known = row.values.keys()
     for role, names in model.columns.items():
-        there = [stands(name, known) for name in names]
+        there = [has_column(name, known) for name in names]
         if not (
             all(there) or (may_be_joined(role) and any(there) and not TABLE_FILE.search(row.file))
         ):

@@ -429,11 +429,11 @@ def _remembered(
 
 def _drawn(data: Dataset, count: int, seed: int) -> Dataset:
     """The same with `count` training rows, and a validation part of that size."""
-    sampled = splits.with_few(data, count, seed)
+    sampled = splits.draw_examples(data, count, seed)
     choosing = data.parts[VALIDATION]
     size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
     swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
-    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    few = splits.draw_examples(swapped, size, seed).parts[TRAIN]
     return replace(sampled, parts={**sampled.parts, VALIDATION: few})
 
 

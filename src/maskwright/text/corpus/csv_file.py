@@ -12,7 +12,7 @@ import csv
 import io
 import itertools
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,7 +20,7 @@ from maskwright.base.errors import DataError, near
 from maskwright.text.corpus import document, row_faults
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import ReadingOptions
 
@@ -176,12 +176,12 @@ def rows(
     if counts.rejected > rejected:
         raise DataError(
             "the first row cannot be read, and it may name the columns",
-            where=at(file, 1),
+            where=line_in(file, 1),
             found=f"the first row that can be read is in line {line}",
             do="correct what stands above it",
         )
     header = _named(header)
-    _refuse_twice(header, line, file)
+    document.refuse_duplicates(header, line_in(file, line))
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
     doubt = ledger.reading.quoting is None
@@ -276,7 +276,7 @@ class _Feed:
             line = self.line_of(self.first)
             fault = DataError(
                 "the row is too long",
-                where=at(self.file, line),
+                where=line_in(self.file, line),
                 found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
                 wanted=f"at most {self.limit:,} characters (max_document_characters)",
                 do=f"close the quote that begins in line {line}, "
@@ -384,18 +384,6 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
     )
 
 
-def _refuse_twice(header: list[str], line: int, file: str) -> None:
-    twice = next((name for name, count in Counter(header).items() if count > 1), None)
-    if twice is not None:
-        raise DataError(
-            "two columns of the header have the same name",
-            where=at(file, line),
-            found=repr(twice),
-            wanted="every name once",
-            do="rename one of the columns",
-        )
-
-
 def _named(header: list[str]) -> list[str]:
     """The header; if several columns have no name, they are called by their positions: programs
     write empty columns after the others."""
@@ -411,8 +399,8 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     names = [name or f"column {position}" for position, name in enumerate(header, 1)]
     ledger.unmet.meet(names)
     if missing_names := sorted({*reading.notes} - {document.EVERY, *names}):
-        raise document.missing(missing_names[0], names, at(file, line))
-    note_names = document.chosen(reading.notes, names, reading.column_of(names))
+        raise document.missing_column(missing_names[0], names, line_in(file, line))
+    note_names = document.note_columns(reading.notes, names, reading.column_of(names))
     index_by_name = {name: position for position, name in enumerate(names)}
     return [(name, index_by_name[name]) for name in note_names]
 
@@ -426,14 +414,14 @@ def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledg
     if len(header) == 1 and likelier:
         raise DataError(
             "the column is missing",
-            where=at(file, line),
+            where=line_in(file, line),
             found=f"1 column with the separator {separator!r}: {header[0]}",
             wanted=f"a column {column!r}",
             do=f"is the separator {likelier!r}? then read with separator={likelier!r}",
         )
     raise DataError(
         "the column is missing",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
         wanted=f"a column {column!r}",
         do=f"name the column that holds the text (column=…, or several: column=text,body); "

@@ -248,7 +248,7 @@ def documents(
     Raises:
         UsageError: a package asked for is not installed.
     """
-    files = list(installed.files(installed.present(packages)))
+    files = list(installed.files(installed.package_folders(packages)))
     paragraph_hashes: set[bytes] = set()
     if limit_bytes is None:
         for file in files:
@@ -288,7 +288,7 @@ def provenance(
         data = document.text.encode()
         digest.update(data + b"\n\n")
         number, size = number + 1, size + len(data)
-    names = list(installed.present(packages))
+    names = list(installed.package_folders(packages))
     return {
         "packages": {name: installed.version(name) for name in names},
         "licences": {name: installed.LICENCES.get(name, "see the package") for name in names},

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from maskwright.base.errors import DataError, near
 from maskwright.text.corpus.files import KINDS, PAGES, Source
-from maskwright.text.corpus.ledger import at
+from maskwright.text.corpus.ledger import line_in
 from maskwright.text.corpus.reading import AUTO, ENCODINGS, ReadingOptions, known_codec
 from maskwright.text.corpus.sniff import BYTE_ORDER_MARKS, HEAD
 
@@ -146,7 +146,7 @@ def to_utf8(
             prefix = good.decode(bytes(error.object)[waiting : error.start])
             raise DataError(
                 f"not {encoding.codec}",
-                where=at(file, line + prefix.count("\n"), fed - waiting + error.start),
+                where=line_in(file, line + prefix.count("\n"), fed - waiting + error.start),
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
                 wanted=f"text in {encoding}",

@@ -233,7 +233,9 @@ def _inside(
     curations = None if otherwise else _Curations()
     links: list[str] = []
     all_paths = list(_walk(folder, curations, broken, links))
-    notes = saved.notes(all_paths) | (saved.about(all_paths) if otherwise is None else set())
+    notes = saved.files_without_data(all_paths) | (
+        saved.description_files(all_paths) if otherwise is None else set()
+    )
     sources = [
         source for path in all_paths if path not in notes and (source := _source(path, pages))
     ]
@@ -412,12 +414,8 @@ def _made_of(path: Path) -> str:
 
 
 def _suffixes(pages: bool = False) -> str:
-    return (
-        ", ".join([*KINDS, *(PAGES if pages else ())])
-        + " (each also with "
-        + " or ".join(COMPRESSIONS)
-        + ")"
-    )
+    endings = ", ".join([*KINDS, *(PAGES if pages else ())])
+    return f"{endings} (each also with {' or '.join(COMPRESSIONS)})"
 
 
 @dataclass(frozen=True)
@@ -429,10 +427,7 @@ class _Curations:
 
 
 def _walk(
-    folder: Path,
-    curations: _Curations | None,
-    broken: list[UsageError] | None,
-    links: list[str],
+    folder: Path, curations: _Curations | None, broken: list[UsageError] | None, links: list[str]
 ) -> Iterator[Path]:
     """All files below `folder`, each level sorted by name; hidden names are skipped, and so are
     symbolic links out of it, which are added to `links`. Of curated corpora only their texts,

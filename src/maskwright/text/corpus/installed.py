@@ -64,7 +64,7 @@ class PythonFile:
             return None
 
 
-def present(packages: Sequence[str] | None = None) -> dict[str, Path]:
+def package_folders(packages: Sequence[str] | None = None) -> dict[str, Path]:
     """Package -> its folder, for the given packages, or for those of `USUAL` that are installed.
 
     Raises:

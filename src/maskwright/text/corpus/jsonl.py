@@ -15,7 +15,7 @@ from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import document
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
 
 LONE = re.compile("[\ud800-\udfff]")
@@ -58,7 +58,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
                     text = _without_traps(text, ledger)
                 notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:
-                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
@@ -87,11 +87,11 @@ def objects(
             try:
                 value = parse(with_escapes(line))
                 traps = "\\" in line or "\0" in line
-                row = made_of(checked(value, ledger) if traps else value)
+                row = made_of(check_texts(value, ledger) if traps else value)
                 if not isinstance(row, dict):
                     raise _no_text(row, ledger.reading.column)
             except DataError as error:
-                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             yield row, number
 
@@ -104,7 +104,7 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     """
     reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
-    for name in document.chosen(reading.notes, row, reading.column_of(row)):
+    for name in document.note_columns(reading.notes, row, reading.column_of(row)):
         value = document.as_text(row[name])
         if value is not None:
             if "\\" in line:
@@ -112,7 +112,7 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
                     name = _without_traps(name, ledger)
                     value = type(value)(_without_traps(value, ledger))
                 except DataError as error:
-                    raise completed(error, f"field {name!r}") from None
+                    raise with_place(error, f"field {name!r}") from None
             notes[name] = value
     return notes
 
@@ -122,7 +122,7 @@ def with_escapes(text: str) -> str:
     return text.translate(ESCAPES) if RAW.search(text) else text
 
 
-def checked(value: Any, ledger: Ledger) -> Any:
+def check_texts(value: Any, ledger: Ledger) -> Any:
     """`value` with every text in it free of what escapes can smuggle in, but for control
     characters, which places count.
 
@@ -132,9 +132,9 @@ def checked(value: Any, ledger: Ledger) -> Any:
     if type(value) is str:
         return _without_traps(value, ledger, strip=False)
     if type(value) is list:
-        return [checked(inner, ledger) for inner in value]
+        return [check_texts(inner, ledger) for inner in value]
     if type(value) is dict:
-        return {checked(k, ledger): checked(v, ledger) for k, v in value.items()}
+        return {check_texts(k, ledger): check_texts(v, ledger) for k, v in value.items()}
     return value
 
 
@@ -214,10 +214,10 @@ def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
 def _of_line(error: DataError, line: str, where: str) -> DataError:
     if "\r" in line.rstrip("\r"):
         error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
-    return completed(error, where)
+    return with_place(error, where)
 
 
-def completed(error: DataError, where: str) -> DataError:
+def with_place(error: DataError, where: str) -> DataError:
     """The error with the place of its row, and with a remedy if it has none of its own."""
     return DataError(
         error.what,

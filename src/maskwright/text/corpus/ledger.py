@@ -87,35 +87,20 @@ class Counts:
             findings.append(Finding("control-characters", f"control characters left out: {listed}"))
         if self.separators:
             marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
-            findings.append(
-                Finding(
-                    "declared-separator", f"columns separated by {marks}, as a first line sep= says"
-                )
-            )
+            message = f"columns separated by {marks}, as a first line sep= says"
+            findings.append(Finding("declared-separator", message))
         if self.spanning:
-            findings.append(
-                Finding(
-                    SPANNING,
-                    f"{counted(self.spanning, 'row')} of several lines each, in quoted fields",
-                    f"the first: {self.first_spanning}",
-                )
-            )
+            message = f"{counted(self.spanning, 'row')} of several lines each, in quoted fields"
+            findings.append(Finding(SPANNING, message, f"the first: {self.first_spanning}"))
         if self.lone_cr:
-            findings.append(
-                Finding(
-                    "lone-carriage-returns",
-                    f"{counted(self.lone_cr, 'carriage return')} within lines, read as text",
-                    remedy="where they end lines, read with line_ends='any'",
-                )
-            )
+            message = f"{counted(self.lone_cr, 'carriage return')} within lines, read as text"
+            remedy = "where they end lines, read with line_ends='any'"
+            findings.append(Finding("lone-carriage-returns", message, remedy=remedy))
+        without_part = "not read, as no name says their part or class"
         for name, message, files in (
             ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
             ("empty-files", "empty files", self.empty_files),
-            (
-                "files-without-part",
-                "not read, as no name says their part or class",
-                self.without_part,
-            ),
+            ("files-without-part", without_part, self.without_part),
         ):
             if files:
                 findings.append(Finding(name, f"{message}: {first_names(files)}"))
@@ -187,7 +172,7 @@ class Ledger:
         if rows is None:
             rows = 1 if last_line is None else last_line - line + 1
         self.counts.rejected += rows
-        self.counts.first_rejected = self.counts.first_rejected or at(file, line)
+        self.counts.first_rejected = self.counts.first_rejected or line_in(file, line)
         self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
         if self._rejects is not None:
             entry: dict[str, object] = {"file": file, "line": line}
@@ -251,7 +236,7 @@ class Ledger:
             )
 
 
-def at(file: str, line: int, offset: int | None = None, column: object = None) -> str:
+def line_in(file: str, line: int, offset: int | None = None, column: object = None) -> str:
     """The `where` of an error: `notes.txt, line 12, byte 340`."""
     where = f"{file}, line {line}"
     if offset is not None:

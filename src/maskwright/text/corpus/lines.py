@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.encoding import REMEDY, UTF_8, Encoding, guess
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 
 # C0 but TAB, LF, VT, FF, CR, and DEL; NUL has a policy of its own.
 CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r")) + b"\x7f"
@@ -264,7 +264,7 @@ def _fault(
             description += f"; the line is {guess(data)}"
         return DataError(
             f"not {encoding.codec}",
-            where=at(file, line, byte_offset),
+            where=line_in(file, line, byte_offset),
             found=description,
             wanted=f"text in {encoding}",
             do=f"{REMEDY}, correct the byte, read with on_undecodable='replace', {OR_SKIP}",
@@ -272,7 +272,7 @@ def _fault(
     byte_offset = None if offset is None else offset + data.index(0)
     return DataError(
         "the text has a NUL character",
-        where=at(file, line, byte_offset),
+        where=line_in(file, line, byte_offset),
         found=f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}",
         wanted="text without NUL",
         do=f"take it out, read with on_nul='strip', {OR_SKIP}",
@@ -282,7 +282,7 @@ def _fault(
 def _too_long(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:
     return DataError(
         "the line is too long",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"{'more than ' if more else ''}{size:,} bytes without a line feed",
         wanted=f"at most {limit:,} bytes (max_line_bytes)",
         do=f"break the line, raise max_line_bytes, {OR_SKIP}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +125,7 @@ def rows(
     row = 0
     with _open(pyarrow, source, lambda: row) as table:
         names = table.schema_arrow.names
-        _refuse_twice(names, source.shown)
+        document.refuse_duplicates(names, source.shown)
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
             columns = [_values(column) for column in batch.columns]
@@ -302,9 +301,9 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
     if missing_names := sorted(named - {*names}):
-        raise document.missing(missing_names[0], names, file)
-    note_names = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
-    _refuse_twice(note_names, file)
+        raise document.missing_column(missing_names[0], names, file)
+    note_names = document.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
+    document.refuse_duplicates(note_names, file)
     raw = [name for name in note_names if "binary" in str(schema.field(name).type)]
     if wrong := named.intersection(raw):
         name = sorted(wrong)[0]
@@ -320,17 +319,6 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
         ledger.counts.notes.append(Finding("columns-of-bytes", message, file))
     byte_columns = set(raw)
     return [name for name in note_names if name not in byte_columns]
-
-
-def _refuse_twice(names: Sequence[str], file: str) -> None:
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise DataError(
-            "two columns have the same name",
-            where=file,
-            found=repr(twice[0]),
-            wanted="every name once",
-            do="rename one of the columns",
-        )
 
 
 def _cells(column: Any, pyarrow: Any) -> list[Any]:

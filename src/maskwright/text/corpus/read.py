@@ -31,7 +31,7 @@ from maskwright.text.corpus.compressed import expand
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.encoding import REMEDY, encoding_of, to_utf8
 from maskwright.text.corpus.files import Paths, RegularFile, Source, find
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock, blocks
 from maskwright.text.corpus.reading import Form, ReadingOptions
 from maskwright.text.corpus.sniff import HEAD, check_head
@@ -362,7 +362,7 @@ class _DocumentBuilder:
             remedy = "" if self.whole_file else "separate documents by blank lines, "
             error = DataError(
                 "the document is too long",
-                where=at(self.file, self.line),
+                where=line_in(self.file, self.line),
                 found=f"more than {limit:,} characters"
                 + ("" if self.whole_file else " without a blank line"),
                 wanted=f"at most {limit:,} characters (max_document_characters)",

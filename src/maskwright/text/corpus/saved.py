@@ -20,7 +20,7 @@ STATE, PARTS = "state.json", "dataset_dict.json"
 INFO, INFOS = "dataset_info.json", "dataset_infos.json"
 
 
-def notes(paths: Sequence[Path]) -> set[Path]:
+def files_without_data(paths: Sequence[Path]) -> set[Path]:
     """The files of such a folder that are not data.
 
     Raises:
@@ -59,7 +59,7 @@ def notes(paths: Sequence[Path]) -> set[Path]:
     return not_data
 
 
-def about(paths: Sequence[Path]) -> set[Path]:
+def description_files(paths: Sequence[Path]) -> set[Path]:
     """The files that describe the columns of a data set; for labelled data they have the names of
     classes."""
     return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}

@@ -12,7 +12,7 @@ from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import labels
-from maskwright.text.tables.column_contents import spelled, value_of
+from maskwright.text.tables.column_contents import label_of, value_of
 from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary, fold_onto
 from maskwright.text.tables.layout import Task
@@ -25,7 +25,7 @@ LISTED = 8
 NUMBERS = ("whole", "number", "wholes", "numbers", "booleans")
 
 
-def given(
+def match_model_classes(
     classes: Sequence[str],
     values: Sequence[int] | None,
     table: Table,
@@ -55,7 +55,7 @@ def given(
             do="write a flag for each class of the model, or the names of the classes",
         )
     rows = [row for split_rows in table.parts.values() for row in split_rows]
-    row_by_label = {cell: row for row in rows for cell in readable(row, task)}
+    row_by_label = {cell: row for row in rows for cell in readable_labels(row, task)}
     name_by_number = _called(table, task, column, rows)
     by_number = _numbers_in(class_names) if assume else {}
     if by_number and name_by_number and set(class_names).isdisjoint(name_by_number.values()):
@@ -165,7 +165,7 @@ def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]
                 table, f"{table.names_file} is not used: it names the classes of {named_columns}"
             )
         return names
-    labels_read = {cell for row in table.first for cell in readable(row, task)}
+    labels_read = {cell for row in table.first for cell in readable_labels(row, task)}
     fits = all(as_integer(cell) in names or cell in names.values() for cell in labels_read)
     fits = fits and len(names) == (task.flags or len(names))
     message = f"classes are named by {table.names_file}"
@@ -183,7 +183,7 @@ def record_finding(table: Table, content: Finding | str) -> None:
         notes.append(finding)
 
 
-def readable(row: Row, task: Task) -> list[Any]:
+def readable_labels(row: Row, task: Task) -> list[Any]:
     """The labels of a row that are one; what else stands there is refused where it is read."""
     try:
         return [cell for cell in label_cells(row, task) if type(cell) in (int, float, str, bool)]
@@ -191,7 +191,7 @@ def readable(row: Row, task: Task) -> list[Any]:
         return []
 
 
-def learned(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> LabelVocabulary:
+def learn_classes(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> LabelVocabulary:
     """The classes of the training rows; rows without a usable label do not count."""
     columns = task.columns
     role = task.columns.layout.learned
@@ -228,7 +228,7 @@ def learned(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> La
     def read(row: Row) -> list[tuple[Any, Row]]:
         cells = list(label_cells(row, task))
         for cell in cells:
-            spelled(cell, row, name, numbers, words=bool(names))
+            label_of(cell, row, name, numbers, words=bool(names))
         return [(cell, row) for cell in cells]
 
     cells_by_row, _ = usable(table.first, read, reading)

@@ -23,7 +23,7 @@ from maskwright.base.errors import DataError, shorten
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.parquet import UnreadableValue
 from maskwright.text.tables.files import TABLE_FILE, Table
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.raw_text import INTEGER, as_integer
 from maskwright.text.tables.rows import Row
 
@@ -35,19 +35,10 @@ NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # How programs write that there is no value.
-MISSING_WORDS = {
-    *("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?"),
-}
+MISSING_WORDS = {*("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?")}
 # How people write that nobody gave a label.
 UNLABELLED = {
-    "unlabeled",
-    "unlabelled",
-    "not labeled",
-    "unknown",
-    "missing",
-    "undefined",
-    "hidden",
-    "tbd",
+    *("unlabeled", "unlabelled", "not labeled", "unknown", "missing", "undefined", "hidden", "tbd"),
 }
 # Numbers that stand for none in surveys, sensors and benchmarks.
 STAND_INS = re.compile(r"-(1|9+|10*)(\.0*)?|(9{2,}|8{2,}|7{2,})(\.0*)?|-?2147483648|2147483647")
@@ -143,7 +134,7 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
-def stands(name: str, columns: Collection[str]) -> bool:
+def has_column(name: str, columns: Collection[str]) -> bool:
     """Whether there is such a column, or one in which `translation.en` looks."""
     return name in columns or name.partition(".")[0] in columns
 
@@ -219,7 +210,7 @@ def _kind(value: Any) -> str:
         ):
             if inner <= {kind, *compatible}:
                 return kind + "s" if inner else "list"
-        return "parts" if are_parts(value) else "mixed"
+        return "parts" if are_marked_spans(value) else "mixed"
     if type(value) is dict:
         return "flags" if is_named(value) else "object"
     return "mixed"
@@ -352,7 +343,7 @@ def missing(row: Row, name: str, role: str, expected: str) -> DataError:
     )
 
 
-def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
+def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
     """A label as one of two types: a whole number, or a name just as it stands there.
 
     Args:
@@ -407,7 +398,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
     return value
 
 
-def number(value: Any, row: Row, column: str) -> float:
+def number_of(value: Any, row: Row, column: str) -> float:
     """A target of regression.
 
     Raises:

@@ -27,14 +27,8 @@ from maskwright.text.tables.column_contents import (
 from maskwright.text.tables.rows import Row
 
 NUMBERS = {
-    "0": False,
-    "1": True,
-    "0.0": False,
-    "1.0": True,
-    "0.": False,
-    "1.": True,
-    "false": False,
-    "true": True,
+    **dict.fromkeys(("0", "0.0", "0.", "false"), False),
+    **dict.fromkeys(("1", "1.0", "1.", "true"), True),
 }
 # Yes and no in languages where the words mean nothing else next to each other.
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
@@ -64,7 +58,7 @@ def flag(value: Any) -> bool | None:
 
 
 # ------------------------------------------------------------------------------ lists in cells
-def pieces(cell: Any, separator: str | None) -> Any:
+def split_cell(cell: Any, separator: str | None) -> Any:
     """The list that a cell of names or flags spells; what is none stays."""
     if type(cell) is not str or separator is None:
         return cell
@@ -81,7 +75,7 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     Raises:
         DataError: flags, but not as many in every row.
     """
-    cells = [(row, pieces(value_of(row, name), separator)) for row in rows]
+    cells = [(row, split_cell(value_of(row, name), separator)) for row in rows]
     lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
     flagged = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
     sizes = Counter(len(cell) for _, cell in flagged)
@@ -103,7 +97,7 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     )
 
 
-def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
+def set_flags(cell: Any, row: Row, name: str, size: int) -> list[int]:
     """Which of the `size` flags in a cell say yes, counted from 0.
 
     Raises:
@@ -143,7 +137,7 @@ def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
 
 
-def named(cell: Any, row: Row, name: str, classes: Iterable[str]) -> list[str]:
+def flagged_names(cell: Any, row: Row, name: str, classes: Iterable[str]) -> list[str]:
     """The classes that a mapping says yes to.
 
     Raises:
@@ -200,7 +194,9 @@ def columns_of_marks(columns: Iterable[Column]) -> list[str]:
     return names
 
 
-def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False) -> bool:
+def flag_in_column(
+    value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False
+) -> bool:
     """The flag in a column of its own; with `marks` nothing is no, with `signs` -1 is.
 
     Raises:

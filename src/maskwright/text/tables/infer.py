@@ -19,7 +19,7 @@ from maskwright.text.tables.column_contents import Column, is_empty, is_no_label
 from maskwright.text.tables.files import Table
 from maskwright.text.tables.layout import Columns, Label, Shape, Task
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.roles import find
+from maskwright.text.tables.roles import find_columns
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.shapes import shape_for, shape_of
 from maskwright.text.tables.spellings import plain
@@ -59,10 +59,10 @@ def infer(
     """
     requested = None if task is None else shape_of(task)
     allowed_layouts = None if requested is None else (requested.layout,)
-    selected = find(table, columns, allowed_layouts)
+    selected = find_columns(table, columns, allowed_layouts)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
-        selected = find(table, columns, allowed_layouts)
+        selected = find_columns(table, columns, allowed_layouts)
     if not selected.layout.has_label_forms:
         shape = requested or shape_for(selected.layout, "")
         if shape is None:

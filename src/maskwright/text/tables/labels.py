@@ -23,7 +23,7 @@ from maskwright.text.tables.column_contents import (
     NUMBER,
     Label,
     is_empty,
-    spelled,
+    label_of,
     value_of,
 )
 from maskwright.text.tables.flags import WORDS
@@ -64,7 +64,7 @@ def near_spellings(
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
     means = meanings(labels)
-    for group in sharing(means(label) | also(label) for label in labels):
+    for group in group_by_shared_keys(means(label) | also(label) for label in labels):
         spellings = [labels[index] for index in group]
         common, *variants = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
         if not (variants := [spelling for spelling in variants if spelling not in listed]):
@@ -93,7 +93,7 @@ def near_spellings(
     return folded
 
 
-def sharing(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
+def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
     """The places in `keys`, in groups: those that have a key in common are in one."""
     parent: list[int] = []
 
@@ -221,7 +221,7 @@ class LabelVocabulary:
         Raises:
             DataError: an empty or unknown label, or a number out of range.
         """
-        label = spelled(value, row, self.column, self.has_numbers, words=True)
+        label = label_of(value, row, self.column, self.has_numbers, words=True)
         if type(label) is str:
             label = self.folded.get(label, label)
         class_number = self.places.get(label)
@@ -273,7 +273,7 @@ def learn(
     rows: dict[Label, Row] = {}
     name_by_label: dict[Label, tuple[str, Row]] = {}
     for value, row in cells:
-        label = spelled(value, row, column, numbers, words=bool(names))
+        label = label_of(value, row, column, numbers, words=bool(names))
         counts[label] += 1
         rows.setdefault(label, row)
         if name_column is not None:

@@ -211,14 +211,14 @@ class TaggedText:
     miscounted: str = ""
 
 
-def are_parts(value: Any) -> bool:
+def are_marked_spans(value: Any) -> bool:
     """Whether a value is a list of marked parts, and not an empty one."""
     return (
         type(value) is list and bool(value) and all(_part(element) is not None for element in value)
     )
 
 
-def marked(text: str, value: Any, where: str) -> TaggedText:
+def tag_words(text: str, value: Any, where: str) -> TaggedText:
     """The words of `text` with B- and I- tags for the parts in `value`.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from maskwright.base.errors import DataError
 from maskwright.text.tables import flags
-from maskwright.text.tables.column_contents import is_empty, number, stands, value_of
+from maskwright.text.tables.column_contents import has_column, is_empty, number_of, value_of
 from maskwright.text.tables.examples import Example, Target
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import COMMON, Columns, Task
@@ -23,7 +23,7 @@ ELSEWHERE = (*COMMON, "choices", "answers")
 RARE = 0.25
 
 
-def reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row], Example]:
+def row_reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row], Example]:
     """What makes an example of a row; it raises DataError where a row is bad."""
 
     def read(row: Row) -> Example:
@@ -41,7 +41,7 @@ def target_of(row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Targe
     """
     name = task.columns["label"]
     if vocabulary is None:
-        return number(value_of(row, name), row, name)
+        return number_of(value_of(row, name), row, name)
     if task.shape.label == "several":
         return tuple(sorted({vocabulary.index(cell, row) for cell in label_cells(row, task)}))
     return vocabulary.index(value_of(row, name), row)
@@ -64,19 +64,19 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
     if len(names) > 1:  # a column of flags for each label
         for name in names:
             marks, signs = name in task.marks, name in task.signs
-            if flags.in_column(value_of(row, name), row, name, marks=marks, signs=signs):
+            if flags.flag_in_column(value_of(row, name), row, name, marks=marks, signs=signs):
                 yield name
         return
     value = value_of(row, names[0])
     if task.named:
-        yield from flags.named(value, row, names[0], task.named)
+        yield from flags.flagged_names(value, row, names[0], task.named)
         return
     if task.flags:
-        listed = flags.pieces(value, task.separator)
-        yield from flags.places(listed, row, names[0], task.flags)
+        listed = flags.split_cell(value, task.separator)
+        yield from flags.set_flags(listed, row, names[0], task.flags)
         return
     if multi_label:
-        value = flags.pieces(value, task.separator)
+        value = flags.split_cell(value, task.separator)
     if multi_label and type(value) is list:
         yield from value
     elif not is_empty(value):
@@ -110,12 +110,12 @@ def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
     Raises:
         DataError: it has none.
     """
-    if not stands(name, row.values):
+    if not has_column(name, row.values):
         raise _missing(row, role, name, empty)
 
 
 def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
-    missing = [name for name in names if not stands(name, row.values)]
+    missing = [name for name in names if not has_column(name, row.values)]
     if len(missing) == len(names):
         raise _missing(row, role, names[0])
     used_columns = {name for column_names in columns.roles.values() for name in column_names}

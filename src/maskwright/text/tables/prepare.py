@@ -13,17 +13,20 @@ from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables import classes as classes_of
-from maskwright.text.tables import files as table
 from maskwright.text.tables import splits
-from maskwright.text.tables.classes import record_finding
-from maskwright.text.tables.column_contents import is_empty, means_nothing, spelled, value_of
+from maskwright.text.tables.classes import (
+    learn_classes,
+    match_model_classes,
+    readable_labels,
+    record_finding,
+)
+from maskwright.text.tables.column_contents import is_empty, label_of, means_nothing, value_of
 from maskwright.text.tables.examples import Example
-from maskwright.text.tables.files import Table
+from maskwright.text.tables.files import Table, load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Task
-from maskwright.text.tables.one_row import reader
+from maskwright.text.tables.one_row import row_reader
 from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usable
 from maskwright.text.tables.split_files import ALL
 from maskwright.text.tables.splits import SplitOptions
@@ -83,17 +86,17 @@ def build(
         table, changed = repaired
     if task.shape.has_classes:
         if classes:
-            vocabulary = classes_of.given(classes, values, table, task, fold_labels, assume)
+            vocabulary = match_model_classes(classes, values, table, task, fold_labels, assume)
         else:
-            vocabulary = classes_of.learned(table, task, fold_labels, reading)
-    read = reader(task, vocabulary)
+            vocabulary = learn_classes(table, task, fold_labels, reading)
+    read = row_reader(task, vocabulary)
     examples_by_split: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
     for split, rows in list(table.parts.items()):
         if rows is not table.first:
             hidden = hidden_by(rows, table.first, task.columns)
-            if hidden is not None and table.without_labels(split, rows, instead(hidden)):
+            if hidden is not None and table.without_labels(split, rows, shown_answer(hidden)):
                 continue
             if hidden is not None and means_nothing(hidden):
                 raise no_answers(split, rows, task.columns, hidden)
@@ -148,10 +151,10 @@ def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int
         return 0
     rows = (row for split_rows in table.parts.values() for row in split_rows)
     return sum(
-        spelled(cell, row, vocabulary.column, vocabulary.has_numbers, words=True)
+        label_of(cell, row, vocabulary.column, vocabulary.has_numbers, words=True)
         in vocabulary.folded
         for row in rows
-        for cell in classes_of.readable(row, task)
+        for cell in readable_labels(row, task)
         if not is_empty(cell)
     )
 
@@ -169,7 +172,7 @@ def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Tabl
     for split, rows in list(table.parts.items()):
         if rows and not labelled_rows[split]:
             hidden = str(columns.layout.answers(rows[0], columns)[0])
-            if not table.without_labels(split, rows, instead(hidden)):
+            if not table.without_labels(split, rows, shown_answer(hidden)):
                 raise no_answers(split, rows, columns, hidden)
             del labelled_rows[split]
     return replace(table, parts=labelled_rows), sum(
@@ -195,7 +198,7 @@ def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns
     return value[0] if len(rows) > 1 and share ** len(rows) < UNLIKELY else None
 
 
-def instead(hidden: str) -> str:
+def shown_answer(hidden: str) -> str:
     """How `hidden` is shown."""
     return repr(hidden) if hidden else "nothing"
 
@@ -203,8 +206,8 @@ def instead(hidden: str) -> str:
 def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
     """The values of the answer of a row as texts; of equal ones, one."""
     values = columns.layout.answers(row, columns)
-    spelled = tuple("" if is_empty(value) else str(value).strip() for value in values)
-    return spelled if len(set(spelled)) > 1 else (spelled[:1] or ("",))
+    values_as_text = tuple("" if is_empty(value) else str(value).strip() for value in values)
+    return values_as_text if len(set(values_as_text)) > 1 else (values_as_text[:1] or ("",))
 
 
 def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
@@ -212,7 +215,7 @@ def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -
     return DataError(
         "the rows have no labels" if split == ALL else f"the part {split!r} has no labels",
         where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
-        found=f"{instead(hidden)} in all {len(rows):,} rows",
+        found=f"{shown_answer(hidden)} in all {len(rows):,} rows",
         wanted="labels to compare with",
         do="name a part or a file with labels, or take the file out of the folder: a part can be "
         "drawn from the training rows",
@@ -228,7 +231,7 @@ def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns
         raise DataError(
             "all labels are the same",
             where=f"{rows[0].file}, column {columns[role]!r}",
-            found=f"{instead(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
+            found=f"{shown_answer(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
             wanted="at least two different answers",
             do=f"add rows with another, or name another column (--column {role}=…)",
         )
@@ -253,18 +256,18 @@ def prepare(
     """Labelled files as a task with all its parts; `task.lines()` says what was understood.
 
     Args:
-        data, train, validation, test, header, reading, rejects: as `table.load` takes them.
+        data, train, validation, test, header, reading, rejects: as `files.load` takes them.
         columns: role -> column, where it must not be guessed; `group` keeps rows together.
         task: its name, where it must not be inferred.
         fold_labels: join labels that differ only by case or blanks.
         no_label: what stands where a label is not known; such rows are left out.
-        repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
+        repair_tags: let spans of tags begin with B- where they begin with I-.
         division: how parts that did not come as files are drawn.
 
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.
     """
-    rows = table.load(
+    rows = load(
         data,
         train=train,
         validation=validation,
@@ -282,4 +285,4 @@ def prepare(
         no_label=no_label,
         reading=reading,
     )
-    return splits.complete(dataset, division)
+    return splits.split_dataset(dataset, division)

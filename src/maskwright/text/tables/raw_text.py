@@ -222,7 +222,7 @@ def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArra
     return encoded
 
 
-def cleaned(
+def clean_row(
     values: dict[str, Any], ledger: Ledger, *, line_ends: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the row as it is read, the values of those columns that this changed as they were given).

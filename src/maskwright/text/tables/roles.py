@@ -35,7 +35,7 @@ IDS = {
 # What a text called so is about, and what it is about, often stand in columns of their own.
 ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
 QUESTION_CONTEXTS = {
-    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text"),
+    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text")
 }
 # What is answered, summed up, and so on; a title is no answer.
 ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
@@ -46,7 +46,7 @@ JUDGING = {
 }
 
 
-def find(
+def find_columns(
     table: Table,
     given: Mapping[str, str | Sequence[str]] | None = None,
     allowed_layouts: Iterable[Layout] | None = None,

@@ -23,7 +23,7 @@ from maskwright.base.storage.files import new_text
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import csv_file, jsonl, parquet
 from maskwright.text.corpus.files import RegularFile, Source
-from maskwright.text.corpus.ledger import Counts, Ledger, at
+from maskwright.text.corpus.ledger import Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import ReadingOptions
@@ -153,7 +153,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
         ) from None
     value = values[0] if len(values) == 1 else values
     try:  # exports are read whole; of other values a bad item is one row
-        checked = jsonl.checked(value, ledger)
+        checked = jsonl.check_texts(value, ledger)
     except DataError:
         checked = None
     lines = text.count("\n") + (not text.endswith("\n"))
@@ -184,10 +184,10 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
                     found=repr(item)[:80],
                     wanted='an object such as {"text": "…", "label": "…"}',
                 )
-            yield jsonl.checked(item, ledger) if checked is None else item, number
+            yield jsonl.check_texts(item, ledger) if checked is None else item, number
         except DataError as error:
             where = "" if error.where else f"{file}, item {number}"
-            ledger.reject(jsonl.completed(error, where), file=file, line=number)
+            ledger.reject(jsonl.with_place(error, where), file=file, line=number)
 
 
 DEFAULT_READING = ReadingOptions()
@@ -341,7 +341,7 @@ def _cleaned(
     values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
 ) -> Row:
     """A row as it is read, which keeps what was given."""
-    read, original_values = raw_text.cleaned(
+    read, original_values = raw_text.clean_row(
         values, ledger, line_ends=bool(TABLE_FILE.search(file))
     )
     return Row(read, file, number, unit, original_values)
@@ -370,10 +370,10 @@ def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
             if type(translations := values.get(name)) is dict and translations.keys() == set(order):
                 values[name] = {language: translations[language] for language in order}
         try:
-            checked = jsonl.checked(values, ledger)
+            checked = jsonl.check_texts(values, ledger)
         except DataError as error:
             where = f"{file}, row {number}"
-            ledger.reject(jsonl.completed(error, where), file=file, line=number)
+            ledger.reject(jsonl.with_place(error, where), file=file, line=number)
             continue
         yield _cleaned(checked, file, number, ledger, "row")
 
@@ -452,18 +452,18 @@ def _table(
     if (likelier := _likelier(names, separator)) is not None:
         raise DataError(
             "the table has one column only" if len(names) == 1 else "another separator is likely",
-            where=at(file, line),
+            where=line_in(file, line),
             found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
             f"{' … '.join(names)[:200]}",
             wanted="a column for the text and one for the label",
             do=f"is the separator {likelier!r}? then: --read separator={likelier!r}",
         )
     if header:
-        conll.require_names(header, names, at(file, line))
+        conll.require_names(header, names, line_in(file, line))
         if list(header) == [name.strip() for name in names]:
             raise UsageError(
                 "the file's first row holds these names already",
-                where=at(file, line),
+                where=line_in(file, line),
                 found=", ".join(names),
                 do="leave --read header out",
             )
@@ -489,7 +489,7 @@ def _table(
         yield from (_cleaned(values, file, number, ledger) for values, number in numbered_values)
     else:
         read = (
-            (raw_text.cleaned(values, ledger, line_ends=True)[0], number)
+            (raw_text.clean_row(values, ledger, line_ends=True)[0], number)
             for values, number in numbered_values
         )
         sentences = conll.sentences(read, *columns, file, ledger)
@@ -510,7 +510,7 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
     if data_like:
         raise DataError(
             "the first row looks like data, not like the names of columns",
-            where=at(file, line),
+            where=line_in(file, line),
             found=repr(data_like[0][:80]),
             wanted="a header row, such as text,label",
             do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "

@@ -21,7 +21,7 @@ from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, uniforms
 from maskwright.text.tables.examples import Example, folded
-from maskwright.text.tables.labels import sharing
+from maskwright.text.tables.labels import group_by_shared_keys
 from maskwright.text.tables.layout import Columns, Dataset, option
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
@@ -53,12 +53,13 @@ def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
 def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
     """The role of the text that most rows share with others, and it of each of these rows, "" of
     one with a text of its own; None where there is none to keep rows together by."""
-    best, most = None, 0
+    best, most_rows = None, 0
     for role, texts in texts_by_role(rows).items():
         counts = Counter(texts)
-        sharing = sum(n for n in counts.values() if n > 1)
-        if sharing > most and max(counts.values()) <= max(MOST * len(rows), 2):
-            best, most = (role, [text if counts[text] > 1 else "" for text in texts]), sharing
+        count = sum(n for n in counts.values() if n > 1)
+        if count > most_rows and max(counts.values()) <= max(MOST * len(rows), 2):
+            most_rows = count
+            best = role, [text if counts[text] > 1 else "" for text in texts]
     return best
 
 
@@ -144,7 +145,7 @@ class SplitOptions:
 DEFAULT = SplitOptions()
 
 
-def complete(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
+def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
     Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
@@ -173,7 +174,7 @@ def complete(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
         if own_groups is None and (missing_splits.validation or missing_splits.test)
         else None
     )
-    sampled = divide(texts, classes, missing_splits, together[1] if together else own_groups)
+    sampled = split_rows(texts, classes, missing_splits, together[1] if together else own_groups)
     examples_by_split |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
     if own_groups is not None:
         groups |= {split: [own_groups[i] for i in indices] for split, indices in sampled.items()}
@@ -192,15 +193,17 @@ def complete(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
     )
 
 
-def with_few(dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = False) -> Dataset:
-    """The same examples with only `count` of the training rows; see `few`.
+def draw_examples(
+    dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = False
+) -> Dataset:
+    """The same examples with only `count` of the training rows; see `draw_rows`.
 
     Raises:
         UsageError: more than there are, or fewer than one.
     """
     rows = dataset.parts[TRAIN]
     texts, classes = [e.whole_text for e in rows], _classes_of(rows)
-    indices = few(texts, classes, count, seed, balanced=balanced)
+    indices = draw_rows(texts, classes, count, seed, balanced=balanced)
     groups = dict(dataset.groups)
     if TRAIN in groups:
         groups[TRAIN] = [groups[TRAIN][i] for i in indices]
@@ -209,7 +212,7 @@ def with_few(dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = Fa
     )
 
 
-def divide(
+def split_rows(
     texts: Sequence[str],
     classes: Sequence[Hashable],
     division: SplitOptions = DEFAULT,
@@ -259,7 +262,7 @@ def divide(
     return {split: sorted(assigned[split]) for split in PARTS if split in assigned}
 
 
-def few(
+def draw_rows(
     texts: Sequence[str],
     classes: Sequence[Hashable],
     count: int,
@@ -329,7 +332,7 @@ def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]
 def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
     """Rows that must stay together: those with the same text, and those of the same group."""
     named = groups or [""] * len(texts)
-    return sharing(
+    return group_by_shared_keys(
         [("text", folded(text)), *([("group", name)] if name else [])]
         for text, name in zip(texts, named, strict=True)
     )

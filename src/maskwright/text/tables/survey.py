@@ -213,7 +213,7 @@ def _leak(
     return Leak(split, earlier_split, count, relabelled, first_places)
 
 
-def as_read(split: str, counts: Counts) -> Iterator[Finding]:
+def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
     """What was met when the files of `split` were read; its files where there are several."""
     if len(files := list(counts.hashes)) > 1:
         more = len(files) - LISTED_FILES
@@ -222,7 +222,7 @@ def as_read(split: str, counts: Counts) -> Iterator[Finding]:
     yield from (finding.of(split) for finding in counts.findings)
 
 
-def left_out(dataset: Dataset) -> Iterator[Finding]:
+def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
     """Where the examples are not the rows of the files."""
     if dataset.dropped:
         where, reason = dataset.dropped[0]
@@ -235,8 +235,7 @@ def left_out(dataset: Dataset) -> Iterator[Finding]:
         yield Finding("list-of-bad-rows", f"rows left out are listed in {dataset.rejects}")
     if dataset.unlabelled:
         yield Finding(
-            "rows-without-label",
-            f"left out: {counted(dataset.unlabelled, 'row')} without a label",
+            "rows-without-label", f"left out: {counted(dataset.unlabelled, 'row')} without a label"
         )
     if dataset.folded:
         yield Finding(
@@ -254,7 +253,7 @@ def left_out(dataset: Dataset) -> Iterator[Finding]:
 def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """Each thing that should not pass in silence."""
     for name, counts in dataset.counts.items():
-        yield from as_read(name, counts)
+        yield from reading_findings(name, counts)
     for leak in survey.leaks:
         where, earlier_where = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
@@ -269,7 +268,7 @@ def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
         yield from _repeated(name, split_survey)
         yield from _same_answer(name, dataset.parts[name])
         yield from dataset.task.columns.layout.findings(name, dataset)
-    yield from left_out(dataset)
+    yield from left_out_findings(dataset)
     yield from _missing_answers(dataset)
     if dataset.labels is not None:
         yield from _label_findings(dataset, survey)
@@ -406,10 +405,7 @@ def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     if rare:
         yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
     if counts and max(counts.values()) > UNEVEN * min(counts.values()):
-        common, least = (
-            max(counts, key=lambda c: counts[c]),
-            min(counts, key=lambda c: counts[c]),
-        )
+        common, least = (max(counts, key=lambda c: counts[c]), min(counts, key=lambda c: counts[c]))
         yield Finding(
             "uneven-classes",
             f"the classes are uneven: {counts[common]:,} of {common!r} and {counts[least]:,} of "

@@ -18,7 +18,7 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import Ledger, at
+from maskwright.text.corpus.ledger import Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 
 LABEL = "__label__"
@@ -112,7 +112,7 @@ def lines(
             message = "a line with several labels" if all(labels) and labels else ""
             fault = DataError(
                 message or "a line without a label",
-                where=at(file, number),
+                where=line_in(file, number),
                 found=repr(line[:80]),
                 wanted=f"{LABEL}NAME, then the text",
                 do="correct the line, or take it out",

@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
@@ -58,11 +58,7 @@ def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str
 
 
 def sentences(
-    rows: Iterable[tuple[Mapping[str, str], int]],
-    number: str,
-    word: str,
-    file: str,
-    ledger: Ledger,
+    rows: Iterable[tuple[Mapping[str, str], int]], number: str, word: str, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences, each with the line that it begins at.
 
@@ -76,7 +72,7 @@ def sentences(
             ledger.reject(
                 DataError(
                     "the word is missing",
-                    where=at(file, line),
+                    where=line_in(file, line),
                     found=repr(values[word]),
                     wanted=f"one in the column {word!r}",
                     do="correct the row",
@@ -133,7 +129,7 @@ class _Column:
     """What a column holds in the lines looked at."""
 
     def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], index: int) -> None:
-        self.place = index
+        self.index = index
         self.by_sentence = [[columns[index] for columns in words] for words in sentences]
         self.values = [value for values in self.by_sentence for value in values]
         self.distinct = set(self.values)
@@ -272,133 +268,74 @@ def _is_name(value: str) -> bool:
 
 def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     """Refuse a first column that holds no words."""
-    first_column, other_columns = columns[0], columns[1:]
-    if not other_columns:
+    head, rest = columns[0], columns[1:]
+    if not rest:
         return
-    tags = next(
-        (c.place for c in other_columns[::-1] if c.has_entity_tags), other_columns[-1].place
-    )
-    if (
-        first_column.may_have_tags
-        and len(first_column.values) >= MIN_VALUES
-        and not other_columns[-1].has_tags
-    ):
-        words = next((c for c in other_columns if c.is_lettered), other_columns[0])
-        raise _unclear(
-            "the tags stand before the words",
-            where,
-            first_column,
-            width,
-            words.place,
-            first_column.place,
-        )
-    if len(other_columns) > 1:
-        words = next(
-            (c for c in other_columns if not c.is_of_sentence and not c.is_number), other_columns[0]
-        )
-        if first_column.is_of_sentence and not words.is_of_sentence:
-            raise _unclear(
-                "the first column holds no words, but the same for all words of a sentence",
-                where,
-                first_column,
-                width,
-                words.place,
-                tags,
-            )
-        if first_column.is_number and len(first_column.values) >= MIN_VALUES and words.is_lettered:
-            raise _unclear(
-                "the first column holds no words, but numbers",
-                where,
-                first_column,
-                width,
-                words.place,
-                tags,
-            )
-        richer = next(
-            (
-                c
-                for c in other_columns[:-1]
-                if c.is_lettered
-                and not c.is_of_sentence
-                and len(c.distinct) > MIN_VALUES * len(first_column.distinct)
-            ),
-            None,
-        )
-        if richer is not None and first_column.has_classes and len(first_column.values) >= MANY:
-            raise _unclear(
-                "the first column holds few different values, and another many words",
-                where,
-                first_column,
-                width,
-                richer.place,
-                tags,
-            )
+    tags = next((c for c in rest[::-1] if c.has_entity_tags), rest[-1])
+    several = len(head.values) >= MIN_VALUES
+    if head.may_have_tags and several and not rest[-1].has_tags:
+        words = next((c for c in rest if c.is_lettered), rest[0])
+        raise _unclear("the tags stand before the words", where, width, head, words, head)
+    if len(rest) == 1:
+        return
+    words = next((c for c in rest if not c.is_of_sentence and not c.is_number), rest[0])
+    if head.is_of_sentence and not words.is_of_sentence:
+        message = "the first column holds no words, but the same for all words of a sentence"
+        raise _unclear(message, where, width, head, words, tags)
+    if head.is_number and several and words.is_lettered:
+        message = "the first column holds no words, but numbers"
+        raise _unclear(message, where, width, head, words, tags)
+    least = MIN_VALUES * len(head.distinct)
+    candidates = (c for c in rest[:-1] if c.is_lettered and not c.is_of_sentence)
+    richer = next((c for c in candidates if len(c.distinct) > least), None)
+    if richer is not None and head.has_classes and len(head.values) >= MANY:
+        message = "the first column holds few different values, and another many words"
+        raise _unclear(message, where, width, head, richer, tags)
 
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Refuse a last column that holds no tags, where another may."""
-    words, last_column, between = columns[0], columns[-1], columns[1:-1]
-    if last_column.has_tags:
+    """Refuse a last column that holds no tags if another may."""
+    words, tail, between = columns[0], columns[-1], columns[1:-1]
+    if tail.has_tags:
         return
+    typed = () if tail.has_entity_types else between[::-1]
     better = (
         next((c for c in between[::-1] if c.has_entity_tags), None)
-        or next(
-            (c for c in between[::-1] if c.has_entity_types and not last_column.has_entity_types),
-            None,
-        )
+        or next((c for c in typed if c.has_entity_types), None)
         or next((c for c in between if c.has_classes), None)
     )
-    doubtful = (
-        len(last_column.distinct) == 1
-        or last_column.is_fraction
-        or not any(map(_is_name, last_column.distinct))
-        # Nearly as many as words, and many more than the other: lemmas.
-        or (
-            better is not None
-            and 2 * len(last_column.distinct) > len(words.distinct)
-            and len(last_column.distinct) > MIN_VALUES * len(better.distinct)
-        )
-    )
-    if better is not None and (
-        better.has_entity_tags or (better.has_entity_types and not last_column.has_entity_types)
-    ):
-        raise _unclear(
-            "the last column holds no tags, and another seems to",
-            where,
-            last_column,
-            width,
-            words.place,
-            better.place,
-        )
-    if better is not None and doubtful:
-        raise _unclear(
-            "the last column seems to hold no tags",
-            where,
-            last_column,
-            width,
-            words.place,
-            better.place,
-        )
-    if last_column.is_fraction:
+    if better is not None:
+        count = len(tail.distinct)
+        # Nearly as many values as words, and many more than the other column: lemmas.
+        lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
+        nameless = tail.is_fraction or not any(map(_is_name, tail.distinct))
+        message = None
+        if better.has_entity_tags or (better.has_entity_types and not tail.has_entity_types):
+            message = "the last column holds no tags, and another seems to"
+        elif count == 1 or nameless or lemmas:
+            message = "the last column seems to hold no tags"
+        if message is not None:
+            raise _unclear(message, where, width, tail, words, better)
+    if tail.is_fraction:
         raise DataError(
             "the last column holds numbers, not tags",
             where=where,
-            found=_shown(last_column),
+            found=_shown(tail),
             wanted="a word, and its tag in the last column",
             do="put the tags into the last column",
         )
 
 
 def _unclear(
-    message: str, where: str, column: _Column, width: int, words: int, tags: int
+    message: str, where: str, width: int, column: _Column, words: _Column, tags: _Column
 ) -> DataError:
-    names = [f"column{index + 1}" for index in range(width)]
-    names[tags] = TAGS
-    names[words] = TOKENS
+    names = [f"column{number}" for number in range(1, width + 1)]
+    names[tags.index] = TAGS
+    names[words.index] = TOKENS
     return DataError(
         message,
         where=where,
-        found=f"column {column.place + 1} of {width}: {_shown(column)}",
+        found=f"column {column.index + 1} of {width}: {_shown(column)}",
         wanted="words in the first column and their tags in the last, or the names of the columns",
         do=f"name all columns in their order, words as {TOKENS} and tags as {TAGS}, perhaps "
         f"--read header={','.join(names)}",
@@ -452,19 +389,19 @@ class Sentence:
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """(begin, end) in the text of each word."""
-        spans, at = [], 0
+        spans, offset = [], 0
         for number, word in enumerate(self.words, 1):
-            begin = self.text.find(word, at)
+            begin = self.text.find(word, offset)
             if begin < 0:
                 raise DataError(
                     "a word that is not in the text",
                     where=self.where or None,
                     found=f"{word!r}, word {number}",
-                    wanted=f"a part of {self.text[at : at + 40]!r}",
+                    wanted=f"a part of {self.text[offset : offset + 40]!r}",
                     do="correct the row",
                 )
-            at = begin + len(word)
-            spans.append((begin, at))
+            offset = begin + len(word)
+            spans.append((begin, offset))
         return tuple(spans)
 
 
@@ -535,7 +472,7 @@ def rows(
             same_width = [sentence for sentence in sample if len(sentence[0][0]) == width] or [
                 (words, line)
             ]
-            where = at(file, same_width[0][1])
+            where = line_in(file, same_width[0][1])
             layouts[width] = layout_of([words for words, _ in same_width], where, header)
         yield layouts[width].row(words), line
 
@@ -564,7 +501,7 @@ def _sentences(
             words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
         start_line = start_line if words else number
         width = len(words[0]) if words else len(columns)
-        fault = fault or _fault(line, columns, width, usual, at(file, number))
+        fault = fault or _fault(line, columns, width, usual, line_in(file, number))
         if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":
             raise fault
         words.append(columns)

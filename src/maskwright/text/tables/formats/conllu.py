@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 
 COLUMNS = 10
@@ -95,7 +95,7 @@ def sentences(
             if len(columns) != COLUMNS:
                 error = DataError(
                     "not a line of CoNLL-U",
-                    where=at(file, number),
+                    where=line_in(file, number),
                     found=f"{len(columns)} columns: {line[:60]!r}",
                     wanted=f"{COLUMNS}, apart by tabs",
                     do="correct the line; a file of words and tags alone is called .conll; "
@@ -104,7 +104,7 @@ def sentences(
                 fault = fault or error
             elif columns[0].isdecimal():
                 if not columns[WORD].strip(" "):
-                    fault = fault or blank_word(at(file, number), line)
+                    fault = fault or blank_word(line_in(file, number), line)
                 words.append((number, columns))
             if fault is not None and ledger.reading.on_bad == "strict":
                 raise fault

@@ -16,7 +16,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.rows import Row
 
 ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
@@ -46,7 +46,7 @@ def resolve_labels(rows_by_split: dict[str, list[Row]], counts: Mapping[str, Cou
         _refuse_numbers(all_rows)
         return
     span_columns = {
-        name for row in all_rows for name, value in row.values.items() if are_parts(value)
+        name for row in all_rows for name, value in row.values.items() if are_marked_spans(value)
     }
     label_columns = {
         name

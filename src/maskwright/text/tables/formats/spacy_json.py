@@ -15,7 +15,7 @@ from maskwright.base.errors import DataError
 from maskwright.text.corpus.ledger import Ledger
 from maskwright.text.tables.formats import annotation_rows
 from maskwright.text.tables.formats.annotation_rows import ExportedRow
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.tables.marked_text import are_marked_spans
 
 UNKNOWN = ("", "-", None)  # tags of words of which nothing is known
 
@@ -24,7 +24,7 @@ def is_pair(value: Any) -> bool:
     """Whether a value is a text with its annotations."""
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str:
         return False
-    return type(value[1]) is dict or value[1] == [] or are_parts(value[1])
+    return type(value[1]) is dict or value[1] == [] or are_marked_spans(value[1])
 
 
 def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import COMPRESSIONS, Source, shown
-from maskwright.text.corpus.ledger import Ledger, at
+from maskwright.text.corpus.ledger import Ledger, line_in
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.tables.formats import class_folders
 from maskwright.text.tables.split_files import says_part
@@ -121,7 +121,7 @@ def aligned(
             shorter = source.other if file is source else source
             raise DataError(
                 "two files of one text have different numbers of lines",
-                where=at(file.shown, extra_lines[0]),
+                where=line_in(file.shown, extra_lines[0]),
                 found=f"a line of which {shorter.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
                 do="align the files again",

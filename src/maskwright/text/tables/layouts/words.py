@@ -29,7 +29,7 @@ from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
-from maskwright.text.tables.marked_text import marked
+from maskwright.text.tables.marked_text import tag_words
 from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
@@ -95,7 +95,7 @@ class WordsLayout(Layout):
         assert vocabulary is not None
         columns = task.columns
         if (text := _marked_text(row, columns)) is not None:
-            tagging = marked(text, value_of(row, columns["tags"]), row.where)
+            tagging = tag_words(text, value_of(row, columns["tags"]), row.where)
             tag_ids = tuple(vocabulary.index(tag, row) for tag in tagging.tags)
             return TaggedExample(
                 tagging.words, tag_ids, row.where, text, tagging.widened, tagging.miscounted
@@ -127,7 +127,7 @@ class WordsLayout(Layout):
         require_field(row, "tags", name)
         value = value_of(row, name)
         if (text := _marked_text(row, task.columns)) is not None:
-            yield from marked(text, value, f"{row.where}, column {name!r}").tags
+            yield from tag_words(text, value, f"{row.where}, column {name!r}").tags
             return
         if value is None:
             raise missing(row, name, "tags", "a list of tags")
