@@ -26,11 +26,10 @@ from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.read import text_blocks
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.column_contents import has_column, row_with_lists
-from maskwright.text.tables.files import TABLE_FILE
 from maskwright.text.tables.formats import class_folders, conll, conllu, unnamed_files
 from maskwright.text.tables.raw_text import as_read
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
-from maskwright.text.tables.rows import Row, read_rows
+from maskwright.text.tables.rows import TABLE_FILE, Row, read_rows
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tables.split_files import separate_class_names
 

@@ -22,10 +22,10 @@ from typing import Any
 from maskwright.base.errors import DataError, shorten
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.parquet import UnreadableValue
-from maskwright.text.tables.files import TABLE_FILE, Table
+from maskwright.text.tables.files import Table
 from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.raw_text import INTEGER, as_integer
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import TABLE_FILE, Row
 
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")

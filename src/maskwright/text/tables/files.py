@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.findings import Finding
@@ -33,8 +34,6 @@ from maskwright.text.tables.split_files import (
     noted_names,
     separate_class_names,
 )
-
-__all__ = ["TABLE_FILE", "Table", "load"]
 
 # Read also where only the file next to it was named.
 NAMES_NEAR = "labels.json"
@@ -140,8 +139,8 @@ def load(
     )
     names, names_file = class_names
     loose = False
-    if not names_file and (data := _one_file(data)) is not None:
-        names, names_file = _names_near(data)
+    if not names_file and _is_one_file(data):
+        names, names_file = _names_near(Path(data))
         loose = bool(names)
     rows_by_split: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
@@ -198,17 +197,14 @@ def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSour
     all_files, ignored = find(data, unnamed_files.sources)
     _refuse_brat(all_files, ignored.files)
     files, names, names_files = separate_class_names(all_files)
-    is_one_file = isinstance(data, str | Path) and not Path(data).is_dir()
-    sources = {ALL: files} if is_one_file else by_part(files, learned=learned)
+    sources = {ALL: files} if _is_one_file(data) else by_part(files, learned=learned)
     assigned = {source.shown for files in sources.values() for source in files}
     unassigned = [source.shown for source in files if source.shown not in assigned]
     return sources, (names, ", ".join(names_files)), unassigned, ignored
 
 
-def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
-    """The one file that was named, if it was one."""
-    path = Path(data) if isinstance(data, str | Path) else None
-    return None if path is None or path.is_dir() else path
+def _is_one_file(data: Path | str | Sequence[Path | str] | None) -> TypeGuard[Path | str]:
+    return isinstance(data, str | Path) and not Path(data).is_dir()
 
 
 def _names_near(file: Path) -> ClassNames:

@@ -20,10 +20,11 @@ from maskwright.text.tables.column_contents import (
     read_lists,
     refuse_list_of_numpy,
 )
-from maskwright.text.tables.files import TABLE_FILE, Table
+from maskwright.text.tables.files import Table
 from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
 from maskwright.text.tables.layout import COMMON, Columns, Layout, as_names, option
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TABLE_FILE
 from maskwright.text.tables.shapes import layouts, may_be_list, roles
 from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
 

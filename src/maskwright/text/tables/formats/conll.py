@@ -106,25 +106,6 @@ MOSTLY = 0.95
 TOKENS, TAGS = "tokens", "tags"
 
 
-@dataclass(frozen=True)
-class ColumnNames:
-    """The columns of a file.
-
-    Attributes:
-        names: of each column, None of one that is left out.
-    """
-
-    names: tuple[str | None, ...]
-
-    def row(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """A sentence by column."""
-        return {
-            name: [columns[index] for columns in words]
-            for index, name in enumerate(self.names)
-            if name is not None
-        }
-
-
 class _Column:
     """What a column holds in the lines looked at."""
 
@@ -198,10 +179,10 @@ class _Column:
         return sum(value.isalpha() for value in self.values) * 2 > len(self.values)
 
 
-def layout_of(
+def column_names(
     sentences: Sequence[Sequence[Sequence[str]]], where: str, header: Sequence[str]
-) -> ColumnNames:
-    """The columns of sentences that have as many.
+) -> tuple[str | None, ...]:
+    """The name of each column of sentences that have as many; None for one that is left out.
 
     Args:
         sentences: the columns of each line of the first of them.
@@ -214,7 +195,7 @@ def layout_of(
     width = len(sentences[0][0])
     if header:
         require_names(header, sentences[0][0], where)
-        return ColumnNames(tuple(header))
+        return tuple(header)
     sampled = list(_sample(sentences))
     columns = [_Column(sampled, index) for index in range(width)]
     first_word_column = 0
@@ -227,7 +208,7 @@ def layout_of(
     names[0], names[first_word_column] = None, TOKENS
     if width - first_word_column > 1:
         names[-1] = TAGS
-    return ColumnNames(tuple(names))
+    return tuple(names)
 
 
 def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
@@ -463,18 +444,27 @@ def rows(
     sample = list(_sentences(iter([first_block]), file, None, 0))
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
-    layouts: dict[int, ColumnNames] = {}  # sentences of another width are looked at by themselves
+    names: dict[
+        int, tuple[str | None, ...]
+    ] = {}  # sentences of another width are looked at by themselves
     for words, line in _sentences(
         itertools.chain([first_block], blocks), file, ledger, usual_width
     ):
         width = len(words[0])
-        if width not in layouts:
+        if width not in names:
             same_width = [sentence for sentence in sample if len(sentence[0][0]) == width] or [
                 (words, line)
             ]
             where = line_in(file, same_width[0][1])
-            layouts[width] = layout_of([words for words, _ in same_width], where, header)
-        yield layouts[width].row(words), line
+            names[width] = column_names([words for words, _ in same_width], where, header)
+        yield (
+            {
+                name: [columns[index] for columns in words]
+                for index, name in enumerate(names[width])
+                if name is not None
+            },
+            line,
+        )
 
 
 def _sentences(
