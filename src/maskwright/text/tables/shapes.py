@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
-from maskwright.text.tables.layout import Layout, Shape
+
+if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
+    from maskwright.text.tables.layout import Layout, Shape
 
 ROOM = "tasks"
 

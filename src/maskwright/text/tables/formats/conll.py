@@ -253,8 +253,8 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     if not rest:
         return
     tags = next((c for c in rest[::-1] if c.has_entity_tags), rest[-1])
-    several = len(head.values) >= MIN_VALUES
-    if head.may_have_tags and several and not rest[-1].has_tags:
+    enough_values = len(head.values) >= MIN_VALUES
+    if head.may_have_tags and enough_values and not rest[-1].has_tags:
         words = next((c for c in rest if c.is_lettered), rest[0])
         raise _unclear("the tags stand before the words", where, width, head, words, head)
     if len(rest) == 1:
@@ -263,7 +263,7 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     if head.is_of_sentence and not words.is_of_sentence:
         message = "the first column holds no words, but the same for all words of a sentence"
         raise _unclear(message, where, width, head, words, tags)
-    if head.is_number and several and words.is_lettered:
+    if head.is_number and enough_values and words.is_lettered:
         message = "the first column holds no words, but numbers"
         raise _unclear(message, where, width, head, words, tags)
     least = MIN_VALUES * len(head.distinct)
@@ -444,17 +444,12 @@ def rows(
     sample = list(_sentences(iter([first_block]), file, None, 0))
     widths = [len(words[0]) for words, _ in sample]
     usual_width = max(set(widths), key=widths.count, default=0)
-    names: dict[
-        int, tuple[str | None, ...]
-    ] = {}  # sentences of another width are looked at by themselves
-    for words, line in _sentences(
-        itertools.chain([first_block], blocks), file, ledger, usual_width
-    ):
+    names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
+    blocks = itertools.chain([first_block], blocks)
+    for words, line in _sentences(blocks, file, ledger, usual_width):
         width = len(words[0])
         if width not in names:
-            same_width = [sentence for sentence in sample if len(sentence[0][0]) == width] or [
-                (words, line)
-            ]
+            same_width = [s for s in sample if len(s[0][0]) == width] or [(words, line)]
             where = line_in(file, same_width[0][1])
             names[width] = column_names([words for words, _ in same_width], where, header)
         yield (
