@@ -47,9 +47,8 @@ from maskwright.model.opening.head_alone import opened
 from maskwright.text.corpus import growing
 from maskwright.text.corpus.files import listed
 from maskwright.text.corpus.ledger import REJECTED, SPANNING, Counts
-from maskwright.text.tables.layout import as_names
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.shapes import may_be_joined
+from maskwright.text.tables.shapes import as_names, may_be_joined
 
 
 def write_whole(folder: Path | str, out: Path | str) -> Path:

@@ -51,8 +51,8 @@ from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.layout import as_names
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.shapes import as_names
 
 # What is written by the name of the file: what stands between columns, None for JSON Lines.
 WRITES = 2

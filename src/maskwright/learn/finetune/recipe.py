@@ -15,9 +15,8 @@ from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import Long, require_long, require_pooling
 from maskwright.model.device.choices import Precision, require_device
-from maskwright.text.tables.layout import as_names
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
-from maskwright.text.tables.shapes import require_selectable, shape_of
+from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
 
 NAME = "finetune.toml"
 HEADER = (

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from maskwright.base.findings import Finding
-from maskwright.base.terminal import shell_word
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables.column_contents import Column, is_no_label, value_of
 from maskwright.text.tables.examples import Example
@@ -24,9 +23,6 @@ from maskwright.text.tables.rows import Row
 
 # What stands in the column of labels; "" where a layout has no classes or numbers.
 Label = Literal["classes", "several", "number", ""]
-# Roles that a column may have in every layout: the names of classes that are numbers; what must not
-# be in two parts when parts are drawn.
-COMMON = ("label_name", "group")
 LISTED = 20
 
 
@@ -280,16 +276,3 @@ class Dataset:
     unlabelled: int = 0
     folded: int = 0
     rejects: Path | None = None
-
-
-def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
-    """Role -> names of columns, where one name may be given as a text."""
-    return {
-        role: (names,) if isinstance(names, str) else tuple(names)
-        for role, names in (columns or {}).items()
-    }
-
-
-def option(role: str, name: str) -> str:
-    """The option of the command line that gives `name` this role."""
-    return f"--column {shell_word(f'{role}={name}')}"

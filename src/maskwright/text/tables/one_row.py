@@ -11,9 +11,9 @@ from maskwright.text.tables import flags
 from maskwright.text.tables.column_contents import has_column, is_empty, number_of, value_of
 from maskwright.text.tables.examples import Example, Target
 from maskwright.text.tables.labels import LabelVocabulary
-from maskwright.text.tables.layout import COMMON, Columns, Task
+from maskwright.text.tables.layout import Columns, Task
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import may_be_joined
+from maskwright.text.tables.shapes import COMMON, may_be_joined
 
 ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
 # Roles whose fields are required where they are read: of choices there may be fewer, and answers

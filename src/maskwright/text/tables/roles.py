@@ -22,10 +22,10 @@ from maskwright.text.tables.column_contents import (
 )
 from maskwright.text.tables.files import Table
 from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
-from maskwright.text.tables.layout import COMMON, Columns, Layout, as_names, option
+from maskwright.text.tables.layout import Columns, Layout
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import TABLE_FILE
-from maskwright.text.tables.shapes import layouts, may_be_list, roles
+from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
 
 # What the numbers of rows are called.

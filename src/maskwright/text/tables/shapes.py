@@ -7,16 +7,20 @@ names of metrics and the checks of settings ask here. No torch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
+from maskwright.base.terminal import shell_word
 
 if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
     from maskwright.text.tables.layout import Layout, Shape
 
 ROOM = "tasks"
+# Roles that a column may have in every layout: the names of classes that are numbers; what must not
+# be in two parts when parts are drawn.
+COMMON = ("label_name", "group")
 
 
 def shapes() -> dict[str, Shape]:
@@ -99,6 +103,19 @@ def may_be_joined(role: str) -> bool:
 def may_be_list(role: str) -> bool:
     """Whether the cells of this role may be lists."""
     return any(role in layout.lists for layout in layouts())
+
+
+def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
+    """Role -> names of columns, where one name may be given as a text."""
+    return {
+        role: (names,) if isinstance(names, str) else tuple(names)
+        for role, names in (columns or {}).items()
+    }
+
+
+def option(role: str, name: str) -> str:
+    """The option of the command line that gives `name` this role."""
+    return f"--column {shell_word(f'{role}={name}')}"
 
 
 def require_selectable(metric: str, task: str | None = None) -> None:

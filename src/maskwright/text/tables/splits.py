@@ -22,7 +22,8 @@ from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, uniforms
 from maskwright.text.tables.examples import Example, folded
 from maskwright.text.tables.labels import group_by_shared_keys
-from maskwright.text.tables.layout import Columns, Dataset, option
+from maskwright.text.tables.layout import Columns, Dataset
+from maskwright.text.tables.shapes import option
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
 
