@@ -33,7 +33,7 @@ from maskwright.learn.recipes.base.recipe import Checkpoints, Evaluation, Recipe
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.text.tables import splits
-from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 
 NEWS = "ag_news_train"
@@ -84,12 +84,12 @@ def loss(model: Path, text: Path) -> float:
     return evaluate_text(model, [str(text)]).figures.loss
 
 
-def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[float]:
+def accuracies(model: Path, rows: Dataset, count: int, seeds: int) -> list[float]:
     """On the first `ASKED` rows of the test part, with `count` labels, drawn by each seed."""
     assert rows.labels is not None
     kind, method, found = task_for(rows.task.name, rows.labels.names), Method(FULL), []
     for seed in range(seeds):
-        few = splits.with_few(rows, count, seed)
+        few = splits.draw_examples(rows, count, seed)
         learner = Learner.of(model, kind, method, 128)
         rate = method.rate(learner.config.width)
         settings = Settings(
@@ -105,7 +105,7 @@ def accuracies(model: Path, rows: Examples, count: int, seeds: int) -> list[floa
     return found
 
 
-def measured(model: Path, out: Path, rows: Examples, draws: int) -> dict[str, float]:
+def measured(model: Path, out: Path, rows: Dataset, draws: int) -> dict[str, float]:
     """All figures of a model, from its folder once they were taken."""
     path = model / "measured.json"
     if not path.is_file():

@@ -55,7 +55,7 @@ from maskwright.ship.serve.command import serve
 from maskwright.text.corpus.files import Paths
 from maskwright.text.curate.choices import curate_files
 from maskwright.text.curate.why import why
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead, how_read
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions, how_read
 from maskwright.text.tokenizer.splits import encode_sampled
 
 __all__ = [
@@ -181,7 +181,7 @@ def evaluate(
     how: str | None = None,
     part: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> TextEvaluation | PairEvaluation | dict[str, Estimate]:
@@ -201,7 +201,7 @@ def evaluate(
         IncompatibleError: the model cannot be asked so.
     """
     if data is None:
-        return evaluate_text(model, text, reading=None if read == AS_IT_COMES else read.reading)
+        return evaluate_text(model, text, reading=None if read == DEFAULT_OPTIONS else read.reading)
     if text:
         raise UsageError("two things to evaluate on", found="data and text", wanted="one of them")
     if answers_tasks(Path(model)):

@@ -8,9 +8,10 @@ import pytest
 
 from maskwright.base.errors import MaskwrightError
 from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 
-SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)
+SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
 
 
 def write(folder: Path, name: str, data: bytes | str) -> Path:
@@ -21,7 +22,7 @@ def write(folder: Path, name: str, data: bytes | str) -> Path:
 
 
 def documents(path: Path, **choices: object) -> list[Document]:
-    return list(Reader(path, Reading(**choices)))  # type: ignore[arg-type]
+    return list(Reader(path, ReadingOptions(**choices)))  # type: ignore[arg-type]
 
 
 def texts(path: Path, **choices: object) -> list[str]:

@@ -13,7 +13,8 @@ from corpus.files_at_hand import write
 from maskwright.base.errors import MaskwrightError
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.lines import CONTROLS
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 
 NAMES = [
@@ -45,7 +46,7 @@ PIECES = [
     *(b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"PAR1", b"%PDF-", b"x" * 50, b"word "),
 ]
 READINGS = st.builds(
-    Reading,
+    ReadingOptions,
     form=st.sampled_from(["auto", "file", "line"]),
     encoding=st.sampled_from(
         ["utf-8", "utf-8", "utf-8", "utf-16", "utf-32-be", "cp1252", "gb18030"]
@@ -64,12 +65,12 @@ DATA = st.binary(max_size=200) | st.lists(st.sampled_from(PIECES), max_size=30).
 
 @settings(max_examples=1000)
 @given(data=DATA, name=st.sampled_from(NAMES), reading=READINGS, packed=st.booleans())
-@example(data=b'text\n"', name="a.csv", reading=Reading(), packed=False)
+@example(data=b'text\n"', name="a.csv", reading=ReadingOptions(), packed=False)
 def test_any_bytes_are_documents_or_our_errors(
     tmp_path_factory: pytest.TempPathFactory,
     data: bytes,
     name: str,
-    reading: Reading,
+    reading: ReadingOptions,
     packed: bool,
 ) -> None:
     folder = tmp_path_factory.getbasetemp() / "any"

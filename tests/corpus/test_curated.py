@@ -13,7 +13,8 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.storage.commit import Staging, commit
 from maskwright.text.corpus import curated
 from maskwright.text.corpus.files import find
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 
 LICENCES = {"web": "CC-BY-4.0"}
 
@@ -49,7 +50,7 @@ GOOD = ["good 0 0", "good 0 1", "good 1 0", "good 2 0", "good 2 1", "good 2 2"]
 
 def test_its_text_alone_is_read_in_order(tmp_path: Path) -> None:
     clean = curate(tmp_path / "data" / "clean")
-    reader = Reader(clean, Reading(notes=("id", "source")))
+    reader = Reader(clean, ReadingOptions(notes=("id", "source")))
     assert [document.text for document in reader] == GOOD
     assert not reader.counts.ignored.files and not reader.counts.findings
     assert next(iter(reader)).notes == {"id": "raw.txt:0", "source": "web"}

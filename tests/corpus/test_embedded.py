@@ -92,8 +92,8 @@ def test_provenance_says_versions_and_hash(package: str) -> None:
 def test_packages_that_are_not_there() -> None:
     with pytest.raises(UsageError, match="not_installed_anywhere"):
         list(embedded.documents(["not_installed_anywhere"]))
-    assert next(iter(installed.present())) == "stdlib"
-    assert {"torch", "numpy"} <= set(installed.present())
+    assert next(iter(installed.package_folders())) == "stdlib"
+    assert {"torch", "numpy"} <= set(installed.package_folders())
 
 
 # ------------------------------------------------------------------------------ labelled texts

@@ -17,7 +17,8 @@ import pytest
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.base.errors import DataError, StorageError, UsageError
 from maskwright.text.corpus.files import STEP, find_all
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.corpus.sniff import MADE_OF, MAGIC
 
 
@@ -26,7 +27,7 @@ def rise(path: Path, **choices: object) -> tuple[str, float]:
     what = "read"
     tracemalloc.start()
     try:
-        for _ in Reader(path, Reading(**choices)):  # type: ignore[arg-type]
+        for _ in Reader(path, ReadingOptions(**choices)):  # type: ignore[arg-type]
             pass
     except DataError as error:
         what = error.what
@@ -70,7 +71,9 @@ def test_F57_skipped_lines_leave_the_numbers_exact(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"\n".join(rows))
     rejects = tmp_path / "rejects.jsonl"
     reader = Reader(
-        path, Reading(form="line", on_bad="skip", max_bad_fraction=1, max_line_bytes=4096), rejects
+        path,
+        ReadingOptions(form="line", on_bad="skip", max_bad_fraction=1, max_line_bytes=4096),
+        rejects,
     )
     short = [n for n, row in enumerate(rows, 1) if len(row) <= 4096]
     assert [int(d.id.rpartition(":")[2]) for d in reader] == short

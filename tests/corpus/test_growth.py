@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from growth import LIMIT, growth
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 
 SKIP = {"on_bad": "skip", "max_bad_fraction": 1.0}
 EVERY = {"notes": ("*",)}
@@ -79,7 +80,7 @@ def test_of_a_file(dimension: str, tmp_path: Path) -> None:
             whole = pa.table(content)
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, whole.schema) as out:
                 out.write_table(whole)
-        reading = Reading(**choices)
+        reading = ReadingOptions(**choices)
 
         def read() -> None:
             for _ in Reader(path, reading):

@@ -13,7 +13,8 @@ import pytest
 from corpus.files_at_hand import documents, write
 from maskwright.base.errors import ConfigError, DataError
 from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.read import Reader, Reading, Spool
+from maskwright.text.corpus.read import Reader, Spool
+from maskwright.text.corpus.reading import ReadingOptions
 
 ROWS: list[dict[str, Any]] = [
     {"text": "one", "id": "a/7", "year": 1999, "good": True, "share": 0.5, "tags": ["x", {"y": 1}]},
@@ -90,7 +91,7 @@ def test_parquet_and_arrow(tmp_path: Path, suffix: str) -> None:
         }
     )
     path = arrow(tmp_path, table, suffix)
-    reader = Reader(path, Reading(notes=("*",)))
+    reader = Reader(path, ReadingOptions(notes=("*",)))
     first, second = (document.notes for document in reader)
     assert {name: first[name] for name in ("year", "kind", "id", "good", "share", "tags")} == {
         **{"year": "1999", "kind": "a", "id": "a/7", "good": "true", "share": "0.5"},
@@ -139,7 +140,7 @@ def test_a_named_column_that_is_nowhere(tmp_path: Path) -> None:
     jsonl(folder, rows[1:], "a.jsonl"), jsonl(folder, rows[:1], "b.jsonl")
     assert noted(folder, "source") == [{}, {"source": "web"}]
     # What was not read may have it.
-    reader = Reader(folder, Reading(notes=("source",)), limit_bytes=1)
+    reader = Reader(folder, ReadingOptions(notes=("source",)), limit_bytes=1)
     assert len(list(reader)) == 1 and reader.cut
 
 
@@ -150,7 +151,7 @@ def test_notes_are_as_clean_as_texts(tmp_path: Path) -> None:
             noted(path, "name")
         assert "line 1, field 'name'" in str(error.value.where)
         assert noted(path) == [{}], "the control: the field is not read"
-        skipped = Reader(path, Reading(notes=("name",), on_bad="skip", max_bad_fraction=1.0))
+        skipped = Reader(path, ReadingOptions(notes=("name",), on_bad="skip", max_bad_fraction=1.0))
         with pytest.raises(DataError, match="0 documents"):
             list(skipped)
     path = write(tmp_path, "a.jsonl", '{"text": "a", "name": "b\\u0001c\\ud800"}\n')
@@ -171,9 +172,9 @@ def test_a_note_of_bytes_that_are_no_text(tmp_path: Path) -> None:
 def test_settings_that_say_nothing() -> None:
     for notes in (("text",), ("a", "a")):
         with pytest.raises(ConfigError) as error:
-            Reading(notes=notes)
+            ReadingOptions(notes=notes)
         assert error.value.where == "notes"
-    assert Reading(notes=("text",), column="body").notes == ("text",)
+    assert ReadingOptions(notes=("text",), column="body").notes == ("text",)
 
 
 def test_a_spool_keeps_them(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from corpus.files_at_hand import SKIP, documents, lines_of, texts, write
 from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import STEP
-from maskwright.text.corpus.read import Reader, Reading, read
+from maskwright.text.corpus.read import Reader, read
+from maskwright.text.corpus.reading import ReadingOptions
 
 
 def test_blank_lines_separate_documents(tmp_path: Path) -> None:
@@ -290,11 +291,15 @@ def test_choices_are_checked_when_made() -> None:
         ("encoding", "rot13"),
     ):
         with pytest.raises(ConfigError) as caught:
-            Reading(**{name: value})
+            ReadingOptions(**{name: value})
         assert caught.value.where == name and caught.value.wanted
-    assert Reading(encoding="UTF8").codec == Reading(encoding="utf-8-sig").codec == "utf-8"
+    assert (
+        ReadingOptions(encoding="UTF8").codec
+        == ReadingOptions(encoding="utf-8-sig").codec
+        == "utf-8"
+    )
     with pytest.raises(ConfigError, match="did you mean 'utf-16'"):
-        Reading(encoding="utf-61")
+        ReadingOptions(encoding="utf-61")
 
 
 def test_rejects_that_cannot_be_written(tmp_path: Path) -> None:
@@ -320,7 +325,7 @@ def test_files_may_call_their_text_differently(tmp_path: Path) -> None:
     write(tmp_path, "a.jsonl", '{"text": "one", "body": "of it"}\n{"body": "two", "n": 1}\n')
     write(tmp_path, "b.csv", 'body,"a,b"\nthree,x\n')
     parquet.write_table(pyarrow.table({"n": [1], "content": ["four"]}), tmp_path / "c.parquet")
-    reading = Reading(column="text, content,body", notes=("*",))
+    reading = ReadingOptions(column="text, content,body", notes=("*",))
     found = [(d.text, dict(d.notes)) for d in Reader(tmp_path, reading)]
     assert found == [
         ("one", {"body": "of it"}),
@@ -328,7 +333,7 @@ def test_files_may_call_their_text_differently(tmp_path: Path) -> None:
         ("three", {"a,b": "x"}),
         ("four", {"n": "1"}),
     ]
-    assert [d.text for d in Reader(tmp_path / "b.csv", Reading(column="a,b"))] == ["x"]
+    assert [d.text for d in Reader(tmp_path / "b.csv", ReadingOptions(column="a,b"))] == ["x"]
     with pytest.raises(DataError, match="missing") as refusal:
-        list(Reader(tmp_path, Reading(column="text,content")))
+        list(Reader(tmp_path, ReadingOptions(column="text,content")))
     assert "column=text,body" in str(refusal.value.do)

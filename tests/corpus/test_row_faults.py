@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, write
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.base.storage.strict_json import MAX_DEPTH
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 
 GOOD = '{"text": "good"}'
 
@@ -142,7 +143,7 @@ def test_F68_any_row_is_a_document_or_a_reject(
 ) -> None:
     data = GOOD.encode() + b"\n" + row.replace(b"\n", b"") + b"\n" + GOOD.encode() + b"\n"
     path = write(tmp_path_factory.mktemp("f68"), "a.jsonl", data)
-    reader = Reader(path, Reading(on_bad="skip", max_bad_fraction=1, on_nul="strip"))
+    reader = Reader(path, ReadingOptions(on_bad="skip", max_bad_fraction=1, on_nul="strip"))
     try:
         found = lines = [int(d.id.rpartition(":")[2]) for d in reader]
     except DataError as error:
@@ -250,7 +251,7 @@ def test_F70_carriage_return_in_an_open_field(tmp_path: Path) -> None:
 
 def test_F70_duplicate_column(tmp_path: Path) -> None:
     error = refusal(DataError, write(tmp_path, "a.csv", "\n\nid,text,text\n1,a,b\n"))
-    assert error.what == "two columns of the header have the same name"
+    assert error.what == "two columns have the same name"
     assert error.where.endswith("a.csv, line 3") and error.found == "'text'"
 
 
@@ -283,7 +284,7 @@ def test_the_first_line_may_say_the_separator(tmp_path: Path) -> None:
         (None, ["columns separated by ';', as a first line sep= says"]),
         (";", []),
     ):
-        reader = Reader(path, Reading(separator=separator))
+        reader = Reader(path, ReadingOptions(separator=separator))
         assert len(list(reader)) == 2 and list(map(str, reader.counts.findings)) == said
     assert texts(write(tmp_path, "b.csv", '"sep=\t"\ntext\tid\na\t1\n')) == ["a"]
     error = refusal(DataError, write(tmp_path, "c.csv", "sep=;\nid;text\n1;a\n2\n"))
@@ -315,7 +316,7 @@ def test_F70_a_row_without_end_is_bounded(tmp_path: Path) -> None:
     assert error.what == "the row is too long" and error.where == f"{path}, line 3"
     assert "1,000,000 characters" in error.found
     reader = Reader(
-        path, Reading(on_bad="skip", max_bad_fraction=1, max_document_characters=1_000_000)
+        path, ReadingOptions(on_bad="skip", max_bad_fraction=1, max_document_characters=1_000_000)
     )
     assert next(iter(reader)).text == "a"
 
@@ -379,7 +380,9 @@ def test_parquet_faults(tmp_path: Path) -> None:
         "the field is not a text": 1,
         "the text has a NUL character": 1,
     }
-    mended = Reading(on_bad="skip", max_bad_fraction=1, on_nul="strip", on_undecodable="replace")
+    mended = ReadingOptions(
+        on_bad="skip", max_bad_fraction=1, on_nul="strip", on_undecodable="replace"
+    )
     assert [d.text for d in Reader(path, mended)] == ["ok", "a\ufffdb", "ab", "ctl", "z"]
     assert refusal(DataError, path, max_document_characters=1).what == "the document is too long"
 
@@ -412,7 +415,7 @@ def test_a_damaged_table_is_refused_also_where_bad_rows_are_skipped(tmp_path: Pa
 def test_a_row_of_which_a_line_is_bad_is_dropped_whole(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,n\n"one\n\xff two\nthree",x\nfour,y\n"five\nsix",z\n')
-    reader = Reader(path, Reading(on_bad="skip", max_bad_fraction=1))
+    reader = Reader(path, ReadingOptions(on_bad="skip", max_bad_fraction=1))
     assert [document.text for document in reader] == ["four", "five\nsix"]
     assert reader.counts.rejected_by == {"not utf-8": 1, "a line of the row was left out": 1}
     # A bad first line names the columns: the next must not be taken for it.
@@ -428,7 +431,7 @@ def test_documents_longer_than_the_limit_are_bad_rows_in_every_form(tmp_path: Pa
         ("a.txt", "hello there\nok\n"),
     ):
         (tmp_path / name).write_text(text)
-        reading = Reading(
+        reading = ReadingOptions(
             on_bad="skip", max_bad_fraction=1, max_document_characters=10, form="line"
         )
         reader = Reader(tmp_path / name, reading)
@@ -554,7 +557,7 @@ def test_backslashes_before_quotes_and_separators_are_read_if_it_is_said(
 @pytest.mark.parametrize("said", ["", "ab", '"', "\n", ","])
 def test_what_is_no_escape_character(said: str) -> None:
     with pytest.raises(ConfigError, match="not an escape character"):
-        Reading(escapechar=said, separator=",")
+        ReadingOptions(escapechar=said, separator=",")
 
 
 # ------------------------------------------------------------------------------ CR alone
@@ -595,7 +598,7 @@ def test_cr_at_the_border_of_what_is_looked_at(tmp_path: Path) -> None:
     text = "a" * (1 << 16) + "\r\nb\r\n"
     for cut in (0, 1, 2):
         path = write(tmp_path, f"{cut}.txt", text[cut:])
-        reader = Reader(path, Reading(form="line"))
+        reader = Reader(path, ReadingOptions(form="line"))
         assert [d.text[-1] for d in reader] == ["a", "b"] and list(
             map(str, reader.counts.findings)
         ) == []

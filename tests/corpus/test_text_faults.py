@@ -17,7 +17,8 @@ from corpus.files_at_hand import SKIP, documents, lines_of, refusal, texts, writ
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.encoding import guess
 from maskwright.text.corpus.lines import CONTROLS
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 
 
 # ------------------------------------------------------------------------------ F51 not UTF-8
@@ -42,7 +43,7 @@ def test_F51_a_byte_that_is_not_utf8_is_placed_exactly(tmp_path: Path, byte: int
 def test_F51_policies_skip_and_replace_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"one\ntw\xff\xfeo\nthree\nfo\xe9ur \xef\xbf\xbd\nfive")
     rejects = tmp_path / "out" / "rejects.jsonl"
-    reader = Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=0.5), rejects)
+    reader = Reader(path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=0.5), rejects)
     found = list(reader)
     assert [d.text for d in found] == ["one", "three", "five"]
     assert [d.id for d in found] == [f"{path}:{n}" for n in (1, 3, 5)]
@@ -55,7 +56,7 @@ def test_F51_policies_skip_and_replace_are_counted(tmp_path: Path) -> None:
     assert all(r["reason"] == "not utf-8" and r["wanted"] == "text in utf-8" for r in listed)
     assert "the byte ff" in listed[0]["found"]
 
-    reader = Reader(path, Reading(form="line", on_undecodable="replace"))
+    reader = Reader(path, ReadingOptions(form="line", on_undecodable="replace"))
     assert [d.text for d in reader] == [
         "one",
         "tw\ufffd\ufffdo",
@@ -80,14 +81,14 @@ def test_F51_a_replaced_line_may_grow_but_not_hide_a_nul(tmp_path: Path) -> None
 
 def test_F51_too_many_bad_rows_stop_the_reading(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"".join(b"good\n" * 90 + b"bad\xff\n" for _ in range(40)))
-    reader = Reader(path, Reading(form="line", on_bad="skip"), tmp_path / "rejects.jsonl")
+    reader = Reader(path, ReadingOptions(form="line", on_bad="skip"), tmp_path / "rejects.jsonl")
     with pytest.raises(DataError) as caught:
         list(reader)
     error = caught.value
     assert error.what == "too many bad rows"
     assert "of 3,640 rows, mostly: not utf-8" in error.found
     assert "0.01" in error.wanted and "rejects.jsonl" in error.do
-    list(Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=0.02)))
+    list(Reader(path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=0.02)))
 
 
 def test_F51_guesses() -> None:
@@ -106,11 +107,11 @@ def test_F51_other_encodings_are_placed_exactly_too(tmp_path: Path, encoding: st
     assert error.what == f"not {encoding}"
     assert error.where == f"{path}, line 3, byte {len(first)}"
     reader = Reader(
-        path, Reading(form="line", encoding=encoding, on_bad="skip", max_bad_fraction=1)
+        path, ReadingOptions(form="line", encoding=encoding, on_bad="skip", max_bad_fraction=1)
     )
     assert [d.text for d in reader] == ["one", "two", "four"]
     assert reader.counts.rejected_by == {f"not {encoding}": 1}
-    reader = Reader(path, Reading(form="line", encoding=encoding, on_undecodable="replace"))
+    reader = Reader(path, ReadingOptions(form="line", encoding=encoding, on_undecodable="replace"))
     assert next(d.text for d in reader if d.id.endswith(":3")).startswith("ab\ufffd")
 
 
@@ -175,7 +176,7 @@ DECLARED = [
 
 
 def pages(path: Path, **choices: object) -> list[str]:
-    return [d.text for d in Reader(path, Reading(form="file", **choices), pages=True)]  # type: ignore[arg-type]
+    return [d.text for d in Reader(path, ReadingOptions(form="file", **choices), pages=True)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "form", "label", "codec", "word"), DECLARED)
@@ -200,7 +201,7 @@ def test_a_declared_encoding_counts(
 )
 def test_a_stale_declaration_of_what_is_utf8_is_told(tmp_path: Path, name: str, text: str) -> None:
     path = write(tmp_path, name, text.strip().encode())
-    reader = Reader(path, Reading(form="file"), pages=True)
+    reader = Reader(path, ReadingOptions(form="file"), pages=True)
     assert [document.text for document in reader] == [text.strip()]
     assert [f.name for f in reader.counts.findings] == ["stale-encoding-declaration"]
 
@@ -276,14 +277,16 @@ def test_F53_nul_is_an_error_or_stripped(
     assert error.what == "the text has a NUL character"
     assert error.where == f"{path}, line {line}, byte {offset}"
     assert "on_nul='strip'" in error.do and "on_bad='skip'" in error.do
-    reader = Reader(path, Reading(form="line", on_nul="strip"))
+    reader = Reader(path, ReadingOptions(form="line", on_nul="strip"))
     assert "\0" not in "".join(d.text for d in reader)
     assert reader.counts.nul_stripped == 1
 
 
 def test_F53_a_line_of_nothing_but_nul(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", b"bad \xff\n\0\nok\n\0")
-    reader = Reader(path, Reading(form="line", on_bad="skip", max_bad_fraction=1, on_nul="strip"))
+    reader = Reader(
+        path, ReadingOptions(form="line", on_bad="skip", max_bad_fraction=1, on_nul="strip")
+    )
     assert [(d.text, d.id) for d in reader] == [("ok", f"{path}:3")]
     assert reader.counts.nul_stripped == 2
 
@@ -292,7 +295,7 @@ def test_F53_nul_written_as_an_escape(tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl", '{"text": "ok"}\n{"text": "a\\u0000b\\u001bc\\b\\f"}\n')
     error = refusal(DataError, path)
     assert error.where == f"{path}, line 2" and "\\u0000 at character 2" in error.found
-    reader = Reader(path, Reading(on_nul="strip"))
+    reader = Reader(path, ReadingOptions(on_nul="strip"))
     assert [d.text for d in reader] == ["ok", "abc\f"]
     assert reader.counts.nul_stripped == 1
     assert reader.counts.controls == {"U+0008": 1, "U+001B": 1}
@@ -305,7 +308,7 @@ def test_F53_no_control_character_comes_out_and_all_are_listed(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
     path = write(tmp_path_factory.mktemp("f53"), "a.txt", "first\n" + text)
-    reader = Reader(path, Reading(form="line", on_nul="strip"))
+    reader = Reader(path, ReadingOptions(form="line", on_nul="strip"))
     try:
         found = "\n".join(d.text for d in reader)
     except DataError as error:
@@ -327,7 +330,7 @@ def test_F54_half_of_a_pair_is_refused(tmp_path: Path, escape: str, form: str) -
     assert error.where == f"{path}, line 2"
     assert escape[:6].lower() in error.found
     assert "on_undecodable='replace'" in error.do
-    reader = Reader(path, Reading(on_undecodable="replace"))
+    reader = Reader(path, ReadingOptions(on_undecodable="replace"))
     for document in reader:
         document.text.encode()
     assert reader.counts.replaced == (2 if escape == "\\ude00\\ud83d" else 1)
@@ -420,7 +423,7 @@ def test_F59_blank_documents_are_dropped_and_counted(
         "a.csv": ("text,n\nx,0\n" + "".join(f'"{r}",1\n' for r in rows), "auto"),
     }
     for name, (content, form) in data.items():
-        reader = Reader(write(folder, name, content), Reading(form=form))  # type: ignore[arg-type]
+        reader = Reader(write(folder, name, content), ReadingOptions(form=form))  # type: ignore[arg-type]
         assert [d.text for d in reader] == ["x", *good]
         assert reader.counts.blank == len(rows) - len(good)
         assert reader.counts.documents == 1 + len(good)

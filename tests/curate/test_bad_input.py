@@ -16,14 +16,14 @@ from maskwright.base.errors import ConfigError, DataError, OutputError, UsageErr
 from maskwright.base.storage.manifest import MANIFEST
 from maskwright.cli.main import main
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import daft_engine
 from maskwright.text.curate.recipe import CurationRecipe, make
 from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
-OPTIONS = Options(reading=Reading(notes=("*",)))
+OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
 UPDATE = Options(reading=OPTIONS.reading, update=True)
 
 
@@ -148,7 +148,7 @@ def test_rows_that_cannot_be_read_are_listed_once(tmp_path: Path) -> None:
     text = write_texts(tmp_path / "text")
     (text / "b.jsonl").write_text('{"text": 5}\n' + '{"text": "A good row of text."}\n' * 40)
     (text / "c.jsonl").write_bytes(b'{"text": "Some row."}\n' + b"{broken\n" * 30)
-    reading = Reading(notes=("*",), on_bad="skip")
+    reading = ReadingOptions(notes=("*",), on_bad="skip")
     asked = Options(reading=reading, skip_unreadable=True)
     card = curate(text, tmp_path / "clean", recipe(), asked)
     rows = lines_of(tmp_path / "clean" / "unreadable.jsonl.gz")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from curate.cards import card_with
 from curate.in_process import batch_of
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import card as card_module
 from maskwright.text.curate import card_report
 from maskwright.text.curate import recipe as recipes
@@ -31,7 +31,7 @@ from maskwright.text.curate.step import CurationBatch, Outcome, Removal, RuleMea
 
 STEPS = ["gopher-quality", "c4", "personal"]
 LONG = "The old man went down to the river and sat there with his dog. "
-READING = Reading(notes=("*",), on_bad="skip", max_bad_fraction=1.0)
+READING = ReadingOptions(notes=("*",), on_bad="skip", max_bad_fraction=1.0)
 
 
 def texts() -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ import pytest
 
 from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.base.storage import commit as commits
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import corpus as corpora
 from maskwright.text.curate.engine import run as runs
@@ -27,7 +27,7 @@ from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
 pytest.importorskip("daft")
 NAMES = ["alder", "birch", "cedar", "dogwood", "elder", "fir", "gorse", "hazel", "ivy", "juniper"]
-OPTIONS = Options(reading=Reading(notes=("*",)))
+OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
 
 
 def sentence(number: int) -> str:

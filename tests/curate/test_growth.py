@@ -18,7 +18,7 @@ from curate.in_process import InProcess, batch_of
 from growth import LIMIT, growth
 from maskwright.base.config import to_plain
 from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import reading_findings
 from maskwright.text.curate.engine import shards
 from maskwright.text.curate.engine.segment import Flow, Record
@@ -265,7 +265,7 @@ def test_small_files_are_flushed_together(
         for number in range(count):
             (folder / f"{number}.txt").write_bytes(b"" if number % 2 else b"a\n\n\xff\n\n" * 2)
         files = sorted(str(path) for path in folder.iterdir())
-        reading = to_plain(Reading(on_bad="skip", max_bad_fraction=1.0))
+        reading = to_plain(ReadingOptions(on_bad="skip", max_bad_fraction=1.0))
         out = tmp_path / f"read-{count}"
         flushed.clear()
         read_group({"files": files, "reading": reading, "skip": skip, "out": str(out)})

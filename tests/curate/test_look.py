@@ -14,7 +14,7 @@ from maskwright.base.errors import ResourceError, StoppedError
 from maskwright.base.storage.files import DISK
 from maskwright.cli.main import main
 from maskwright.text.corpus import read
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import look as looks
 from maskwright.text.curate.choices import document_form
 from maskwright.text.curate.curation import Options, curate
@@ -32,7 +32,7 @@ from maskwright.text.curate.look import (
 from maskwright.text.curate.recipe import make
 
 pytest.importorskip("daft")
-READING = Reading(notes=("*",))
+READING = ReadingOptions(notes=("*",))
 STEPS = ["language", "exact-duplicates", "gopher-quality"]
 
 

@@ -15,7 +15,7 @@ from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.recipes.base.recipe import Corpus
 from maskwright.text.corpus import curated
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.recipe import make
 from tinyrun import recipe
@@ -31,8 +31,10 @@ def test_a_curated_folder_is_text_with_its_notes(tmp_path: Path) -> None:
     raw = tmp_path / "raw.jsonl"
     raw.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *rows[:30]]))
     clean = tmp_path / "clean"
-    curate(raw, clean, make(["exact-duplicates"], {}), Options(reading=Reading(notes=("*",))))
-    found = list(Reader(clean, Reading(notes=("id", "source"))))
+    curate(
+        raw, clean, make(["exact-duplicates"], {}), Options(reading=ReadingOptions(notes=("*",)))
+    )
+    found = list(Reader(clean, ReadingOptions(notes=("id", "source"))))
     wanted = {(row["text"], str(row["id"]), row["source"]) for row in rows}
     assert {(d.text, d.notes["id"], d.notes["source"]) for d in found} == wanted
     assert len(found) == len(rows), "what was removed is not read"

@@ -44,7 +44,7 @@ from maskwright.ship.explore.trial import (
     first_fitting,
     numbered,
 )
-from maskwright.text.tables.examples import Single
+from maskwright.text.tables.examples import TextExample
 from small_tasks import made
 
 NARROW = (2, 2)
@@ -231,7 +231,7 @@ def test_a_text_is_read_as_models_of_two_stacks_read_it(
     """The second stack reads what the first one does, a place later."""
     folder = made(models["t5"], tmp_path / "result", "classification")
     opened = predictor(open_model(folder))
-    encoded = opened.task_type.encode([Single("the big cat", 0, "")], opened.frame)
+    encoded = opened.task_type.encode([TextExample("the big cat", 0, "")], opened.frame)
     batch, _ = encoded.examples.batch(np.array([0]), opened.collation)
     assert batch.decoder_tokens is not None
     found = json.loads(Site.of([folder]).read("data/masks.json"))

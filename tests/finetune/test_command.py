@@ -50,9 +50,9 @@ from maskwright.learn.recipes.base.find import find
 from maskwright.learn.recipes.base.recipe import FamilyModel
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.opening import folders
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
-from maskwright.text.tables.reading_options import HowRead
+from maskwright.text.tables.reading_options import TableReadingOptions
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -543,7 +543,7 @@ def test_two_do_not_write_one_file(tuned: tuple[Path, str], tmp_path: Path) -> N
 def test_rows_that_cannot_be_read_are_told(tuned: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text('{"text": "a cat"}\n{"text": "b"\n{"text": null}\n{"text": "a dog"}\n')
-    lax = HowRead(Reading(on_bad="skip", max_bad_fraction=0.9))
+    lax = TableReadingOptions(ReadingOptions(on_bad="skip", max_bad_fraction=0.9))
     said: list[str] = []
     stream = io.StringIO()
     assert predict_file(tuned[0], path, stream, read=lax, say=said.append) == 3

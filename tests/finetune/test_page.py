@@ -12,14 +12,14 @@ from maskwright.learn.finetune.tune import unseen, watching
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.learn.train.state import TrainState
 from maskwright.model.inference.encoded import EncodedExamples, framed
-from maskwright.text.tables.examples import Choice, Pair, Rewrite, Single
+from maskwright.text.tables.examples import ChoiceExample, PairExample, RewriteExample, TextExample
 
 LABELS = ("cat", "dog", "eel")
 ROWS = [
-    Single("<b>purrs</b>", 0, "a/pets.csv, line 2"),
-    Single("barks", 1, "a/pets.csv, line 3"),
-    Single("meows", 0, "a/pets.csv, line 4"),
-    Single("growls", 1, "a/pets.csv, line 5"),
+    TextExample("<b>purrs</b>", 0, "a/pets.csv, line 2"),
+    TextExample("barks", 1, "a/pets.csv, line 3"),
+    TextExample("meows", 0, "a/pets.csv, line 4"),
+    TextExample("growls", 1, "a/pets.csv, line 5"),
 ]
 TOLD = np.array([[0, 3, 0], [0, 9, 0], [2, 0, 0], [5, 0, 0]], np.float32)  # two are wrong
 
@@ -59,25 +59,29 @@ def test_mistakes_the_surest_first() -> None:
     [
         (
             task_for("multi-label", LABELS),
-            [Single("a", (0,), "1"), Single("b", (), "2"), Single("c", (1, 2), "3")],
+            [TextExample("a", (0,), "1"), TextExample("b", (), "2"), TextExample("c", (1, 2), "3")],
             np.array([[1, -1, -1], [-1, -1, 1], [1, 1, -1]], np.float32),
             [("c", "dog, eel", "cat, dog", 2.0), ("b", "none", "eel", 1.0)],
         ),
         (
             task_for("similarity"),
-            [Pair("a", "b", 1.0, "1"), Pair("c", "d", 4.0, "2"), Pair("e", "f", 2.0, "3")],
+            [
+                PairExample("a", "b", 1.0, "1"),
+                PairExample("c", "d", 4.0, "2"),
+                PairExample("e", "f", 2.0, "3"),
+            ],
             np.array([[1.5], [2.0], [2.0]], np.float32),
             [("c\x1fd", "4.000", "2.000", 2.0), ("a\x1fb", "1.000", "1.500", 0.5)],
         ),
         (
             task_for("multiple-choice"),
-            [Choice("who", ("a", "b"), 0, "1"), Choice("what", ("c", "d"), 1, "2")],
+            [ChoiceExample("who", ("a", "b"), 0, "1"), ChoiceExample("what", ("c", "d"), 1, "2")],
             np.array([[0, 0.5], [0, 9]], np.float32),
             [("who", "a", "b", pytest.approx(0.622459))],
         ),
         (
             task_for("sequence-to-sequence"),
-            [Rewrite("a cat", "une chatte", "1"), Rewrite("a dog", "un chien", "2")],
+            [RewriteExample("a cat", "une chatte", "1"), RewriteExample("a dog", "un chien", "2")],
             np.array(["une chatte", "un chat"], object),
             [("a dog", "un chien", "un chat", pytest.approx(0.5, abs=0.3))],
         ),

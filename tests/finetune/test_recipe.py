@@ -16,8 +16,8 @@ from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, changed, override, read, render
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables.reading_options import HowRead
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.tables.reading_options import TableReadingOptions
 from tinyrun import WORDS
 
 
@@ -45,7 +45,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         method="lora",
         columns={"text": ["words"], "label": ["said"]},
         least_steps=0,
-        read=HowRead(Reading(separator=";")),
+        read=TableReadingOptions(ReadingOptions(separator=";")),
         stream=io.StringIO(),
     )
     return folder
@@ -85,7 +85,9 @@ def test_every_choice_comes_back() -> None:
         precision="float32",
         device="cpu",
         within_words=True,
-        read=HowRead(Reading(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"),
+        read=TableReadingOptions(
+            ReadingOptions(separator="\t", on_bad="skip"), ("a", "b"), True, True, "-1"
+        ),
         made_from={"data": "0"},
     )
     plain = FinetuneRecipe(model="m", data="d")

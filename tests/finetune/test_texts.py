@@ -27,10 +27,8 @@ from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.opening import folders, special_tokens
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Rewrite
-from maskwright.text.tables.infer import Task
+from maskwright.text.tables.examples import RewriteExample
+from maskwright.text.tables.layout import Columns, Dataset, Task
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from tinyrun import WORDS, recipe, text_file
 
@@ -178,11 +176,11 @@ def test_every_method_trains_it(
 def test_answers_are_called_what_pipelines_call_them(columns: tuple[str, str], key: str) -> None:
     roles = {"source": (columns[0],), "target": (columns[1],)}
     task = Task("sequence-to-sequence", "it is said", Columns("sequence", roles, {}, {}))
-    made = task_for("sequence-to-sequence").of_data(labelled.Examples(task, {}))
+    made = task_for("sequence-to-sequence").of_data(Dataset(task, {}))
     assert made.options == {"key": key}
 
 
-def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) -> Any:
+def asked(name: str, models: dict[str, Path], length: int, rows: list[RewriteExample]) -> Any:
     tokenizer = Tokenizer.load(models[name] / "tokenizer")
     frame = Frame(tokenizer, length, False, continues=name == "gpt2")
     return task_for("sequence-to-sequence").encode(rows, frame), tokenizer
@@ -191,7 +189,7 @@ def asked(name: str, models: dict[str, Path], length: int, rows: list[Rewrite]) 
 def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
     """Source, end, target: every token of the target and the end are wanted, each of the one
     before it, and nothing else is."""
-    rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
+    rows = [RewriteExample("the cat", "a red hat", ""), RewriteExample("dog", "tree", "")]
     given, tokenizer = asked("gpt2", models, 64, rows)
     batch, which = given.examples.batch(np.arange(2), Collation(0, True))
     flat, end = batch.tokens.reshape(-1).tolist(), tokenizer.end
@@ -206,7 +204,7 @@ def test_what_a_decoder_alone_is_asked(models: dict[str, Path]) -> None:
 
 
 def test_what_two_stacks_are_asked(models: dict[str, Path]) -> None:
-    rows = [Rewrite("the cat", "a red hat", ""), Rewrite("dog", "tree", "")]
+    rows = [RewriteExample("the cat", "a red hat", ""), RewriteExample("dog", "tree", "")]
     given, tokenizer = asked("t5", models, 64, rows)
     batch, _ = given.examples.batch(np.array([1, 0]), Collation(0, True, decoder_start=0))
     wanted = [[*tokenizer.encode(rows[n].target), tokenizer.end] for n in (1, 0)]
@@ -246,7 +244,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     told = [
         kind.outputs(
             objective,
-            kind.encode([Rewrite("the cat sat", target, "")], frame),
+            kind.encode([RewriteExample("the cat sat", target, "")], frame),
             Collation(0, True, decoder_start=0),
         )[0]
         for target in ("", "a red hat and a tall old tree", "a red")
@@ -255,7 +253,7 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     # Negative control: nothing settled, what is asked does tell.
     free = task_for("sequence-to-sequence")
     sizes = [
-        free.encode([Rewrite("the cat", target, "")], frame).way_back.longest
+        free.encode([RewriteExample("the cat", target, "")], frame).way_back.longest
         for target in ("", "a a")
     ]
     assert sizes[0] < sizes[1]
@@ -266,14 +264,16 @@ def test_a_long_source_is_cut_inside_its_prompt(models: dict[str, Path], name: s
     tokenizer = Tokenizer.load(models[name] / "tokenizer")
     frame = Frame(tokenizer, 24, False, continues=name == "gpt2")
     kind = task_for("sequence-to-sequence", (), {"prompt": "the {source} old tree"})
-    rows = [Rewrite(" ".join(PLAIN * 4), "a", ""), Rewrite("big", "a", "")]
+    rows = [RewriteExample(" ".join(PLAIN * 4), "a", ""), RewriteExample("big", "a", "")]
     asked = kind.encode(rows, frame)
     way = asked.way_back
     for ids in way.sources or way.prompts:
         assert tokenizer.decode(ids).strip().endswith("old tree"), tokenizer.decode(ids)
         assert len(ids) <= 24
     assert "50.0% of 2 rows" in str(asked.findings)
-    signs = kind.encode([Rewrite("\U0001f9d9\U0001f40d" * 20, "a", "")], frame)  # tokens of bytes
+    signs = kind.encode(
+        [RewriteExample("\U0001f9d9\U0001f40d" * 20, "a", "")], frame
+    )  # tokens of bytes
     assert len((signs.way_back.sources or signs.way_back.prompts)[0]) <= 24
     # Where all signs are one unknown token, it fits.
     assert [each.name for each in signs.findings] == [
@@ -291,10 +291,13 @@ def test_signs_that_can_never_be_written_are_told_before_training(
 ) -> None:
     frame = Frame(Tokenizer.load(models[name] / "tokenizer"), 24, False, continues=name == "gpt2")
     kind = task_for("sequence-to-sequence")
-    broken = [Rewrite("the cat", "a red\nhat", ""), Rewrite("the dog", "the  old\ttree", "")]
+    broken = [
+        RewriteExample("the cat", "a red\nhat", ""),
+        RewriteExample("the dog", "the  old\ttree", ""),
+    ]
     told = str(kind.encode(broken, frame).findings)
     assert ("line breaks in 1 of 2, tabs in 1 of 2" in told) is not keeps
-    read = kind.encode([Rewrite("a\nb", "a red hat", "")], frame)
+    read = kind.encode([RewriteExample("a\nb", "a red hat", "")], frame)
     assert read.findings == (), "what is read counts not"
 
 
@@ -303,14 +306,14 @@ def test_who_has_no_end_cannot_learn_to_stop(models: dict[str, Path]) -> None:
     tokenizer.end = tokenizer.separator = None
     with pytest.raises(IncompatibleError, match="ends a text"):
         task_for("sequence-to-sequence").encode(
-            [Rewrite("a", "b", "")], Frame(tokenizer, 32, False)
+            [RewriteExample("a", "b", "")], Frame(tokenizer, 32, False)
         )
 
 
 def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
     long = " ".join(PLAIN * 10)
     for name in ("t5", "gpt2"):
-        given, _ = asked(name, models, 32, [Rewrite(long, long, "")])
+        given, _ = asked(name, models, 32, [RewriteExample(long, long, "")])
         found = str(given.findings)
         assert "texts read: 100.0%" in found and "texts written: 100.0%" in found
         assert given.examples.texts.lengths.max() <= 32
@@ -318,7 +321,7 @@ def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
 
 def test_references_count_as_well(tmp_path: Path) -> None:
     kind = task_for("sequence-to-sequence")
-    rows = [Rewrite("a", "the cat", "", ("the cat", "a dog"))]
+    rows = [RewriteExample("a", "the cat", "", ("the cat", "a dog"))]
     assert kind.measured(rows, ["a dog"])["exact_match"] == 1.0
     assert kind.measured([replace(rows[0], others=())], ["a dog"])["exact_match"] == 0.0
     estimated = kind.estimated(rows * 20, ["a dog"] * 20)
@@ -381,7 +384,7 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
 
 def test_how_many_beams_is_chosen_on_validation_data() -> None:
     kind = task_for("sequence-to-sequence")
-    rows = [Rewrite("a cat", "the old tree", ""), Rewrite("a dog", "a red hat", "")]
+    rows = [RewriteExample("a cat", "the old tree", ""), RewriteExample("a dog", "a red hat", "")]
     encoded = Encoded(rows, None)  # type: ignore[arg-type]
     right, wrong = [row.target for row in rows], ["the old tree"] * 2
     for beams, written in (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import MaskwrightError
-from maskwright.text.tables.examples import Examples
 from maskwright.text.tables.files import Table, load
-from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset, Task
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.rows import Row
 
@@ -62,12 +62,12 @@ def write_parquet(
     return path
 
 
-def understood(table: Table, **choices: Any) -> tuple[Task, Examples]:
+def understood(table: Table, **choices: Any) -> tuple[Task, Dataset]:
     task = infer(table)
     return task, build(table, task, **choices)
 
 
-def loaded(path: Path, **choices: Any) -> Examples:
+def loaded(path: Path, **choices: Any) -> Dataset:
     table = load(path)
     return build(table, infer(table), **choices)
 

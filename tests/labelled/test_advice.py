@@ -11,7 +11,7 @@ import pytest
 
 from labelled.tables import sentence
 from maskwright.base.errors import MaskwrightError
-from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.reading_options import how_read
 
@@ -63,7 +63,7 @@ CASES: dict[str, tuple[str, str]] = {
 
 def follow(
     path: Path, read: tuple[str, ...] = (), columns: Columns = (), task: str | None = None
-) -> tuple[Examples | None, list[str]]:
+) -> tuple[Dataset | None, list[str]]:
     """The examples, or None, and the errors on the way; of alternatives the first that leads to
     examples. An error that comes back after its advice was followed ends the way."""
     roles: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ from maskwright.learn.tasks.windows import answer_search
 from maskwright.learn.tasks.windows.answer_search import best_spans, search
 from maskwright.learn.tasks.windows.answers import IGNORE, NULL, AnswerWindows
 from maskwright.learn.tasks.windows.offsets import covering, inked
-from maskwright.text.tables.formats.squad import Answer, Question, rows_and_faults
+from maskwright.text.tables.formats.squad import AnswerSpan, Question, rows_and_faults
 from maskwright.text.tables.marked_text import whole_words
 from tokenizer.odd_texts import odd_texts
 from tokenizer.toy_tokenizers import KINDS, prose, trained
@@ -26,7 +26,7 @@ CONTEXT = "Kalomi sat in Po. Tion met the 2nd Ban-der, café Weres, at 12."
 
 
 def ask(text: str, context: str = CONTEXT, name: str = "q") -> Question:
-    return Question(name, "who re?", context, (Answer(text, context.index(text)),))
+    return Question(name, "who re?", context, (AnswerSpan(text, context.index(text)),))
 
 
 def perfect(windows: AnswerWindows) -> list[Any]:
@@ -110,7 +110,7 @@ def test_one_window_by_hand() -> None:
 
 def test_the_first_gold_in_the_window_is_the_target() -> None:
     context = "Kalomi in Po . " + "lo " * 30 + "Tion ."
-    golds = [Answer(text, context.index(text)) for text in ("Tion", "Po", "Kalomi")]
+    golds = [AnswerSpan(text, context.index(text)) for text in ("Tion", "Po", "Kalomi")]
     windows = AnswerWindows(
         trained("wordpiece"), [Question("q", "who", context, tuple(golds))], length=24, stride=10
     )
@@ -207,7 +207,7 @@ def test_F75_character_answers_of_any_text(text: str, start: int, size: int) -> 
     answer = text[start : start + size]
     if not answer.strip() or answer != answer.strip():
         return
-    windows = AnswerWindows(tokenizer, [Question("q", "who", text, (Answer(answer, start),))])
+    windows = AnswerWindows(tokenizer, [Question("q", "who", text, (AnswerSpan(answer, start),))])
     assert windows.counts.exact == 1
     assert search(windows, perfect(windows))[0].answer() == answer
 
@@ -232,7 +232,7 @@ def long_questions(count: int, seed: int = 0) -> list[Question]:
         for _ in range(rng.randint(0, 2)):
             first = rng.randrange(len(words))
             text = " ".join(words[first : first + rng.randint(1, 4)])
-            golds.append(Answer(text, context.index(text)))
+            golds.append(AnswerSpan(text, context.index(text)))
         found.append(Question(f"q{number}", rng.choice(words), context, tuple(golds)))
     return found
 

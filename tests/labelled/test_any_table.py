@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from corpus.files_at_hand import write
 from labelled.tables import table_of, write_rows
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import Table, load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
 from maskwright.text.tables.shapes import shapes
-from maskwright.text.tables.splits import complete
+from maskwright.text.tables.splits import split_dataset
 from maskwright.text.tables.survey import survey
 
-SKIP = Reading(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
+SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0, on_nul="strip")
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -84,7 +84,7 @@ TABLES: list[dict[str, st.SearchStrategy[Any]]] = [
 ]
 
 
-def understand(table: Table, reading: Reading, kind: str | None) -> str:
+def understand(table: Table, reading: ReadingOptions, kind: str | None) -> str:
     """What became of the table: its task, or the first words of the refusal."""
     try:
         task = infer(table, task=kind)
@@ -94,7 +94,7 @@ def understand(table: Table, reading: Reading, kind: str | None) -> str:
         assert error.what and (error.found is not None or error.wanted)
         return error.what
     try:
-        parts = complete(examples).parts
+        parts = split_dataset(examples).parts
         assert sum(map(len, parts.values())) == sum(map(len, examples.parts.values()))
     except MaskwrightError as error:
         assert error.what.startswith("no rows are left for validation")
@@ -109,7 +109,7 @@ def test_any_rows(data: st.DataObject, cells: dict[str, Any], kind: str | None, 
         rows[data.draw(st.integers(0, count - 1))][data.draw(st.sampled_from([*cells]))] = (
             data.draw(CELLS)
         )
-    understand(table_of(*rows), SKIP if skip else Reading(), kind)
+    understand(table_of(*rows), SKIP if skip else ReadingOptions(), kind)
 
 
 @given(st.binary(max_size=80), st.sampled_from(["csv", "tsv", "jsonl", "json"]), st.booleans())
@@ -120,7 +120,7 @@ def test_any_bytes(
         suffix, b'{"text": "a b", "label": 1}\n'
     )
     path = write(tmp_path_factory.mktemp("any"), f"a.{suffix}", (start if begun else b"") + data)
-    for reading in (Reading(), SKIP):
+    for reading in (ReadingOptions(), SKIP):
         try:
             table = load(path, reading=reading)
         except MaskwrightError as error:
@@ -148,7 +148,7 @@ def test_rows_of_unlike_shapes_are_refused_in_our_words(tmp_path: Path) -> None:
 def test_a_translation_that_the_first_row_lacks(tmp_path: Path) -> None:
     rows = [{"id": n, "translation": {"en": f"word {n}", "de": f"Wort {n}"}} for n in range(30)]
     path = write_rows(tmp_path / "rows.jsonl", [{"id": 99}, *rows])
-    made = prepare(path, reading=Reading(on_bad="skip", max_bad_fraction=0.5))
+    made = prepare(path, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.5))
     assert made.task.name == "sequence-to-sequence" and len(made.dropped) == 1
 
 
@@ -165,7 +165,7 @@ def test_names_of_classes_in_another_encoding(tmp_path: Path) -> None:
 def test_what_only_running_text_is_read_by(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "r.jsonl", [{"text": f"a {n}", "label": n % 2} for n in range(30)])
     with pytest.raises(UsageError, match="--column ROLE=NAME"):
-        prepare(path, reading=Reading(column="body"))
+        prepare(path, reading=ReadingOptions(column="body"))
 
 
 def test_a_missing_label_is_the_same_number_however_it_is_written(tmp_path: Path) -> None:

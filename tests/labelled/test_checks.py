@@ -15,9 +15,9 @@ import pytest
 
 from labelled.tables import refusal, sentence, table_of
 from maskwright.base.errors import DataError
-from maskwright.text.tables.examples import Examples
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import learn
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.survey import survey
 
@@ -202,13 +202,13 @@ CASES = {
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
-def made(case: Case, no_label: str | None = None, /, **parts: list[Row]) -> Examples:
+def made(case: Case, no_label: str | None = None, /, **parts: list[Row]) -> Dataset:
     table = table_of(**parts)
     task = infer(table, None, case.task, no_label)
     return build(table, task, no_label=no_label)
 
 
-def names(examples: Examples) -> set[str]:
+def names(examples: Dataset) -> set[str]:
     return {finding.name for finding in survey(examples).findings}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from labelled.tables import loaded, refusal, write
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 
 
@@ -92,7 +92,9 @@ def test_lines_that_begin_with_their_label(tmp_path: Path) -> None:
     late = "__label__a x\n" * 200_000 + "__label__a __label__b x\n"
     error = refusal(DataError, lambda: load(write(tmp_path / "d.txt", late)))
     assert error.what == "a line with several labels" and error.where.endswith("line 200001")
-    assert len(load(bad, reading=Reading(on_bad="skip", max_bad_fraction=1)).parts["all"]) == 2
+    assert (
+        len(load(bad, reading=ReadingOptions(on_bad="skip", max_bad_fraction=1)).parts["all"]) == 2
+    )
 
 
 def test_a_class_whose_name_ends_like_a_part(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_text_that_is_bad_may_be_left_out(tmp_path: Path) -> None:
     error = refusal(DataError, lambda: load(tmp_path))
     assert error.do
     (tmp_path / "neg" / "bad.txt").write_bytes(b"a b\xffc\n")
-    skip = Reading(on_bad="skip", max_bad_fraction=1.0)
+    skip = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
     made = load(tmp_path, reading=skip, rejects=tmp_path / "out" / "rejects.jsonl")
     (counts,) = made.counts.values()
     assert counts.rejected == 2

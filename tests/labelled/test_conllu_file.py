@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import files
 from maskwright.text.tables.prepare import prepare
 
@@ -96,6 +96,6 @@ def test_a_bad_sentence_may_be_left_out(tmp_path: Path) -> None:
             files.load(path)
         assert "on_bad='skip'" in str(refused.value.do)
         rejects = tmp_path / "rejects.jsonl"
-        made = files.load(path, reading=Reading(on_bad="skip"), rejects=rejects)
+        made = files.load(path, reading=ReadingOptions(on_bad="skip"), rejects=rejects)
         assert len(made.parts["all"]) == 151 and made.counts["all"].rejected == 1
         assert '"line": 1503' in rejects.read_text()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables.examples import Examples, Single, Tagged
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.tables.examples import TaggedExample, TextExample
 from maskwright.text.tables.files import load
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
 
@@ -96,10 +97,6 @@ SPANS: dict[str, Make] = {
         "answer": "accept",
         "spans": [{**MARK, "label": "PER", "token_start": 1}],
     },
-    "Dataturks": lambda n: {
-        "content": text(n),
-        "annotation": [{"label": ["PER"], "points": [{**MARK, "end": 7}]}],
-    },
 }
 CLASSES: dict[str, Make] = {
     "Label Studio": lambda n: task(n, chosen("AB"[n % 2])),
@@ -151,11 +148,11 @@ def wrote(folder: Path, value: Any, name: str = "data.json") -> Path:
     return folder / name
 
 
-def read(folder: Path, make: Make, name: str = "data.json", **options: Any) -> Examples:
+def read(folder: Path, make: Make, name: str = "data.json", **options: Any) -> Dataset:
     return prepare(wrote(folder, [make(n) for n in range(SIZE)], name), **options)
 
 
-def every(made: Examples) -> list[Any]:
+def every(made: Dataset) -> list[Any]:
     return [example for part in made.parts.values() for example in part]
 
 
@@ -168,7 +165,7 @@ def test_marks_are_tags_at_their_places(form: str, tmp_path: Path) -> None:
         rows = every(made)
         assert len(rows) == SIZE
         for row in rows:
-            assert isinstance(row, Tagged) and row.tokens[:3] == ("so", "Berun", "went")
+            assert isinstance(row, TaggedExample) and row.tokens[:3] == ("so", "Berun", "went")
             tags = [made.labels.names[tag] for tag in row.tags]
             assert tags == ["O", "B-PER", "O", "O"]
 
@@ -179,7 +176,7 @@ def test_one_label_in_every_row_is_a_class(form: str, tmp_path: Path) -> None:
     made = read(tmp_path, CLASSES[form], **options)
     assert made.task.name == "classification" and made.labels is not None
     for row in every(made):
-        assert isinstance(row, Single) and isinstance(row.label, int)
+        assert isinstance(row, TextExample) and isinstance(row.label, int)
         assert made.labels.names[row.label] == "AB"[int(row.text.split()[-1]) % 2]
 
 
@@ -324,7 +321,9 @@ def test_trees_of_spacy_2_are_sentences(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="tag of a word is unknown") as caught:
         prepare(file)
     assert "item 6" in str(caught.value.where)
-    assert len(every(prepare(file, reading=Reading(on_bad="skip", max_bad_fraction=1.0)))) == 39
+    assert (
+        len(every(prepare(file, reading=ReadingOptions(on_bad="skip", max_bad_fraction=1.0)))) == 39
+    )
 
 
 @pytest.mark.parametrize(

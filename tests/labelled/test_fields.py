@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
 
@@ -89,7 +89,7 @@ def test_a_misspelt_field_is_named_with_what_may_be_it(
     assert f"line {AT + 1}" in str(error.where)
     assert repr(name) in str(error.wanted)
     assert repr(wrong) in str(error.do)
-    reading = Reading(on_bad="skip", max_bad_fraction=0.1)
+    reading = ReadingOptions(on_bad="skip", max_bad_fraction=0.1)
     made_of = prepare(wrote(tmp_path, rows), reading=reading)
     assert sum(map(len, made_of.parts.values())) == len(rows) - 1
 

@@ -12,16 +12,16 @@ import pytest
 
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables.examples import Examples
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import Table
 from maskwright.text.tables.flags import flag
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.survey import survey
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))
-SKIP = Reading(on_bad="skip", max_bad_fraction=0.2)
+SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.2)
 
 
 def hot(n: int, one: Any = 1, zero: Any = 0) -> list[Any]:
@@ -33,7 +33,7 @@ def column(make: Callable[[int], Any], name: str = "labels", rows: int = 40) -> 
     return table_of(*({"text": sentence(n), name: make(n)} for n in range(rows)))
 
 
-def labels(examples: Examples, part: str = "all") -> list[tuple[int, ...]]:
+def labels(examples: Dataset, part: str = "all") -> list[tuple[int, ...]]:
     return [e.label for e in examples.parts[part]]
 
 
@@ -302,7 +302,7 @@ def test_words_for_nothing_switch_no_task(odd: str, every: int) -> None:
         task = infer(table)
         assert task.name == kind
         refusal(DataError, lambda table=table, task=task: build(table, task))
-        most = Reading(on_bad="skip", max_bad_fraction=0.9)
+        most = ReadingOptions(on_bad="skip", max_bad_fraction=0.9)
         left = build(table, task, reading=most)
         assert left.task.name == kind and len(left.dropped) == len(range(1, 60, every))
         if kind == "classification":

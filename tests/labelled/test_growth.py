@@ -15,7 +15,7 @@ import pytest
 
 from labelled.tables import refusal, write_parquet
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.csv_file import _refuse_twice
+from maskwright.text.corpus.document import refuse_duplicates
 from maskwright.text.tables import column_contents
 from maskwright.text.tables import rows as formats_rows
 from maskwright.text.tables.prepare import prepare
@@ -238,5 +238,5 @@ def test_a_wide_header_is_looked_through_once() -> None:
             Name.compared += 1
             return str(self) == other
 
-    _refuse_twice([Name(n) for n in range(2000)], 1, "t.csv")
+    refuse_duplicates([Name(n) for n in range(2000)], "t.csv")
     assert Name.compared < 4000

@@ -11,7 +11,8 @@ import pytest
 from labelled.tables import refusal, sentence, table_of, write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.tables.files import load
-from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Task
 from maskwright.text.tables.prepare import build
 from maskwright.text.tables.raw_text import as_integer
 

@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.column_contents import is_empty
-from maskwright.text.tables.examples import Answered, Choice, Examples
+from maskwright.text.tables.examples import ChoiceExample, QuestionExample
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.labels import near_misses
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build, prepare
-from maskwright.text.tables.survey import left_out, survey
+from maskwright.text.tables.survey import left_out_findings, survey
 
-SKIP = Reading(on_bad="skip", max_bad_fraction=0.5)
+SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)
 
 
 def texts(*labels: Any, **more: Any) -> list[dict[str, Any]]:
@@ -231,16 +232,18 @@ def test_F59_an_empty_text_is_refused_or_skipped() -> None:
     made = understood(table_of(*rows), reading=SKIP)[1]
     assert len(made.parts["all"]) == 3
     assert made.dropped == [("all.jsonl, line 3, column 'text'", "the text is empty")]
-    error = refusal(DataError, lambda: understood(table_of(*rows), reading=Reading(on_bad="skip")))
+    error = refusal(
+        DataError, lambda: understood(table_of(*rows), reading=ReadingOptions(on_bad="skip"))
+    )
     assert error.what == "too many bad rows" and "1 of 4 rows" in str(error.found)
-    enough = Reading(on_bad="skip", max_bad_fraction=0.25)
+    enough = ReadingOptions(on_bad="skip", max_bad_fraction=0.25)
     assert "max_bad_fraction=0.25)" in str(error.do) and understood(table_of(*rows), reading=enough)
 
 
 def test_a_part_of_which_no_row_is_left_says_why(tmp_path: Path) -> None:
     write_rows(tmp_path / "train.jsonl", texts(*[n % 2 for n in range(8)]))
     write_rows(tmp_path / "test.jsonl", [{"text": " ", "label": 1}] * 3)
-    every = Reading(on_bad="skip", max_bad_fraction=1.0)
+    every = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
     error = refusal(DataError, lambda: loaded(tmp_path, reading=every))
     assert error.what == "all rows of the part were left out, as they are bad"
     assert "3 bad rows; the first: the text is empty" in str(error.found)
@@ -250,7 +253,7 @@ def test_how_many_labels_were_joined_is_said() -> None:
     table = table_of(*texts("good", "bad", "Good", "good", "bad", "GOOD "))
     made = build(table, infer(table), fold_labels=True)
     assert made.folded == 2
-    assert next(line for line in map(str, left_out(made)) if "joined" in line).startswith(
+    assert next(line for line in map(str, left_out_findings(made)) if "joined" in line).startswith(
         "2 labels joined"
     )
 
@@ -404,7 +407,7 @@ def asked(context: str, answer: str, start: Any) -> list[dict[str, Any]]:
 def test_F75_an_answer_stays_where_it_is(before: str, answer: str, after: str) -> None:
     context = before + answer + after
     (example,) = understood(table_of(*asked(context, answer, len(before))))[1].parts["all"]
-    assert isinstance(example, Answered)
+    assert isinstance(example, QuestionExample)
     ((text, start),) = example.answers
     assert example.context[start : start + len(text)] == text == answer
 
@@ -432,7 +435,7 @@ def test_questions_without_answers_and_without_places() -> None:
 
 
 # ------------------------------------------------------------------------------ choices
-def choice(label: Any) -> Examples:
+def choice(label: Any) -> Dataset:
     row = {"question": "Which?", "choices": ["red", "blue", "green"], "label": label}
     return understood(table_of(row))[1]
 
@@ -440,7 +443,7 @@ def choice(label: Any) -> Examples:
 @pytest.mark.parametrize("label", [1, "1", "B", "b", "blue"])
 def test_the_right_choice_by_number_letter_or_words(label: Any) -> None:
     (example,) = choice(label).parts["all"]
-    assert isinstance(example, Choice) and example.label == 1
+    assert isinstance(example, ChoiceExample) and example.label == 1
 
 
 def test_a_label_that_is_a_choice_and_the_place_of_another() -> None:
@@ -449,9 +452,9 @@ def test_a_label_that_is_a_choice_and_the_place_of_another() -> None:
     assert error.what == "the label means two choices of this row" and "letters" in str(error.do)
     for label in ("B", 1):
         (example,) = understood(table_of({**row, "label": label}))[1].parts["all"]
-        assert isinstance(example, Choice) and example.label == 1
+        assert isinstance(example, ChoiceExample) and example.label == 1
     (example,) = understood(table_of({**row, "choices": ["4", "5"], "label": "5"}))[1].parts["all"]
-    assert isinstance(example, Choice) and example.label == 1
+    assert isinstance(example, ChoiceExample) and example.label == 1
 
 
 def test_codes_keep_the_zeros_before_them() -> None:
@@ -484,7 +487,7 @@ def test_a_place_without_an_answer_may_be_an_empty_cell() -> None:
 def test_more_than_ten_choices_stand_in_their_order() -> None:
     row = {"question": "Which?", "label": "10", **{f"choice{n}": f"word {n}" for n in range(12)}}
     (example,) = understood(table_of(row))[1].parts["all"]
-    assert isinstance(example, Choice) and example.choices[example.label] == "word 10"
+    assert isinstance(example, ChoiceExample) and example.choices[example.label] == "word 10"
 
 
 @pytest.mark.parametrize("label", [3, -1, "D", "purple", None])

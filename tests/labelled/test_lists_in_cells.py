@@ -12,7 +12,7 @@ import pytest
 
 from labelled.tables import loaded, refusal, sentence
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.column_contents import list_of
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
@@ -77,7 +77,7 @@ def test_what_is_no_list_among_lists(tmp_path: Path) -> None:
     error = refusal(DataError, lambda: build(table, task))
     assert error.what == "the cell is no list" and error.where is not None
     assert "in.csv, line 9, column 'labels'" in error.where
-    left = build(table, task, reading=Reading(on_bad="skip", max_bad_fraction=0.1))
+    left = build(table, task, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.1))
     assert len(left.parts["all"]) == 39 and len(left.dropped) == 1
     assert left.labels is not None and left.labels.names == ("a", "c", "it's, c")
 

@@ -12,8 +12,8 @@ import pytest
 
 from labelled.tables import loaded, refusal, table_of, understood, write, write_parquet, write_rows
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables.marked_text import are_parts, marked, words_in
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.tables.marked_text import are_marked_spans, tag_words, words_in
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
 
@@ -21,7 +21,7 @@ TEXT = "Ann Lee, of New York."
 
 
 def tags(*parts: Any, text: str = TEXT) -> dict[str, str]:
-    found = marked(text, list(parts), "a.jsonl, line 1")
+    found = tag_words(text, list(parts), "a.jsonl, line 1")
     assert len(found.words) == len(found.tags)
     return {word: tag for word, tag in zip(found.words, found.tags, strict=True) if tag != "O"}
 
@@ -40,9 +40,9 @@ def test_words_of_marked_parts_have_their_tags() -> None:
 
 
 def test_a_part_of_a_word_takes_the_whole_of_it_and_is_counted() -> None:
-    found = marked("Annas Buch", [[0, 3, "PER"]], "a.jsonl, line 1")
+    found = tag_words("Annas Buch", [[0, 3, "PER"]], "a.jsonl, line 1")
     assert found.tags == ("B-PER", "O") and found.widened == 1
-    assert marked(TEXT, [[0, 7, "PER"], [11, 20, "LOC"]], "").widened == 0, "the control"
+    assert tag_words(TEXT, [[0, 7, "PER"], [11, 20, "LOC"]], "").widened == 0, "the control"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,9 @@ def test_what_is_no_part_is_refused(part: Any, what: str) -> None:
 
 
 def test_what_a_list_of_parts_is() -> None:
-    assert are_parts([[0, 3, "PER"]]) and are_parts([{"begin": 0, "end": 3, "type": "PER"}])
+    assert are_marked_spans([[0, 3, "PER"]]) and are_marked_spans(
+        [{"begin": 0, "end": 3, "type": "PER"}]
+    )
     for value in (
         [],
         [0, 3, "PER"],
@@ -75,7 +77,7 @@ def test_what_a_list_of_parts_is() -> None:
         [["a", 1, "b"]],
         [{"text": "Ann", "answer_start": 0}],
     ):
-        assert not are_parts(value)
+        assert not are_marked_spans(value)
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -201,7 +203,7 @@ def test_places_count_the_text_as_given(before: str, name: str, tmp_path: Path) 
         write(path, "\n".join(line.replace("\\u001b", "\x1b") for line in raw))
     else:
         write(path, json.dumps(rows) if name == "a.json" else "\n".join(map(json.dumps, rows)))
-    made = prepare(path, reading=Reading(on_nul="strip"))
+    made = prepare(path, reading=ReadingOptions(on_nul="strip"))
     assert made.labels is not None
     found = [
         {
@@ -244,13 +246,13 @@ def test_a_part_that_brings_its_text_must_have_it_there(
 def test_a_parts_own_text_may_be_written_otherwise() -> None:
     text = "Zoë  Lee met Bob"
     for own in ("zoe lee", "Zoë Lee ", "zoe ##lee", "ZOË  LEE"):
-        found = marked(text, [{"start": 0, "end": 8, "label": "PER", "word": own}], "")
+        found = tag_words(text, [{"start": 0, "end": 8, "label": "PER", "word": own}], "")
         assert found.tags[:2] == ("B-PER", "I-PER")
     # Another name of the thing, as Rasa has it, and the text under the name of a kind.
     for part in ({"value": "the chief", "entity": "PER"}, {"entity": "Zoë  Lee", "type": "PER"}):
-        assert marked(text, [{"start": 0, "end": 8, **part}], "").tags[0] == "B-PER"
+        assert tag_words(text, [{"start": 0, "end": 8, **part}], "").tags[0] == "B-PER"
     part = {"start": 9, "end": 11, "label": "PER", "text": "met"}
-    error = refusal(DataError, lambda: marked(text, [part], "a.jsonl, line 1"))
+    error = refusal(DataError, lambda: tag_words(text, [part], "a.jsonl, line 1"))
     assert "last character" in str(error.do)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from labelled.tables import refusal, sentence, write
 from maskwright.base.errors import DataError, UsageError
 from maskwright.learn.tasks.base import baselines
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
-from maskwright.text.tables.splits import Division
+from maskwright.text.tables.splits import SplitOptions
 from maskwright.text.tables.survey import survey
 
 LINES = [
@@ -23,7 +23,7 @@ def reviews(folder: Path, *more: str) -> Path:
 
 
 def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
-    made = prepare(reviews(tmp_path), division=Division(validation=0.2, test=0.2))
+    made = prepare(reviews(tmp_path), division=SplitOptions(validation=0.2, test=0.2))
     assert made.task.lines() == [
         "task: classification, because 'stars' holds only 2 different whole numbers",
         "using column 'review' as text (by its name)",
@@ -57,7 +57,7 @@ def test_a_slip_in_a_row_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_what_was_dropped_is_said(tmp_path: Path) -> None:
     path = reviews(tmp_path, "short", '"good, but",,author 3')
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    skip = Reading(on_bad="skip")
+    skip = ReadingOptions(on_bad="skip")
     made = prepare(path, reading=skip, rejects=tmp_path / "rejects.jsonl")
     assert [w for w in list(map(str, survey(made).findings)) if "repeat" not in w] == [
         "all: 1 bad rows dropped",

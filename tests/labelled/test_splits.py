@@ -11,21 +11,21 @@ import pytest
 from labelled.tables import refusal, sentence, table_of, understood
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.text.tables import splits
-from maskwright.text.tables.examples import Examples
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.splits import Division
+from maskwright.text.tables.splits import SplitOptions
 from maskwright.text.tables.survey import survey
 
 TEXTS = [sentence(n) for n in range(600)]
 CLASSES = [n % 3 if n < 570 else 3 for n in range(600)]
 ALIKE = [0] * 600
-TENTHS = Division(validation=0.1, test=0.2, seed=4)
+TENTHS = SplitOptions(validation=0.1, test=0.2, seed=4)
 
 
-def parts_of(texts: list[str], classes: list[int], division: Division) -> dict[str, str]:
+def parts_of(texts: list[str], classes: list[int], division: SplitOptions) -> dict[str, str]:
     """Text -> its part."""
-    found = splits.divide(texts, classes, division)
+    found = splits.split_rows(texts, classes, division)
     return {texts[i]: part for part, places in found.items() for i in places}
 
 
@@ -39,13 +39,13 @@ def test_a_division_does_not_depend_on_the_order_of_rows() -> None:
 
 def test_golden_division() -> None:
     """Frozen: a change here gives users other test rows under the same seed."""
-    found = splits.divide(TEXTS[:30], ALIKE[:30], Division(validation=0.2, seed=0))
+    found = splits.split_rows(TEXTS[:30], ALIKE[:30], SplitOptions(validation=0.2, seed=0))
     assert found["validation"] == [0, 6, 12, 14, 19, 27]
 
 
 def test_another_seed_gives_another_division() -> None:
     one = parts_of(TEXTS, CLASSES, TENTHS)
-    other = parts_of(TEXTS, CLASSES, Division(validation=0.1, test=0.2, seed=5))
+    other = parts_of(TEXTS, CLASSES, SplitOptions(validation=0.1, test=0.2, seed=5))
     assert sum(one[t] != other[t] for t in TEXTS) > 100
 
 
@@ -62,7 +62,7 @@ def test_rows_added_do_not_move_the_others() -> None:
 
 
 def test_each_class_gives_its_share() -> None:
-    found = splits.divide(TEXTS, CLASSES, TENTHS)
+    found = splits.split_rows(TEXTS, CLASSES, TENTHS)
     for part, share in (("validation", 0.1), ("test", 0.2), ("train", 0.7)):
         counts = Counter(CLASSES[i] for i in found[part])
         for name, size in Counter(CLASSES).items():
@@ -71,50 +71,54 @@ def test_each_class_gives_its_share() -> None:
 
 def test_small_classes_give_their_share_on_average() -> None:
     classes = [n // 3 for n in range(600)]  # 200 classes of three
-    found = splits.divide(TEXTS, classes, Division(validation=0.2))
+    found = splits.split_rows(TEXTS, classes, SplitOptions(validation=0.2))
     assert 90 < len(found["validation"]) < 150
     assert {classes[i] for i in found["train"]} == set(classes)
 
 
 def test_duplicates_and_groups_stay_together() -> None:
     texts = [*TEXTS[:200], *(t.upper() + "  " for t in TEXTS[:200])]
-    found = splits.divide(texts, [0] * 400, TENTHS)
+    found = splits.split_rows(texts, [0] * 400, TENTHS)
     place = {i: part for part, places in found.items() for i in places}
     assert all(place[i] == place[i + 200] for i in range(200))
     groups = [f"group {i // 10}" for i in range(400)]
-    found = splits.divide(texts, [0] * 400, TENTHS, groups)
+    found = splits.split_rows(texts, [0] * 400, TENTHS, groups)
     place = {i: part for part, places in found.items() for i in places}
     assert all(place[i] == place[i - i % 10] for i in range(400))
     assert all(place[i] == place[i + 200] for i in range(200))
 
 
 def test_what_cannot_be_divided() -> None:
-    most = Division(validation=0.4, test=0.4)
-    error = refusal(DataError, lambda: splits.divide(["a", "b", "A "], [0, 0, 0], most))
+    most = SplitOptions(validation=0.4, test=0.4)
+    error = refusal(DataError, lambda: splits.split_rows(["a", "b", "A "], [0, 0, 0], most))
     assert error.what.startswith("no rows are left for")
     assert error.found == "3 rows that make 2 after joining duplicates"
-    error = refusal(ConfigError, lambda: Division(validation=1.5))
+    error = refusal(ConfigError, lambda: SplitOptions(validation=1.5))
     assert error.where == "validation"
-    error = refusal(ConfigError, lambda: Division(validation=0.6, test=0.5))
+    error = refusal(ConfigError, lambda: SplitOptions(validation=0.6, test=0.5))
     assert error.found == "0.6 and 0.5"
-    error = refusal(DataError, lambda: splits.divide(["a", "b"], [0, 1], Division(validation=0.1)))
+    error = refusal(
+        DataError, lambda: splits.split_rows(["a", "b"], [0, 1], SplitOptions(validation=0.1))
+    )
     assert "train.csv, validation.csv and test.csv" in str(error.do), "the command has no share"
 
 
 def test_labels_that_stand_in_one_row_each_may_be_ids() -> None:
     texts = [f"text {n}" for n in range(30)]
-    half = Division(validation=0.1, test=0.1)
-    error = refusal(DataError, lambda: splits.divide(texts, list(range(30)), half))
+    half = SplitOptions(validation=0.1, test=0.1)
+    error = refusal(DataError, lambda: splits.split_rows(texts, list(range(30)), half))
     assert error.what.endswith("30 labels for 30 rows")
     assert "--column label=" in str(error.do)
-    same = refusal(DataError, lambda: splits.divide(["a", "A "], [0, 0], half))
+    same = refusal(DataError, lambda: splits.split_rows(["a", "A "], [0, 0], half))
     assert "labels for" not in same.what and "--column" not in str(same.do)
 
 
 # ------------------------------------------------------------------------------ few labels
 @pytest.mark.parametrize("balanced", [False, True])
 def test_few_labels_are_nested(balanced: bool) -> None:
-    drawn = {n: splits.few(TEXTS, CLASSES, n, seed=2, balanced=balanced) for n in (50, 200, 600)}
+    drawn = {
+        n: splits.draw_rows(TEXTS, CLASSES, n, seed=2, balanced=balanced) for n in (50, 200, 600)
+    }
     assert drawn[200][:50] == drawn[50] and drawn[600][:200] == drawn[200]
     assert sorted(drawn[600]) == list(range(600))
     counts = Counter(CLASSES[i] for i in drawn[50])
@@ -122,25 +126,25 @@ def test_few_labels_are_nested(balanced: bool) -> None:
     for name in range(4):
         ideal = 12.5 if balanced else 50 * sizes[name] / 600
         assert abs(counts[name] - ideal) <= 1.5
-    assert drawn[50] != splits.few(TEXTS, CLASSES, 50, seed=3, balanced=balanced)
+    assert drawn[50] != splits.draw_rows(TEXTS, CLASSES, 50, seed=3, balanced=balanced)
 
 
 def test_few_labels_do_not_depend_on_the_order_of_rows() -> None:
     order = list(range(600))
     random.Random(3).shuffle(order)
-    one = splits.few(TEXTS, CLASSES, 60)
-    other = splits.few([TEXTS[i] for i in order], [CLASSES[i] for i in order], 60)
+    one = splits.draw_rows(TEXTS, CLASSES, 60)
+    other = splits.draw_rows([TEXTS[i] for i in order], [CLASSES[i] for i in order], 60)
     assert [TEXTS[i] for i in one] == [TEXTS[order[i]] for i in other]
 
 
 def test_few_labels_take_copies_last() -> None:
     texts = TEXTS[:20] + TEXTS[:20]
-    assert {texts[i] for i in splits.few(texts, [0] * 40, 20)} == set(TEXTS[:20])
+    assert {texts[i] for i in splits.draw_rows(texts, [0] * 40, 20)} == set(TEXTS[:20])
 
 
 @pytest.mark.parametrize("count", [0, 601])
 def test_as_many_labels_as_there_are(count: int) -> None:
-    error = refusal(UsageError, lambda: splits.few(TEXTS, CLASSES, count))
+    error = refusal(UsageError, lambda: splits.draw_rows(TEXTS, CLASSES, count))
     assert error.wanted == "1 to 600" and error.found == str(count)
 
 
@@ -150,20 +154,20 @@ def rows(count: int, start: int = 0) -> list[dict[str, object]]:
 
 
 def test_missing_parts_are_drawn() -> None:
-    made = splits.complete(understood(table_of(*rows(200)))[1], Division(test=0.25))
+    made = splits.split_dataset(understood(table_of(*rows(200)))[1], SplitOptions(test=0.25))
     assert {part: len(some) for part, some in made.parts.items()} == {
         "train": 130,
         "validation": 20,
         "test": 50,
     }
     table = table_of(train=rows(100), test=rows(10, 500))
-    made = splits.complete(understood(table)[1], Division(test=0.25))
+    made = splits.split_dataset(understood(table)[1], SplitOptions(test=0.25))
     assert list(made.parts) == ["train", "validation", "test"]
     assert [len(some) for some in made.parts.values()] == [90, 10, 10]
-    made = splits.complete(understood(table_of(train=rows(100)))[1], Division(test=0.2))
+    made = splits.split_dataset(understood(table_of(train=rows(100)))[1], SplitOptions(test=0.2))
     assert [len(some) for some in made.parts.values()] == [70, 10, 20]
     whole = understood(table_of(train=rows(20), validation=rows(4, 50), test=rows(4, 90)))[1]
-    assert splits.complete(whole).parts == whole.parts
+    assert splits.split_dataset(whole).parts == whole.parts
 
 
 def test_questions_about_one_context_stay_together() -> None:
@@ -175,7 +179,7 @@ def test_questions_about_one_context_stay_together() -> None:
         }
         for n in range(80)
     ]
-    made = splits.complete(understood(table_of(*asked))[1], Division(validation=0.3))
+    made = splits.split_dataset(understood(table_of(*asked))[1], SplitOptions(validation=0.3))
     contexts = [{e.context for e in some} for some in made.parts.values()]
     assert not contexts[0] & contexts[1] and len(contexts[1]) == 6
 
@@ -186,11 +190,11 @@ def test_groups_stay_whole_and_follow_their_rows() -> None:
     task = infer(table, {"group": "author"})
     assert task.columns["group"] == "author" and task.columns["label"] == "label"
     whole = build(table, task)
-    parts = splits.complete(whole, Division(validation=0.2))
+    parts = splits.split_dataset(whole, SplitOptions(validation=0.2))
     train, validation = (set(parts.groups[part]) for part in ("train", "validation"))
     assert not train & validation and len(train | validation) == 25
     assert [len(parts.groups[p]) for p in parts.parts] == [len(e) for e in parts.parts.values()]
-    few = splits.with_few(parts, 12)
+    few = splits.draw_examples(parts, 12)
     assert len(few.parts["train"]) == len(few.groups["train"]) == 12
     assert few.parts["validation"] == parts.parts["validation"]
 
@@ -206,7 +210,7 @@ def test_rows_of_several_labels_give_their_share() -> None:
         {"text": sentence(n), "label": [f"l{k}" for k in some]} for n, some in enumerate(several)
     ]
     made = build(table := table_of(*rows), infer(table))
-    parts = splits.complete(made, Division(validation=0.1, test=0.1)).parts
+    parts = splits.split_dataset(made, SplitOptions(validation=0.1, test=0.1)).parts
     assert len(set(several)) > 800, "the control: nearly all of them differ"
     for part in ("validation", "test"):
         assert 85 <= len(parts[part]) <= 115
@@ -219,13 +223,13 @@ def test_rows_of_several_labels_give_their_share() -> None:
 def test_no_class_leaves_train_with_its_copies() -> None:
     texts = [*TEXTS[:40], "twice", "twice"]
     for seed in range(50):
-        found = splits.divide(texts, [0] * 40 + [1, 1], Division(validation=0.4, seed=seed))
+        found = splits.split_rows(texts, [0] * 40 + [1, 1], SplitOptions(validation=0.4, seed=seed))
         assert {40, 41} <= set(found["train"])
 
 
 def test_rows_of_no_group_are_by_themselves() -> None:
     groups = ["" if n % 2 else f"g{n // 4}" for n in range(600)]
-    found = splits.divide(TEXTS, ALIKE, TENTHS, groups)
+    found = splits.split_rows(TEXTS, ALIKE, TENTHS, groups)
     alone = sum(not groups[i] for i in found["test"])
     assert 30 <= alone <= 90
     rows = [
@@ -250,12 +254,14 @@ def pairs(count: int, first: int, second: int, names: str = "premise hypothesis"
     ]
 
 
-def divided(rows: list[Any], columns: dict[str, str] | None = None) -> Examples:
+def divided(rows: list[Any], columns: dict[str, str] | None = None) -> Dataset:
     table = table_of(*rows)
-    return splits.complete(build(table, infer(table, columns)), Division(validation=0.1, test=0.1))
+    return splits.split_dataset(
+        build(table, infer(table, columns)), SplitOptions(validation=0.1, test=0.1)
+    )
 
 
-def shared(examples: Examples, role: str) -> set[str]:
+def shared(examples: Dataset, role: str) -> set[str]:
     """The texts that test has in common with train."""
     train, test = ({getattr(e, role) for e in examples.parts[p]} for p in ("train", "test"))
     return train & test
@@ -341,7 +347,7 @@ def test_parts_of_files_that_share_a_text_are_told() -> None:
     train = [row for n, row in enumerate(rows) if n % 4]
     other = pairs(9, first=1, second=1, names="premise hypothesis")[6:]
     table = table_of(train=train, validation=other, test=rows[::4])
-    made = splits.complete(build(table, infer(table)))
+    made = splits.split_dataset(build(table, infer(table)))
     (note,) = [
         note for note in list(map(str, survey(made).findings)) if "rows of test share" in note
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from labelled.tables import loaded, sentence, table_of, understood, write, write_rows
 from maskwright.base.report import tables as report
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import Survey, survey
 
@@ -125,7 +125,7 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     told = [w for w in map(str, found.findings) if "the name of a class" in w]
     assert len(told) == 2 and told[0].startswith("'NA' (10 rows)"), told
     emptied = write(tmp_path / "one.csv", f"text,label\n{lines.replace('NA', '')}")
-    left = loaded(emptied, reading=Reading(on_bad="skip", max_bad_fraction=0.3))
+    left = loaded(emptied, reading=ReadingOptions(on_bad="skip", max_bad_fraction=0.3))
     assert left.labels is not None and left.labels.names == ("no", "None", "yes")
 
 

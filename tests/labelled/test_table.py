@@ -11,12 +11,12 @@ import pytest
 
 from labelled.tables import refusal, sentence, write, write_parquet, write_rows
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import Table, load
 from maskwright.text.tables.prepare import prepare
 
 ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
-SKIP = Reading(on_bad="skip", max_bad_fraction=1.0)
+SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)
 
 
 def values(table: Table, part: str = "all") -> list[tuple[str, str]]:
@@ -127,7 +127,9 @@ def test_squad_becomes_flat_rows(tmp_path: Path) -> None:
     assert row.values["answers"] == {"text": ["Ada"], "answer_start": [0]}
     assert row.values["context"] == "Ada came." and row.where.endswith("a.json, item 1")
     # It stands on one line, which may be longer than lines of text are allowed to be.
-    assert len(load(tmp_path / "a.json", reading=Reading(max_line_bytes=20)).parts["all"]) == 1
+    assert (
+        len(load(tmp_path / "a.json", reading=ReadingOptions(max_line_bytes=20)).parts["all"]) == 1
+    )
     del asked["question"]
     path = write(tmp_path / "b.json", json.dumps(squad))
     error = refusal(DataError, lambda: load(path))
@@ -179,7 +181,7 @@ def test_a_wrong_separator_is_guessed_in_the_message(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text;label\none;1\ntwo;0\n")
     error = refusal(DataError, lambda: load(path))
     assert error.where == f"{path}, line 1" and "separator=';'" in str(error.do)
-    assert values(load(path, reading=Reading(separator=";"))) == [("one", "1"), ("two", "0")]
+    assert values(load(path, reading=ReadingOptions(separator=";"))) == [("one", "1"), ("two", "0")]
 
 
 def test_bad_rows_stop_the_reading_or_are_listed(tmp_path: Path) -> None:
@@ -223,7 +225,7 @@ def test_F68_F69_damaged_rows_are_named_by_line(tmp_path: Path, row: str, what: 
 def test_F70_a_name_twice_in_the_header(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label,label\none,1,0\n")
     error = refusal(DataError, lambda: load(path))
-    assert error.what == "two columns of the header have the same name" and error.found == "'label'"
+    assert error.what == "two columns have the same name" and error.found == "'label'"
 
 
 def test_columns_without_a_name_are_called_by_their_places(tmp_path: Path) -> None:
@@ -434,11 +436,12 @@ def test_few_bad_rows_of_one_long_line_are_few(tmp_path: Path) -> None:
     """The share of bad rows is one of the rows, however many of them stand on a line."""
     rows = [json.dumps(row) for row in ROWS * 50]
     path = write(tmp_path / "a.json", f"[{', '.join([*rows[:7], '3', *rows[7:]])}]")
-    assert len(load(path, reading=Reading(on_bad="skip")).parts["all"]) == 300
+    assert len(load(path, reading=ReadingOptions(on_bad="skip")).parts["all"]) == 300
     error = refusal(
         DataError,
         lambda: load(
-            write(path, f"[{', '.join([*rows[:7], *'3456789'])}]"), reading=Reading(on_bad="skip")
+            write(path, f"[{', '.join([*rows[:7], *'3456789'])}]"),
+            reading=ReadingOptions(on_bad="skip"),
         ),
     )
     assert error.what == "too many bad rows" and "7 of 14 rows" in str(error.found)
@@ -543,4 +546,4 @@ def test_words_and_tags_whose_lines_end_in_cr(tmp_path: Path) -> None:
     path.write_bytes(text.replace("\r", "\n", 3).encode())
     error = refusal(DataError, lambda: load(path))
     assert "line_ends='any'" in str(error.do)
-    assert len(load(path, reading=Reading(line_ends="any")).parts["all"]) == 2
+    assert len(load(path, reading=ReadingOptions(line_ends="any")).parts["all"]) == 2

@@ -6,8 +6,8 @@ import pytest
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.ledger import Counts, Ledger
-from maskwright.text.corpus.lines import Block
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conll import Sentence, is_one, rows
 
 
@@ -36,7 +36,7 @@ def test_F77_unequal_words_and_tags_are_refused() -> None:
 
 
 def _read(text: str) -> list[dict[str, object]]:
-    return [row for row, _ in rows([Block(text, 1)], "a.conll")]
+    return [row for row, _ in rows([TextBlock(text, 1)], "a.conll")]
 
 
 def test_comments_before_a_sentence_are_no_words() -> None:
@@ -76,7 +76,7 @@ def test_a_first_column_without_words_is_refused() -> None:
         _read(begin + "\n".join(words) + "\n\n#end document\n")
     assert "--read header=" in str(refused.value.do) and refused.value.where == "a.conll, line 2"
     names = ("document", "part", "id", "token", "pos", "parse", "a", "b")
-    ((row, _),) = rows([Block(begin + "\n".join(words), 1)], "a.conll", names)
+    ((row, _),) = rows([TextBlock(begin + "\n".join(words), 1)], "a.conll", names)
     assert row["token"] == ["the", "cat", "sat"]
     assert len(_read("a b c d e O\na b c d e O\n")) == 1, "the control: two words may be alike"
 
@@ -84,7 +84,9 @@ def test_a_first_column_without_words_is_refused() -> None:
 def test_the_columns_may_be_named() -> None:
     """As GermEval 2014 has outer and inner entities."""
     text = "1\tanna\tB-PER\tO\n2\tsat\tO\tO\n\n1\tx\tO\tB-LOC\n"
-    one, two = (row for row, _ in rows([Block(text, 1)], "a.conll", ("id", "token", "outer", "in")))
+    one, two = (
+        row for row, _ in rows([TextBlock(text, 1)], "a.conll", ("id", "token", "outer", "in"))
+    )
     assert one == {
         "id": ["1", "2"],
         "token": ["anna", "sat"],
@@ -93,10 +95,10 @@ def test_the_columns_may_be_named() -> None:
     }
     assert two["in"] == ["B-LOC"]
     with pytest.raises(UsageError, match="do not fit") as refused:
-        list(rows([Block(text, 1)], "a.conll", ("token", "tag")))
+        list(rows([TextBlock(text, 1)], "a.conll", ("token", "tag")))
     assert refused.value.where == "a.conll, line 1" and "2 names for 4" in str(refused.value.found)
     with pytest.raises(UsageError, match="same name"):
-        list(rows([Block(text, 1)], "a.conll", ("id", "token", "in", "in")))
+        list(rows([TextBlock(text, 1)], "a.conll", ("id", "token", "in", "in")))
 
 
 def test_a_tsv_may_be_one() -> None:
@@ -186,7 +188,7 @@ def test_a_column_that_may_be_another_is_asked_about(line: str, header: str) -> 
         _read(_file(line))
     assert str(refused.value.do).endswith(f"--read header={header}") and refused.value.found
     # What is advised works: the tags are those of the file.
-    made = [row for row, _ in rows([Block(_file(line), 1)], "a.conll", header.split(","))]
+    made = [row for row, _ in rows([TextBlock(_file(line), 1)], "a.conll", header.split(","))]
     told = [word[2] if "{p} {low}" in line else word[1] for word in SENTENCES[0]]
     wanted = [tag[2:] or "O" for tag in told] if "{k}" in line else told
     assert made[0]["tokens"] == [word for word, _, _ in SENTENCES[0]]
@@ -229,8 +231,8 @@ def test_a_sentence_with_a_bad_line_is_dropped_whole() -> None:
             _read(text)
         assert "on_bad='skip'" in str(refused.value.do)
         counts = Counts(rows=text.count("\n"))
-        with Ledger(Reading(on_bad="skip"), counts, None) as ledger:
-            made = [row for row, _ in rows([Block(text, 1)], "a.conll", (), ledger)]
+        with Ledger(ReadingOptions(on_bad="skip"), counts, None) as ledger:
+            made = [row for row, _ in rows([TextBlock(text, 1)], "a.conll", (), ledger)]
         assert len(made) == 200 and {tuple(row["tokens"]) for row in made} == {("Ann", "sat")}
         assert (counts.rejected, counts.rows) == (1, 201), "sentences are the rows"
         assert counts.first_rejected == "a.conll, line 451"

@@ -9,7 +9,7 @@ import pytest
 
 from labelled.tables import loaded, refusal, sentence, write
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 
@@ -57,7 +57,7 @@ def test_the_name_before_the_language_may_have_dots_and_be_packed(tmp_path: Path
 def test_lines_stay_beside_their_translations(tmp_path: Path) -> None:
     write(tmp_path / "train.de", "eins\n\n\nvier\nfünf\n\n")
     (tmp_path / "train.en").write_bytes(b"one\ntwo\n\nf\xffour\nfive\n")
-    reading = Reading(on_bad="skip", max_bad_fraction=0.5)
+    reading = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)
     table = load(tmp_path, reading=reading)
     assert [(row.number, row.values["de"], row.values["en"]) for row in table.first] == [
         (1, "eins", "one"),
@@ -125,7 +125,7 @@ def test_what_lies_beside_two_languages_is_left_alone(tmp_path: Path) -> None:
 def test_a_bad_last_line_takes_its_partner_with_it(tmp_path: Path) -> None:
     write(tmp_path / "train.de", "eins\nzwei\n")
     (tmp_path / "train.en").write_bytes(b"one\ntw\xff\n")
-    reading = Reading(on_bad="skip", max_bad_fraction=0.5)
+    reading = ReadingOptions(on_bad="skip", max_bad_fraction=0.5)
     assert len(load(tmp_path, reading=reading).first) == 1
     write(tmp_path / "train.de", "eins\nzwei\ndrei\n")
     error = refusal(DataError, lambda: load(tmp_path, reading=reading))

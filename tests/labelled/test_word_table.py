@@ -8,7 +8,7 @@ import pytest
 
 from labelled.tables import loaded, refusal, write
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.files import load
 from maskwright.text.tables.formats.conll import columns_of
 
@@ -44,7 +44,7 @@ def test_a_row_without_a_word_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", HEAD + TWO.replace("sat", " "))
     error = refusal(DataError, lambda: load(path))
     assert error.what == "the word is missing" and error.where == f"{path}, line 3"
-    skipping = Reading(on_bad="skip", max_bad_fraction=1)
+    skipping = ReadingOptions(on_bad="skip", max_bad_fraction=1)
     one, _ = load(path, reading=skipping).parts["all"]
     assert one.values["Word"] == ["Kalomi"]
 

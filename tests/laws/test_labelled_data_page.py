@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.text.tables.columns import COMMON
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.shapes import roles, shapes
+from maskwright.text.tables.shapes import COMMON, roles, shapes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labelled-data.md").read_text(encoding="utf-8")
 EXAMPLES = {

@@ -28,7 +28,7 @@ from maskwright.base.report.page import next_commands
 from maskwright.cli import main as cli
 from maskwright.cli.main import MEANT, Parser
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 
 ROOT = Path(__file__).parents[2]
 # Words after the name of the program that are no verbs.
@@ -150,7 +150,7 @@ def test_options_settings_and_functions_in_texts_exist() -> None:
     heads = {*Recipe.__dataclass_fields__, "NAME"}
     heads |= {name for room in rooms for name in catalogue.names(room)}
     read = {
-        *Reading.__dataclass_fields__,
+        *ReadingOptions.__dataclass_fields__,
         "fold_labels",
         "no_label",
         "repair_tags",

@@ -36,7 +36,7 @@ from maskwright.learn.finetune.label_curve import render as curve_page
 from maskwright.learn.finetune.result import card
 from maskwright.learn.tasks.base.task_type import Mistake, task_for
 from maskwright.text.curate.card_report import render_data_card, render_page
-from maskwright.text.tables.examples import Single
+from maskwright.text.tables.examples import TextExample
 from report.runs import RUN, sample, train, whole_run, write_run
 from report.test_verdicts import contender
 
@@ -73,7 +73,7 @@ def of_run(folder: Path, text: str) -> str:
 
 def of_finetuning(folder: Path, text: str) -> str:
     kind = task_for("classification", (text, "other"))
-    rows = [Single(text, n % 2, text) for n in range(4)]
+    rows = [TextExample(text, n % 2, text) for n in range(4)]
     return finetune_page.render(
         name=text,
         task_type=kind,

@@ -9,15 +9,15 @@ from labelled.tables import refusal, sentence, table_of, understood
 from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
 from maskwright.learn.tasks.base import baselines
-from maskwright.text.tables.examples import Examples
-from maskwright.text.tables.splits import Division, complete
+from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.splits import SplitOptions, split_dataset
 
 
-def divided(rows: list[dict[str, object]]) -> Examples:
-    return complete(understood(table_of(*rows))[1], Division(validation=0.2, test=0.3))
+def divided(rows: list[dict[str, object]]) -> Dataset:
+    return split_dataset(understood(table_of(*rows))[1], SplitOptions(validation=0.2, test=0.3))
 
 
-def scores(examples: Examples, metric: metrics.Metric = metrics.accuracy) -> list[float]:
+def scores(examples: Dataset, metric: metrics.Metric = metrics.accuracy) -> list[float]:
     truth = baselines.targets(examples.parts["test"])
     return [metric(truth, b.predicted) for b in baselines.baselines(examples)]
 

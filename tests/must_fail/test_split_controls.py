@@ -32,7 +32,7 @@ def by_fresh_draws(
 
 
 def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "divide", by_shuffling)
+    monkeypatch.setattr(splits, "split_rows", by_shuffling)
     with pytest.raises(AssertionError):
         test_splits.test_a_division_does_not_depend_on_the_order_of_rows()
     with pytest.raises(AssertionError):
@@ -43,6 +43,6 @@ def test_a_division_by_place_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("balanced", [False, True])
 def test_draws_that_do_not_nest_are_seen(monkeypatch: pytest.MonkeyPatch, balanced: bool) -> None:
-    monkeypatch.setattr(splits, "few", by_fresh_draws)
+    monkeypatch.setattr(splits, "draw_rows", by_fresh_draws)
     with pytest.raises(AssertionError):
         test_splits.test_few_labels_are_nested(balanced)

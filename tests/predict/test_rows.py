@@ -25,7 +25,7 @@ from maskwright.base.errors import CheckpointError, DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.text.tables.raw_text import as_read
-from maskwright.text.tables.reading_options import HowRead, how_read
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 from tinyrun import WORDS
 
 SKIP = how_read(["on_bad=skip", "max_bad_fraction=1.0"])
@@ -493,14 +493,18 @@ class Answered(io.StringIO):
 @pytest.mark.parametrize(
     ("lines", "read", "top"),
     [
-        (["a cat\n", "a dog\n", "the cat"], HowRead(), None),
-        (['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'], HowRead(), 2),
+        (["a cat\n", "a dog\n", "the cat"], TableReadingOptions(), None),
+        (
+            ['{"text": "a cat"}\n', '{"text": "a dog"}\n', '{"text": "the cat"}'],
+            TableReadingOptions(),
+            2,
+        ),
         (["text,n\na cat,1\n", "a dog,2\n", "the cat,3"], how_read(["separator=,"]), None),
-        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], HowRead(), 1),
+        (["\ufeffa cat\n", "\x1b[1m a dog\n", "the cat"], TableReadingOptions(), 1),
     ],
 )
 def test_lines_of_a_pipe_are_answered_as_they_come(
-    lines: list[str], read: HowRead, top: int | None, tuned: Path
+    lines: list[str], read: TableReadingOptions, top: int | None, tuned: Path
 ) -> None:
     ours, theirs = os.pipe()
     answers = Answered(lines, theirs)

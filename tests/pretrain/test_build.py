@@ -29,8 +29,8 @@ from maskwright.learn.recipes.base.recipe import (
 )
 from maskwright.learn.train.schedule import Phase
 from maskwright.model.nn.config import Learned, Tokens, TransformerConfig
-from maskwright.text.tables.columns import as_names
 from maskwright.text.tables.reading_options import how_read
+from maskwright.text.tables.shapes import as_names
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from nn.points import POINTS
 from tinyrun import WORDS, recipe, text_file

@@ -21,7 +21,7 @@ from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.windows.text_to_text import Labels
 from maskwright.model.opening import folders
-from maskwright.text.tables.examples import Pair, Single
+from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.unknown import UnknownText
 from tinyrun import WORDS
@@ -92,7 +92,7 @@ def test_without_a_prompt_a_head_answers(models: dict[str, Path], tmp_path: Path
 
 def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
     kind = task_for("classification", ("cat", "dog"), {"prompt": "{text}"})
-    rows = [Single("a cat", label, "row") for label in (0, 1, 1, 0)]
+    rows = [TextExample("a cat", label, "row") for label in (0, 1, 1, 0)]
     encoded = kind.encode(rows, Frame(tokenizer_of(models["t5"]), 32, False))
     texts = np.array(["cat", "dog", "Dog", "cat dog"], object)
     answers = kind.answers(encoded, texts)
@@ -189,7 +189,7 @@ def test_what_stands_for_a_number_is_that_of_the_validation_part(
 def test_only_numbers_that_stand_there_have_to_be_written() -> None:
     """From 0 to 5: none is negative, though what is read may lie a step outside."""
     asked: list[str] = []
-    rows = [Single("a", value, "row") for value in (0.0, 2.5, 5.0)]
+    rows = [TextExample("a", value, "row") for value in (0.0, 2.5, 5.0)]
     data: Any = SimpleNamespace(parts={"train": rows})
     kind = task_for("regression", (), {"prompt": "{text}"}).of_data(data)
     frame: Any = SimpleNamespace(
@@ -222,7 +222,7 @@ def test_the_steps_of_numbers() -> None:
 def test_what_is_no_number_is_the_usual_one_and_counted() -> None:
     settled = {"prompt": "{first} {second}", "step": 0.2, "low": -0.2, "high": 5.2, "usual": 2.0}
     kind = task_for("similarity", (), settled)
-    rows = [Pair("a", "b", value, "row") for value in (1.0, 2.0, 4.0)]
+    rows = [PairExample("a", "b", value, "row") for value in (1.0, 2.0, 4.0)]
     answers = kind.answers(Encoded(rows, None), np.array(["1.0", "two", "99"], object))  # type: ignore[arg-type]
     assert answers[0] == 1.0 and np.isnan(np.asarray(answers)[1:]).all()
     figures = kind.measured(rows, answers)
@@ -285,7 +285,10 @@ def test_of_two_texts_the_longer_is_cut(models: dict[str, Path]) -> None:
     kind = task_for(
         "pair-classification", ("no", "yes"), {"prompt": "one {first} two {second} end"}
     )
-    rows = [Pair("cat " * 40, "dog", 1, "row"), Pair("cat " * 40, "dog " * 40, 1, "row")]
+    rows = [
+        PairExample("cat " * 40, "dog", 1, "row"),
+        PairExample("cat " * 40, "dog " * 40, 1, "row"),
+    ]
     encoded = kind.encode(rows, Frame(tokenizer, 48, False))
     read = [tokenizer.decode(ids) for ids in encoded.way_back.sources]
     assert all(len(ids) <= 48 for ids in encoded.way_back.sources) and encoded.findings

@@ -24,20 +24,22 @@ from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
-from maskwright.text.tables.examples import Pair, Single
+from maskwright.text.tables.examples import PairExample, TextExample
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0
 
 
-def rows(task: str, count: int = 120) -> list[Single | Pair]:
+def rows(task: str, count: int = 120) -> list[TextExample | PairExample]:
     """Cats are 8 below 2000 and dogs 8 above."""
-    found: list[Single | Pair] = []
+    found: list[TextExample | PairExample] = []
     for n in range(count):
         text = f"a {WORDS[n % 7]} {('cat', 'dog')[n % 2]} {WORDS[n % 5]}"
         year = FAR + (WIDE if n % 2 else -WIDE)
-        one = Single(text, year, f"row {n}")
-        found.append(one if task == "regression" else Pair(text, "on the mat", year, one.where))
+        one = TextExample(text, year, f"row {n}")
+        found.append(
+            one if task == "regression" else PairExample(text, "on the mat", year, one.where)
+        )
     return found
 
 
@@ -73,7 +75,9 @@ def test_numbers_that_are_all_alike_and_classes(model: Path) -> None:
     assert isinstance(kind, Classification)
     learner = Learner.of(model, kind, Method("full"), 32, "head")
     made = initialise.build(learner.config, torch.Generator().manual_seed(0))
-    asked = kind.encode([Single("a cat", 7.0, ""), Single("a dog", 7.0, "")], learner.frame)
+    asked = kind.encode(
+        [TextExample("a cat", 7.0, ""), TextExample("a dog", 7.0, "")], learner.frame
+    )
     before = {name: value.clone() for name, value in made.named_parameters()}
     kind.after_training(made, asked)
     apart = {n: float((p - before[n]).detach().abs().max()) for n, p in made.named_parameters()}
@@ -93,7 +97,7 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
         out = csv.writer(file)
         out.writerow(names)
         for n, row in enumerate(rows(task, 200)):
-            texts = [row.text] if isinstance(row, Single) else [row.first, row.second]
+            texts = [row.text] if isinstance(row, TextExample) else [row.first, row.second]
             out.writerow([*(f"{text} {n}" for text in texts), row.label])
     said = io.StringIO()
     folder = finetune_file(
@@ -110,7 +114,7 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
     error = results["seeds"][0]["squared_error"]
     assert error < 2.0 * WIDE**2, said.getvalue()
     given = [
-        tuple(f"{t} 7" for t in ([r.text] if isinstance(r, Single) else [r.first, r.second]))
+        tuple(f"{t} 7" for t in ([r.text] if isinstance(r, TextExample) else [r.first, r.second]))
         for r in rows(task, 10)
     ]
     ours = [answer["score"] for answer in load(tmp_path / "out").predict(given)]
@@ -133,7 +137,7 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
 def test_numbers_are_compared_as_they_stand_there() -> None:
     """In float32, 1,700,000,001 and 1,700,000,050 are the same number."""
     kind = task_for("regression")
-    given = [Single("a", 1700000001.0, ""), Single("b", 1700000050.0, "")]
+    given = [TextExample("a", 1700000001.0, ""), TextExample("b", 1700000050.0, "")]
     told = np.array([1.7e9, 1.7e9])
     assert kind.measured(given, told)["squared_error"] == pytest.approx((1 + 50**2) / 2)
 
@@ -160,7 +164,8 @@ def test_small_numbers_are_told_in_their_own_digits(model: Path) -> None:
     """A number has the unit of its file, which may be small: six decimals would all be zeros."""
     kind = task_for("regression")
     encoded = kind.encode(
-        [Single("a cat", 0.0, "row 1")], Learner.of(model, kind, Method("full"), 32, "head").frame
+        [TextExample("a cat", 0.0, "row 1")],
+        Learner.of(model, kind, Method("full"), 32, "head").frame,
     )
     for scale in (1e-12, 1e-6, 1.0, 1e6):
         outputs = np.array([[1.234567 * scale]], np.float32)
@@ -173,7 +178,7 @@ def test_small_numbers_are_told_in_their_own_digits(model: Path) -> None:
 def test_short_vectors_are_told_in_their_own_digits(model: Path) -> None:
     kind = task_for("embedding")
     frame = Learner.of(model, kind, Method("full"), 32, "head").frame
-    encoded = kind.encode([Single("a cat", 0.0, "row 1")], frame)
+    encoded = kind.encode([TextExample("a cat", 0.0, "row 1")], frame)
     vector = np.array([[0.6, -0.00123456, 0.8]], np.float32)
     for scale in (1e-9, 1e-3, 1.0, 1e3):
         (told,) = kind.as_pipeline(encoded, vector * np.float32(scale))

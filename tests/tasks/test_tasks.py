@@ -36,7 +36,13 @@ from maskwright.model.nn import initialise
 from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.model.opening import folders
-from maskwright.text.tables.examples import Answered, Match, Pair, Single, Tagged
+from maskwright.text.tables.examples import (
+    MatchExample,
+    PairExample,
+    QuestionExample,
+    TaggedExample,
+    TextExample,
+)
 from tinyrun import WORDS
 
 
@@ -186,7 +192,7 @@ def test_answers_lie_whole_in_some_window(model: Path, length: int) -> None:
     frame = frame_of(known.config, known.tokenizer, length, "head")
     answer = "the cat sat"
     asked = [
-        Answered(
+        QuestionExample(
             " ".join(["the"] * 70),
             "dog " * n + answer + " mat" * 80,
             ((answer, 4 * n),),
@@ -359,7 +365,7 @@ def test_places_of_a_batch(ends: bool) -> None:
 
 def test_entities_are_counted_by_hand() -> None:
     kind = task_for("tagging", ("B-X", "I-X", "O"))
-    gold = [Tagged(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
+    gold = [TaggedExample(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
     told = [["B-X", "I-X", "O", "O"]]
     figures = kind.measured(gold, told)
     assert figures == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
@@ -370,8 +376,8 @@ def test_entities_are_counted_by_hand() -> None:
 def test_answers_are_scored_by_hand() -> None:
     kind = task_for("question-answering")
     asked = [
-        Answered("q", "the red hat", (("red hat", 4),), ""),
-        Answered("q", "the red hat", (), ""),
+        QuestionExample("q", "the red hat", (("red hat", 4),), ""),
+        QuestionExample("q", "the red hat", (), ""),
     ]
     told = ["the hat", ""]
     assert kind.measured(asked[:1], told[:1]) == pytest.approx({"f1": 2 / 3, "exact": 0.0})
@@ -394,7 +400,10 @@ def test_answers_are_scored_by_hand() -> None:
 def test_answers_that_are_all_the_same_are_told() -> None:
     """Of every kind; each beside its control, and a constant that is right is none."""
     kind = task_for("question-answering")
-    asked = [Answered("q", "a hat", (("hat", 2),), ""), *[Answered("q", "a hat", (), "")] * 3]
+    asked = [
+        QuestionExample("q", "a hat", (("hat", 2),), ""),
+        *[QuestionExample("q", "a hat", (), "")] * 3,
+    ]
     assert "predicted for all 4 questions (with an answer: 1)" in str(
         kind.one_sided(asked, [""] * 4)
     )
@@ -403,13 +412,13 @@ def test_answers_that_are_all_the_same_are_told() -> None:
     assert kind.one_sided(asked, ["hat", "", "", "hat"]) is None
     assert kind.one_sided(asked[1:], [""] * 3) is None
     named = task_for("classification", ("good", "bad"))
-    texts = [Single("a", 0, ""), Single("b", 1, ""), Single("c", 0, "")]
+    texts = [TextExample("a", 0, ""), TextExample("b", 1, ""), TextExample("c", 0, "")]
     alike = str(named.one_sided(texts, np.zeros(3, np.int64)))
     assert "all 3 rows get the same answer, good" in alike
     assert named.one_sided(texts, np.array([0, 1, 1])) is None
     assert named.one_sided(texts[::2], np.zeros(2, np.int64)) is None
     tagger = task_for("tagging", ("B-X", "O"))
-    words = [Tagged(("a", "b"), (0, 1), "")]
+    words = [TaggedExample(("a", "b"), (0, 1), "")]
     assert "all 2 words get the same answer, O" in str(tagger.one_sided(words, [["O", "O"]]))
     assert tagger.one_sided(words, [["O", "B-X"]]) is None
 
@@ -431,7 +440,7 @@ def test_never_to_answer_can_be_the_best() -> None:
         def _found(self, encoded: Encoded, outputs: Any) -> list[Prediction]:
             return found
 
-    asked = [Answered("q", "a b c", (), ""), Answered("q", "a b c", (("c", 4),), "")]
+    asked = [QuestionExample("q", "a b c", (), ""), QuestionExample("q", "a b c", (("c", 4),), "")]
     found = [Prediction(str(n), (AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
     empty = EncodedExamples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
@@ -633,7 +642,7 @@ def test_what_is_given_becomes_a_cosine(
     given: list[float], cosines: list[float], model: Path
 ) -> None:
     """The scale is that of all data, not of the rows that are drawn of them."""
-    made = [Pair("a cat", "a dog", label, "here") for label in given]
+    made = [PairExample("a cat", "a dog", label, "here") for label in given]
     data = SimpleNamespace(parts={"train": made})
     kind = task_for("embedding").of_data(data)  # type: ignore[arg-type]
     frame = Learner.of(model, kind, Method("full")).frame
@@ -713,10 +722,12 @@ def test_the_reference_library_gives_the_same_cosine(
 
 def test_ranks_by_hand() -> None:
     kind = task_for("matching")
-    rows = [Match("a", "b", ""), Match("c", "d", "")]
+    rows = [MatchExample("a", "b", ""), MatchExample("c", "d", "")]
     assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
-    assert embeddings._ranks(lambda some: near[some], [*rows, Match("e", "f", "")]).tolist() == [
+    assert embeddings._ranks(
+        lambda some: near[some], [*rows, MatchExample("e", "f", "")]
+    ).tolist() == [
         1.5,
         2.0,
         1.0,
@@ -795,7 +806,9 @@ def test_which_tags_mark_entities(labels: tuple[str, ...], marked: bool) -> None
 
 def test_equal_answers_are_no_rivals() -> None:
     kind = task_for("matching")
-    given = [Match(a, p, "") for a, p in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))]
+    given = [
+        MatchExample(a, p, "") for a, p in (("q1", "x"), ("q2", "x"), ("q3", "y"), ("q4", "z"))
+    ]
     vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     told = kind.answers(Encoded(given, empty), np.concatenate([vectors, vectors], axis=1))
@@ -880,7 +893,7 @@ def test_triples(model: Path, tmp_path: Path) -> None:
 
 def test_ranks_among_negatives_by_hand() -> None:
     """Another question's negative comes before the answer where it is nearer."""
-    given = [Match("q1", "x", "", ("u",)), Match("q2", "y", "", ("x",))]
+    given = [MatchExample("q1", "x", "", ("u",)), MatchExample("q2", "y", "", ("x",))]
     x, y, u = np.eye(3, dtype=np.float32)
     outputs = np.stack([np.concatenate([0.5 * x + u, x, u]), np.concatenate([y, y, x])])
     empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
@@ -889,14 +902,14 @@ def test_ranks_among_negatives_by_hand() -> None:
 
 def test_several_answers_to_one_question_are_all_right() -> None:
     kind = task_for("matching")
-    given = [Match("q", "x", ""), Match("q", "y", ""), Match("r", "z", "")]
+    given = [MatchExample("q", "x", ""), MatchExample("q", "y", ""), MatchExample("r", "z", "")]
     x, y, z = np.eye(3, dtype=np.float32)
     empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     outputs = np.stack(
         [np.concatenate([x + y, x]), np.concatenate([x + y, y]), np.concatenate([x, z])]
     )
     assert kind.answers(Encoded(given, empty), outputs).tolist() == [1.0, 1.0, 2.5]
-    apart = [Match("q", "x", ""), Match("p", "y", ""), Match("r", "z", "")]
+    apart = [MatchExample("q", "x", ""), MatchExample("p", "y", ""), MatchExample("r", "z", "")]
     assert kind.answers(Encoded(apart, empty), outputs).tolist() == [1.5, 1.5, 2.5], "the control"
 
     aim = Contrast(torch.nn.Identity(), "ranking")  # type: ignore[arg-type]
@@ -913,7 +926,7 @@ def test_several_answers_to_one_question_are_all_right() -> None:
 def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
     names = ("O", "B-X", "I-X", "B-Y", "I-Y")
     kind = task_for("tagging", names)
-    told = kind.by_class([Tagged(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
+    told = kind.by_class([TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
     assert told is not None
     cells = {row[0]: row[1:4] for row in told["rows"]}
     assert cells["X"] == ["1.000", "1.000", "1.000"]
@@ -922,7 +935,7 @@ def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
 
 def test_ranks_by_portions_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
-    given = [Match(f"q{draw.integers(9)}", f"p{draw.integers(12)}", "") for _ in range(40)]
+    given = [MatchExample(f"q{draw.integers(9)}", f"p{draw.integers(12)}", "") for _ in range(40)]
     near = draw.integers(0, 5, (40, 40)).astype(np.float32)
     # Equal candidates are equally near.
     near = near[:, [[row.positive for row in given].index(row.positive) for row in given]]

@@ -13,13 +13,13 @@ from maskwright.base.storage.commit import verify
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import tokenizer_run
 from maskwright.learn.pretrain.tokenizer_run import train_and_report
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from tokenizer.toy_tokenizers import prose, slow_wordpiece, trained
 
 
-def run(texts: list[str], folder: Path, reading: Reading | None = None) -> Tokenizer:
+def run(texts: list[str], folder: Path, reading: ReadingOptions | None = None) -> Tokenizer:
     path = folder / "text.jsonl"
     rows = [json.dumps({"text": text}) for text in texts]
     path.write_text("\n".join([*rows, "{broken"] if reading else rows) + "\n")
@@ -71,7 +71,7 @@ def test_nothing_held_out_is_said(
 
 
 def test_skipped_rows_are_listed_beside_the_folder(tmp_path: Path) -> None:
-    run(list(prose(300)), tmp_path, Reading(on_bad="skip"))
+    run(list(prose(300)), tmp_path, ReadingOptions(on_bad="skip"))
     verify(tmp_path / "out")
     listed = (tmp_path / "out-rejects" / "rejects.jsonl").read_text().splitlines()
     assert len(listed) == 1

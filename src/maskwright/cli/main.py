@@ -509,11 +509,13 @@ def _system_refusal(error: Exception, verb: ModuleType | None) -> MaskwrightErro
 
 def _reading_advice(error: MaskwrightError, verb: ModuleType | None) -> str:
     """Return a line with the options for the settings of reading that the message names, or ""."""
-    from maskwright.text.corpus.reading import Reading
+    from maskwright.text.corpus.reading import ReadingOptions
 
     advice = f"{error.wanted} {error.do}"
     option = getattr(verb, "READING_OPTION", None)
-    names = [name for name in Reading.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)]
+    names = [
+        name for name in ReadingOptions.__dataclass_fields__ if re.search(rf"\b{name}\b", advice)
+    ]
     if getattr(verb, "LABELLED", False) and "column" in names:
         names.remove("column")  # of labelled files that is the role of one: --column ROLE=NAME
     has_option = re.search(r"--(read|set|column)\b", advice)

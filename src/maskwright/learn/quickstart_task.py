@@ -81,7 +81,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
         DataError: the packages hold too few messages for a task.
     """
     by_key: dict[str, list[LabelledText]] = defaultdict(list)
-    for file in installed.files(installed.present(packages)):
+    for file in installed.files(installed.package_folders(packages)):
         source = file.text()
         for label, text in _raised(source) if source and "raise " in source else ():
             if label not in LEFT_OUT and label not in text:
@@ -97,7 +97,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
     if len(classes) < 2:
         raise DataError(
             "too few exception messages for a task",
-            where=", ".join(installed.present(packages)),
+            where=", ".join(installed.package_folders(packages)),
             found=f"{len(unique)} messages of {len(classes)} types",
             wanted="at least 2 types",
         )

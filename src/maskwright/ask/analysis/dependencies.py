@@ -20,9 +20,9 @@ from maskwright.ask.analysis.heads import attention
 from maskwright.ask.analysis.hidden_states import ProbedModel
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import RegularFile, find_all
-from maskwright.text.corpus.ledger import Counts, Ledger, at
+from maskwright.text.corpus.ledger import Counts, Ledger, line_in
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import NumberedWord, sentences
 
 DISTANCES = tuple(d for d in range(-5, 6) if d)
@@ -63,7 +63,7 @@ def read_trees(path: Path) -> list[Tree]:
         UsageError: no such file, one of another kind, or none with a sentence.
     """
     trees: list[Tree] = []
-    ledger = Ledger(Reading(), Counts(), None)
+    ledger = Ledger(ReadingOptions(), Counts(), None)
     for source in find_all(path):
         if source.format != "columns":
             raise UsageError(
@@ -89,14 +89,14 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
         if columns[0] != str(position):
             raise DataError(
                 "the words of a sentence are not numbered from 1 on",
-                where=at(file, number),
+                where=line_in(file, number),
                 found=repr(columns[0]),
                 wanted=position,
             )
         if columns[6] == columns[0]:
             raise DataError(
                 "a word that governs itself",
-                where=at(file, number),
+                where=line_in(file, number),
                 found=repr(columns[6]),
                 wanted="another word, or 0 for none",
                 do="correct its column HEAD, the seventh",
@@ -104,7 +104,7 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
         if not columns[6].isdecimal() or int(columns[6]) > len(words):
             raise DataError(
                 "a governor that is not in the sentence",
-                where=at(file, number),
+                where=line_in(file, number),
                 found=repr(columns[6]),
                 wanted=f"0 to {len(words)}",
             )

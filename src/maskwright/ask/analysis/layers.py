@@ -38,7 +38,7 @@ from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.model.objectives.modules.supervised import pool_texts
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 ITERATIONS, TOLERANCE = 100, 1e-3
@@ -118,7 +118,7 @@ class _States:
 
 
 def probe_layers(
-    subject: ProbedModel, data: labelled.Examples, *, items: int = 10_000, seed: int = 0
+    subject: ProbedModel, data: Dataset, *, items: int = 10_000, seed: int = 0
 ) -> LayerProbe:
     """Probe every layer for the labels of `data`.
 

@@ -25,7 +25,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.model.inference.prepared import Prepared
 from maskwright.model.objectives.modules.supervised import numbered, pool_texts
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 
 RESAMPLES = 200
@@ -74,9 +74,7 @@ class PoolingComparison:
     findings: Sequence[Finding] = ()
 
 
-def compare_pooling(
-    subject: ProbedModel, data: labelled.Examples, items: int | None = None
-) -> PoolingComparison:
+def compare_pooling(subject: ProbedModel, data: Dataset, items: int | None = None) -> PoolingComparison:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
     task_type = task_for_vectors({})

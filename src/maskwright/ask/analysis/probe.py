@@ -14,15 +14,15 @@ from maskwright.base.errors import MaskwrightError, UsageError
 from maskwright.base.report.say import printer
 from maskwright.base.storage import commit
 from maskwright.text.tables import files, splits
-from maskwright.text.tables.examples import Examples
-from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Dataset, Task
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, prepare
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.split_files import ALL
-from maskwright.text.tables.survey import left_out
+from maskwright.text.tables.survey import left_out_findings
 
-DIVISION = splits.Division(validation=0.1, test=0.1)
+DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 ITEMS = 10_000
 
 
@@ -35,7 +35,7 @@ def probe(
     task: str | None = None,
     columns: Mapping[str, Sequence[str]] | None = None,
     items: int | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     stream: TextIO | None = None,
 ) -> Path:
     """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
@@ -57,7 +57,7 @@ def probe(
             "--task": task is not None,
             "--items": items is not None,
             "--column": bool(columns) and data is None,
-            "--read": read != AS_IT_COMES,
+            "--read": read != DEFAULT_OPTIONS,
         }
         for option in (name for name, is_given in ignored.items() if is_given):
             raise UsageError(
@@ -76,7 +76,7 @@ def probe(
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
-    for line in (*examples.task.lines(), *(finding.line() for finding in left_out(examples))):
+    for line in (*examples.task.lines(), *(finding.line() for finding in left_out_findings(examples))):
         say(line)
     commit.probe_writable(out)
     require_new(out)
@@ -87,8 +87,11 @@ def probe(
 
 
 def _pairs(
-    data: Path, columns: Mapping[str, Sequence[str]] | None, task: str | None, read: HowRead
-) -> Examples | None:
+    data: Path,
+    columns: Mapping[str, Sequence[str]] | None,
+    task: str | None,
+    read: TableReadingOptions,
+) -> Dataset | None:
     """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
     them. None of another task."""
     loaded = files.load(data, header=read.header, reading=read.reading, learned=False)

@@ -16,7 +16,8 @@ from maskwright.base.findings import Finding
 from maskwright.base.terminal import harmless
 from maskwright.model.opening import folders
 from maskwright.text.corpus.files import Paths
-from maskwright.text.corpus.read import DEFAULT, Reader, Reading
+from maskwright.text.corpus.read import DEFAULT, Reader
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.folder import tokenizer_files
 from maskwright.text.tokenizer.report import beside, report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -148,7 +149,7 @@ def show_tokens(
     pair: str | None = None,
     *,
     texts: Paths = (),
-    reading: Reading = DEFAULT,
+    reading: ReadingOptions = DEFAULT,
 ) -> str:
     """What one or two tokenizers make of a text, a pair of texts, or of text files.
 

@@ -30,15 +30,15 @@ from maskwright.learn.finetune.hashes import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
-from maskwright.text.tables.column_contents import stands
-from maskwright.text.tables.columns import as_names
-from maskwright.text.tables.infer import Task, infer
+from maskwright.text.tables.column_contents import has_column
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.layout import Task
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
-from maskwright.text.tables.shapes import may_be_joined, shape_for
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
 from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
-from maskwright.text.tables.survey import as_read, left_out
+from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
 # What `pipeline` calls two texts, and what tables of labelled rows call them.
@@ -51,7 +51,7 @@ def evaluate_file(
     *,
     part: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     out: Path | str | None = None,
     base: Path | str | None = None,
     stream: TextIO | None = None,
@@ -132,7 +132,7 @@ def rows_for(
     parts: Sequence[str] = (TEST, VALIDATION),
     part: str | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     rejects: Path | None = None,
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
@@ -167,7 +167,7 @@ def _rows(
     name: str,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
-    read: HowRead,
+    read: TableReadingOptions,
     say: Say,
 ) -> tuple[Sequence[Any], TaskType]:
     """The rows of the part called `name` as examples of the model's task, and that task type; `say`
@@ -202,8 +202,8 @@ def _rows(
     )
     of_labels = task.columns.layout.label_findings(model.task_type.labels)
     of_part = task.columns.layout.findings(ALL, examples)
-    of_reading = as_read(name, loaded.counts[name])
-    for finding in (*of_reading, *left_out(examples), *of_part, *of_labels):
+    of_reading = reading_findings(name, loaded.counts[name])
+    for finding in (*of_reading, *left_out_findings(examples), *of_part, *of_labels):
         say(finding.line())
     return examples.parts[ALL], model.task_type
 
@@ -226,7 +226,7 @@ def _of_pairs(
     named_columns = {TWO.get(role, role): names for role, names in columns.items()}
     if "second" not in named_columns:
         has_first = "first" in named_columns
-        if not has_first and all(stands(name, asked_of.columns) for name in TWO):
+        if not has_first and all(has_column(name, asked_of.columns) for name in TWO):
             named_columns |= {role: [name] for name, role in TWO.items()}
         elif has_first or not _has_two(asked_of, columns, no_label):
             return model, columns
@@ -263,7 +263,7 @@ def _task(
     for role, names in (read | model.targets).items():
         if role in columns:
             continue
-        missing = [name for name in names if not stands(name, asked_of.columns)]
+        missing = [name for name in names if not has_column(name, asked_of.columns)]
         if missing and len(missing) < len(names):
             raise DataError(
                 f"a column of the {role} is missing",
@@ -275,7 +275,7 @@ def _task(
     trained_columns = {
         role: list(names)
         for role, names in (model.columns | model.targets).items()
-        if all(stands(name, asked_of.columns) for name in names)
+        if all(has_column(name, asked_of.columns) for name in names)
     }
     task = infer(asked_of, {**trained_columns, **columns}, model.task_type.task, no_label)
     task.columns.why.update(

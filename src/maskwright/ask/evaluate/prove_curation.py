@@ -35,7 +35,7 @@ from maskwright.base.storage.files import new_text
 from maskwright.base.storage.manifest import verify
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.curation import is_curated, work_folder
 from maskwright.text.curate.engine.segment import location_of
@@ -153,7 +153,7 @@ def prove(
 
         def figure(name: str, seed: int) -> float:
             run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
-            return float(getattr(evaluate_text(run, path, reading=Reading()).figures, measure))
+            return float(getattr(evaluate_text(run, path, reading=ReadingOptions()).figures, measure))
 
         figures = {name: {s: figure(name, s) for s in range(seeds)} for name in figures}
         documents = (counts[0], counts[1], counts[3])
@@ -312,7 +312,7 @@ def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
 
 
 def _texts_of(paths: Paths) -> Iterator[str]:
-    for document in Reader(paths, Reading()):
+    for document in Reader(paths, ReadingOptions()):
         yield document.text
 
 

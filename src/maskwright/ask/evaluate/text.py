@@ -35,7 +35,8 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
 from maskwright.model.opening.run_folder import RECIPE
 from maskwright.text.corpus.files import Paths
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.store.mixture import mixed
 from maskwright.text.store.pack import PackedDocuments
 from maskwright.text.store.rows import RowSource
@@ -104,7 +105,7 @@ def evaluate_text(
     texts: Paths = (),
     *,
     rows: int = 4096,
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
 ) -> TextEvaluation:
     """Language-model figures of a model on text files, or on its run's held-out text.
 
@@ -126,7 +127,7 @@ def evaluate_text(
             built = Path(scratch) / "store"
             sentences = model.num_stacks == 2 or (recipe is not None and needs_sentences(recipe))
             if reading is None:
-                reading = Reading() if recipe is None else recipe.corpus
+                reading = ReadingOptions() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
             build_store(reader, tokenizer, built, sentences=sentences)
             read_of += [reader.counts.summary(), *(f.line() for f in reader.counts.findings)]

@@ -47,9 +47,8 @@ from maskwright.model.opening.head_alone import opened
 from maskwright.text.corpus import growing
 from maskwright.text.corpus.files import listed
 from maskwright.text.corpus.ledger import REJECTED, SPANNING, Counts
-from maskwright.text.tables.columns import as_names
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
-from maskwright.text.tables.shapes import may_be_joined
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.shapes import as_names, may_be_joined
 
 
 def write_whole(folder: Path | str, out: Path | str) -> Path:
@@ -98,7 +97,7 @@ def predict_file(
     *,
     also: Path | str | Sequence[Path | str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     top: int | None = None,
     skip: int = 0,
     base: Path | str | None = None,
@@ -226,7 +225,7 @@ def answer_rows(
     model: BasePredictor,
     source: Path,
     stream: TextIO,
-    read: HowRead,
+    read: TableReadingOptions,
     top: int | None,
     skip: int,
     say: Say,

@@ -21,16 +21,15 @@ from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.csv_file import OTHERS
 from maskwright.text.corpus.files import RegularFile, Source, find, shown
-from maskwright.text.corpus.growing import Growing, growing
+from maskwright.text.corpus.growing import GrowingFile, growing
 from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables.column_contents import row_with_lists, stands
-from maskwright.text.tables.files import TABLE_FILE
+from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.tables.column_contents import has_column, row_with_lists
 from maskwright.text.tables.formats import class_folders, conll, conllu, unnamed_files
 from maskwright.text.tables.raw_text import as_read
-from maskwright.text.tables.reading_options import AS_IT_COMES, WHERE, HowRead
-from maskwright.text.tables.rows import Row, read_rows
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, WHERE, TableReadingOptions
+from maskwright.text.tables.rows import TABLE_FILE, Row, read_rows
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tables.split_files import separate_class_names
 
@@ -41,7 +40,7 @@ HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
 def rows_to_answer(
-    source: Path, model: BasePredictor, read: HowRead, counts: Counts
+    source: Path, model: BasePredictor, read: TableReadingOptions, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """(values of the row, the example) of a table, or of lines of plain text; None is the example
     of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
@@ -141,14 +140,14 @@ def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
     )
 
 
-def _is_labelled(file: Source, reading: Reading) -> bool:
+def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     """Whether a text file holds labelled rows, not one text in each line."""
-    if isinstance(file, unnamed_files.Parallel):
+    if isinstance(file, unnamed_files.ParallelText):
         return True
     with RegularFile(file) as opened:
         first_block = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
     return first_block is not None and (
-        class_folders.is_labelled(first_block.text)
+        first_block.text.lstrip().startswith(class_folders.LABEL)
         or conllu.is_one(first_block.text, may_be_table=True)
         or conll.is_words(first_block.text)
     )
@@ -159,7 +158,7 @@ def _missing(row: Row, model: BasePredictor) -> str | None:
     empty values, so for a text of several columns one of these is enough."""
     columns = row.values.keys()
     for role, names in model.columns.items():
-        present = [stands(name, columns) for name in names]
+        present = [has_column(name, columns) for name in names]
         if not (
             all(present)
             or (may_be_joined(role) and any(present) and not TABLE_FILE.search(row.file))
@@ -168,9 +167,9 @@ def _missing(row: Row, model: BasePredictor) -> str | None:
     return None
 
 
-def table_settings(read: HowRead) -> list[str]:
+def table_settings(read: TableReadingOptions) -> list[str]:
     """What is set of `read` that only tables have."""
-    usual = Reading()
+    usual = ReadingOptions()
     names = [
         n
         for n in ("separator", "quoting", "escapechar")
@@ -218,7 +217,7 @@ def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> An
         ) from None
 
 
-def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int, str]]:
+def _lines(file: Source, reading: ReadingOptions, counts: Counts) -> Iterator[tuple[int, str]]:
     """The numbered lines of a text file of any encoding and compression that the corpus reader
     takes."""
     ledger = Ledger(reading, counts, None)
@@ -234,7 +233,7 @@ def _lines(file: Source, reading: Reading, counts: Counts) -> Iterator[tuple[int
 # ------------------------------------------------------------------------------ standard input
 @contextlib.contextmanager
 def stdin_file(
-    stream: BinaryIO, read: HowRead = AS_IT_COMES, *, complete: bool = False
+    stream: BinaryIO, read: TableReadingOptions = DEFAULT_OPTIONS, *, complete: bool = False
 ) -> Iterator[Path]:
     """Standard input as a temporary file: a table if `read` has settings of tables, JSON Lines if
     it begins with a brace, JSON if it is an array, else lines of text.
@@ -246,7 +245,7 @@ def stdin_file(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "standard-input"
         file.touch()
-        head = _head(Growing(file, stream))
+        head = _head(GrowingFile(file, stream))
         path = file.with_suffix(".csv" if table_settings(read) else _ending(head))
         file.rename(path)
         try:
@@ -261,7 +260,7 @@ def stdin_file(
             raise
 
 
-def _head(pipe: Growing) -> bytes:
+def _head(pipe: GrowingFile) -> bytes:
     """The bytes that identify the format: up to the first line that is not blank, or more of what
     may be an array."""
     head = b""

@@ -50,9 +50,9 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.open import home_of
 from maskwright.text.corpus.files import listed, size_of
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.columns import as_names
 from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.shapes import as_names
 
 WRITES = 2  # copies of the rows that lie on the disk at a time
 # The separator of columns by the name of the file; None for JSON Lines.
@@ -66,7 +66,7 @@ def write_predictions(
     *,
     also: Path | str | Sequence[Path | str] = (),
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    read: HowRead = AS_IT_COMES,
+    read: TableReadingOptions = DEFAULT_OPTIONS,
     top: int | None = None,
     base: Path | str | None = None,
     long: LongText = "as_trained",
@@ -107,7 +107,7 @@ def write_predictions(
             "base": None if base is None else hashes(Path(base)),
             "also": [_model(Path(other_folder)) for other_folder in listed(also)],
             "columns": as_names(columns),
-            "read": None if read == AS_IT_COMES else repr(read),
+            "read": None if read == DEFAULT_OPTIONS else repr(read),
             "top": top,
             "long": None if long == "as_trained" else long,
             "engine": None if engine == TORCH else engine,
@@ -238,7 +238,7 @@ def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
 def _look_at(
     source: Path,
     model: BasePredictor,
-    read: HowRead,
+    read: TableReadingOptions,
     top: int | None,
     flat: bool,
     windows: bool,

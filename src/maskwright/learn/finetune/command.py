@@ -35,11 +35,11 @@ from maskwright.model.device import machine
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables import splits, survey
-from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 
 # What is held back where the user gives one file.
-DIVISION = splits.Division(validation=0.1, test=0.1)
+DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 
 
 def finetune_file(
@@ -286,7 +286,7 @@ def _made_further(
     return {**options, "pooling": "+".join(ordered)}
 
 
-def _say_what_was_read(examples: Examples, say: Say) -> None:
+def _say_what_was_read(examples: Dataset, say: Say) -> None:
     for line in examples.task.lines():
         say(line)
     looked = survey.survey(examples)

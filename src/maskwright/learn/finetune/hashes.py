@@ -10,7 +10,7 @@ from pathlib import Path
 
 from maskwright.base.errors import DataError
 from maskwright.base.storage.manifest import hash_file
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 
 
 def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -28,7 +28,7 @@ def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[st
     return {name: known_hashes.get(name) or hash_file(file) for file, name in names.items()}
 
 
-def require_as_read(data: labelled.Examples) -> None:
+def require_as_read(data: Dataset) -> None:
     """Refuse rows of files that have changed since they were read: the recorded hashes would be
     those of other rows.
 
@@ -47,7 +47,7 @@ def require_as_read(data: labelled.Examples) -> None:
                 )
 
 
-def hash_rows(data: labelled.Examples) -> str:
+def hash_rows(data: Dataset) -> str:
     """SHA-256 of all rows with their labels, in hex."""
     names = () if data.labels is None else data.labels.names
     digest = hashlib.sha256(json.dumps(names).encode())

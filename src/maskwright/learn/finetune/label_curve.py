@@ -47,8 +47,8 @@ from maskwright.learn.tasks.base.task_type import Encoded, TaskType, task_for
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables import splits
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 SCRATCH = "from scratch"
@@ -256,7 +256,7 @@ LEAST_TO_CHOOSE_BY = 50
 
 def measure_curve(
     model: Model | Path,
-    data: labelled.Examples,
+    data: Dataset,
     out: Path,
     *,
     methods: Sequence[Method],
@@ -365,7 +365,7 @@ def _numbers(counts: Sequence[int], total: int) -> list[int]:
 def _put_baselines(
     curve: LabelCurve,
     task_type: TaskType,
-    sampled: labelled.Examples,
+    sampled: Dataset,
     eval_part: str,
     count: int,
     seed: int,
@@ -456,20 +456,20 @@ def _remembered(
     return measured[key]
 
 
-def _drawn(data: labelled.Examples, count: int, seed: int) -> labelled.Examples:
+def _drawn(data: Dataset, count: int, seed: int) -> Dataset:
     """`data` with `count` training rows, and a validation part of that size."""
-    sampled = splits.with_few(data, count, seed)
+    sampled = splits.draw_examples(data, count, seed)
     choosing = data.parts[VALIDATION]
     size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
     swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
-    few = splits.with_few(swapped, size, seed).parts[TRAIN]
+    few = splits.draw_examples(swapped, size, seed).parts[TRAIN]
     return replace(sampled, parts={**sampled.parts, VALIDATION: few})
 
 
 def _trained(
     model: Model,
     task_type: TaskType,
-    data: labelled.Examples,
+    data: Dataset,
     method: Method,
     settings: Settings,
     length: int | None,

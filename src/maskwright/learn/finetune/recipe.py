@@ -15,10 +15,8 @@ from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import Long, require_long, require_pooling
 from maskwright.model.device.choices import Precision, require_device
-from maskwright.text.tables.columns import as_names
-from maskwright.text.tables.metric_names import require_selectable
-from maskwright.text.tables.reading_options import AS_IT_COMES, HowRead
-from maskwright.text.tables.shapes import shape_of
+from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
 
 NAME = "finetune.toml"
 HEADER = (
@@ -107,7 +105,7 @@ class FinetuneRecipe:
     measure: str | None = None
     within_words: bool | None = None
     curve: tuple[int, ...] = ()
-    read: HowRead = AS_IT_COMES
+    read: TableReadingOptions = DEFAULT_OPTIONS
     made_from: dict[str, str] = field(default_factory=dict)
 
     @property

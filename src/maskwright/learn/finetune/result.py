@@ -40,8 +40,8 @@ from maskwright.model.checkpoint.layout import About
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.shapes import may_be_list
 from maskwright.text.tables.split_files import VALIDATION
 
@@ -147,7 +147,7 @@ class FinetuneResult:
 
     out: Path
     learner: Learner
-    data: labelled.Examples
+    data: Dataset
     encoded_parts: Mapping[str, Encoded]
     eval_part: str
     method: Method
@@ -436,7 +436,7 @@ def _leave_beside(adapter: Adapter | None) -> None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
-def _numbers(vocabulary: Vocabulary | None) -> list[int] | None:
+def _numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
     """The numbers of the classes in the data, if they are numbers."""
     if vocabulary is None or not vocabulary.has_numbers:
         return None

@@ -47,8 +47,7 @@ from maskwright.model.checkpoint import shapes
 from maskwright.model.checkpoint.fine_tuned import ABOUT, ADAPTER, MODEL, finish, is_finished
 from maskwright.model.device.machine import Machine, unusual
 from maskwright.model.opening.model import Model
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.examples import Examples
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 TRIAL_STEPS = 3
@@ -76,7 +75,7 @@ def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
 
 def tell(
     learner: Learner,
-    data: Examples,
+    data: Dataset,
     encoded_parts: Mapping[str, Encoded],
     method: Method,
     settings: Settings,
@@ -109,7 +108,7 @@ def tell(
 
 
 def _seconds_per_step(
-    learner: Learner, data: Examples, method: Method, settings: Settings, machine: Machine | None
+    learner: Learner, data: Dataset, method: Method, settings: Settings, machine: Machine | None
 ) -> float:
     """Seconds of a step in a short trial that is discarded."""
     clock = _Clock()
@@ -140,7 +139,7 @@ EVERYTHING = Method(FULL)
 
 def finetune(
     model: Model | Path,
-    data: labelled.Examples,
+    data: Dataset,
     out: Path,
     *,
     method: Method = EVERYTHING,

@@ -25,7 +25,7 @@ from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import find, size_of
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.read import Reader, Spool
-from maskwright.text.corpus.reading import Reading, with_notes
+from maskwright.text.corpus.reading import ReadingOptions, with_notes
 
 SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
 PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them
@@ -154,7 +154,7 @@ class CorpusText:
                 self._embedded = list(embedded.documents(limit_bytes=limit))
             return iter(self._embedded)
         rejects = self._folder / f"{self._prefix}{prefix}rejects.jsonl"
-        reading: Reading = self.corpus
+        reading: ReadingOptions = self.corpus
         if paths is self.paths and self.corpus.mix_by is not None:
             reading = with_notes(reading, (self.corpus.mix_by,))
         self._reader = Reader(paths, reading, rejects=rejects, limit_bytes=limit)

@@ -12,7 +12,7 @@ from maskwright.learn.pretrain.text import CorpusText
 from maskwright.learn.recipes.base.recipe import Corpus
 from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.read import DEFAULT
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.report import report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
@@ -30,7 +30,7 @@ def train_and_report(
     vocabulary: int = 8192,
     lowercase: bool = False,
     min_frequency: int | None = None,
-    reading: Reading = DEFAULT,
+    reading: ReadingOptions = DEFAULT,
 ) -> Tokenizer:
     """Train on the training part of the text, report on the held-out part, save to the new folder
     `out`.

@@ -42,13 +42,12 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.windows.windows import KEEPS, Keep, pool
 from maskwright.model.objectives.supervised import Problem
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.column_contents import is_empty, text_in, text_of, value_of
-from maskwright.text.tables.examples import Pair, Single
+from maskwright.text.tables.examples import PairExample, TextExample
+from maskwright.text.tables.layout import Dataset, Label, Shape
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.layouts.text import TEXT
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Label, Shape
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
@@ -136,7 +135,7 @@ class Classification(TaskType):
         return centre, spread if spread > 0 else 1.0
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        if any(isinstance(row, Pair) for row in rows) and frame.long != "head":
+        if any(isinstance(row, PairExample) for row in rows) and frame.long != "head":
             raise UsageError(
                 "of two texts the longer one loses its end",
                 where="--long",
@@ -145,7 +144,7 @@ class Classification(TaskType):
             )
         if frame.long not in KEEPS:
             return self._pieces(rows, frame)
-        texts = [(r.first, r.second) if isinstance(r, Pair) else (r.text,) for r in rows]
+        texts = [(r.first, r.second) if isinstance(r, PairExample) else (r.text,) for r in rows]
         if frame.in_windows:
             return self._in_windows(rows, texts, frame)
         keep = cast(Keep, frame.long)
@@ -197,7 +196,7 @@ class Classification(TaskType):
                 value = (value["text"], value["text_pair"])
             if isinstance(value, list | tuple) and len(value) == 2:
                 first_text, second_text = map(text, value, ("text", SECOND), (where, where))
-                return Pair(first_text, second_text, self._none, where)
+                return PairExample(first_text, second_text, self._none, where)
         if len(self.roles) > 1 and isinstance(value, Mapping) and value.keys() == TWO_TEXTS:
             value = (value["text"], value[SECOND])
         return super().of_value(value, where)
@@ -208,14 +207,14 @@ class Classification(TaskType):
             return self.of_value((text_in(row, columns["text"]), text_of(row, pair)), row.where)
         return super().of_row(row, columns)
 
-    def example(self, values: Sequence[Any], where: str) -> Single | Pair:
+    def example(self, values: Sequence[Any], where: str) -> TextExample | PairExample:
         texts = [text(value, role, where) for value, role in zip(values, self.roles, strict=True)]
         if len(texts) > 1:
-            return Pair(texts[0], texts[1], self._none, where)
-        return Single(texts[0], self._none, where)
+            return PairExample(texts[0], texts[1], self._none, where)
+        return TextExample(texts[0], self._none, where)
 
     def value_of(self, example: Any) -> Any:
-        if isinstance(example, Pair):
+        if isinstance(example, PairExample):
             return [example.first, example.second]
         return example.text
 
@@ -240,7 +239,7 @@ class Classification(TaskType):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return estimates(self.measures, self._truth(rows), np.asarray(answers))
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         return [(prediction.name, prediction.predicted) for prediction in baseline.baselines(data)]
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:

@@ -50,13 +50,12 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.column_contents import text_in
-from maskwright.text.tables.examples import Match, Pair, Single
+from maskwright.text.tables.examples import MatchExample, PairExample, TextExample
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.match import MATCH
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Shape
 from maskwright.text.tables.split_files import TRAIN
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class EmbeddingTask(TaskType):
         text = self.prompt + text
         return lowered(text) if self.options.get(LOWER) else text
 
-    def of_data(self, data: labelled.Examples) -> Self:
+    def of_data(self, data: Dataset) -> Self:
         """What is given is learned as a cosine: as it stands where it can be one, else with the
         lowest and the highest of the training part as 0 and 1, the "scale" of `options`."""
         if self.task != EMBEDDING:
@@ -165,7 +164,7 @@ class EmbeddingTask(TaskType):
 
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        if len({isinstance(row, Single) for row in rows}) > 1:
+        if len({isinstance(row, TextExample) for row in rows}) > 1:
             raise DataError(
                 "texts by themselves beside pairs of texts",
                 where=rows[0].where,
@@ -180,7 +179,7 @@ class EmbeddingTask(TaskType):
             texts, no_labels, frame.tokenizer, frame.length, segments=frame.segments
         )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
-        if rows and isinstance(rows[0], Single):
+        if rows and isinstance(rows[0], TextExample):
             pass  # nothing is known of a text by itself
         elif self.task == EMBEDDING:
             similarities = np.array([row.label for row in rows], np.float32)
@@ -210,29 +209,31 @@ class EmbeddingTask(TaskType):
         )
         return Encoded(rows, examples, (), (owners, weights, choices), extent)
 
-    def example(self, values: Sequence[Any], where: str) -> Pair | Match:
+    def example(self, values: Sequence[Any], where: str) -> PairExample | MatchExample:
         first_text, second_text = (
             text(v, role, where) for v, role in zip(values, self.roles, strict=True)
         )
         if self.task == EMBEDDING:
-            return Pair(first_text, second_text, 0.0, where)
-        return Match(first_text, second_text, where)
+            return PairExample(first_text, second_text, 0.0, where)
+        return MatchExample(first_text, second_text, where)
 
-    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Pair | Match | Single:
+    def of_row(
+        self, row: Row, columns: Mapping[str, Sequence[str]]
+    ) -> PairExample | MatchExample | TextExample:
         if self.alone in columns:
             return self.of_value(text_in(row, columns[self.alone]), row.where)
         return super().of_row(row, columns)
 
-    def of_value(self, value: Any, where: str) -> Pair | Match | Single:
+    def of_value(self, value: Any, where: str) -> PairExample | MatchExample | TextExample:
         if isinstance(value, Mapping) and self.alone in value:
             value = value[self.alone]
         if isinstance(value, str):
-            return Single(text(value, self.alone, where), 0.0, where)
+            return TextExample(text(value, self.alone, where), 0.0, where)
         return super().of_value(value, where)
 
     def value_of(self, example: Any) -> Any:
         texts = _texts(example)
-        return texts[0] if isinstance(example, Single) else list(texts[:2])
+        return texts[0] if isinstance(example, TextExample) else list(texts[:2])
 
     # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
@@ -279,7 +280,7 @@ class EmbeddingTask(TaskType):
             return {m: estimate(metrics.METRICS[m], truth, predicted) for m in self.measures}
         return estimates_of_means(self.measures, _of_ranks(predicted))
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The cosine of the words, weighted by TF-IDF in the training part."""
         weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
         rows = data.parts[eval_part]
@@ -302,7 +303,7 @@ class EmbeddingTask(TaskType):
         )
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        return {"vector": [float]} if isinstance(example, Single) else {"score": float}
+        return {"vector": [float]} if isinstance(example, TextExample) else {"score": float}
 
     def files(self, frame: Frame, width: int) -> dict[str, str]:
         modes: dict[str, Any] = {mode: pooling in self.poolings for pooling, mode in MODES.items()}
@@ -341,9 +342,9 @@ def lowered(text: str) -> str:
 
 
 def _texts(row: Any) -> tuple[str, ...]:
-    if isinstance(row, Single):
+    if isinstance(row, TextExample):
         return (row.text,)
-    if isinstance(row, Match):
+    if isinstance(row, MatchExample):
         return (row.anchor, row.positive, *row.negatives)
     return (row.first, row.second)
 

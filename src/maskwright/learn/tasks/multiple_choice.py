@@ -29,11 +29,10 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.examples import Choice
+from maskwright.text.tables.examples import ChoiceExample
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.choices import CHOICES, options_of, question_of
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Shape
 from maskwright.text.tables.split_files import TRAIN
 
 SHAPES = (Shape(name="multiple-choice", layout=CHOICES, metrics=("accuracy",)),)
@@ -83,7 +82,7 @@ class MultipleChoice(TaskType):
         examples = EncodedExamples(encoded_pairs.texts, right, encoded_pairs.segments, pieces=sizes)
         return Encoded(rows, examples, cut, None, extent)
 
-    def example(self, values: Sequence[Any], where: str) -> Choice:
+    def example(self, values: Sequence[Any], where: str) -> ChoiceExample:
         question, choices = values
         if not isinstance(choices, list | tuple) or len(choices) < 2:
             raise DataError(
@@ -93,7 +92,7 @@ class MultipleChoice(TaskType):
                 wanted='["one", "another"]',
             )
         choice_texts = tuple(text(choice, "choice", where) for choice in choices)
-        return Choice(text(question, "question", where), choice_texts, 0, where)
+        return ChoiceExample(text(question, "question", where), choice_texts, 0, where)
 
     def of_value(self, value: Any, where: str) -> Any:
         if isinstance(value, Mapping) and {"context", *self.roles} <= set(value):
@@ -101,7 +100,7 @@ class MultipleChoice(TaskType):
             value = {**value, "question": " ".join(texts)}
         return super().of_value(value, where)
 
-    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Choice:
+    def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> ChoiceExample:
         options = options_of(row, columns["choices"])
         return self.example((question_of(row, columns), options), row.where)
 
@@ -136,7 +135,7 @@ class MultipleChoice(TaskType):
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
         return alike(_truth(rows), answers, lambda number: f"choice {number + 1}")
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The place that is right most often, and the choice with most of the question's words."""
         rows = data.parts[eval_part]
         usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())

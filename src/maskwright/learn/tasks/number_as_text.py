@@ -16,7 +16,7 @@ from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs
 from maskwright.learn.tasks.base.text_to_text import ValueAsText
 from maskwright.learn.tasks.windows.text_to_text import number_text, read_numbers
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TRAIN
 
 SERVES = ("regression", "similarity")
@@ -33,7 +33,7 @@ class NumberAsText(ValueAsText):
     def wrongness(self) -> str:
         return "off by"
 
-    def of_data(self, data: labelled.Examples) -> Self:
+    def of_data(self, data: Dataset) -> Self:
         values = [float(row.label) for row in data.parts[TRAIN]]
         low, high = min(values), max(values)
         step = nice((high - low) / STEPS)

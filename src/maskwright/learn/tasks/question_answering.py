@@ -44,12 +44,11 @@ from maskwright.learn.tasks.windows.answer_search import Prediction
 from maskwright.learn.tasks.windows.answers import NULL, AnswerRows, AnswerWindows
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.examples import Answered
-from maskwright.text.tables.formats.squad import Answer, Question
+from maskwright.text.tables.examples import QuestionExample
+from maskwright.text.tables.formats.squad import AnswerSpan, Question
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.question import QUESTION
 from maskwright.text.tables.marked_text import whole_words
-from maskwright.text.tables.shapes import Shape
 from maskwright.text.tables.split_files import TRAIN, VALIDATION
 
 BALANCED_F1 = "balanced_f1"  # of questions with and without an answer, both alike
@@ -105,7 +104,7 @@ class QuestionAnswering(TaskType):
         """Whether an answer may begin or end within a word; else it is widened to whole words."""
         return bool(self.options.get(WITHIN, False))
 
-    def of_data(self, data: labelled.Examples) -> Self:
+    def of_data(self, data: Dataset) -> Self:
         """By default chosen by what counts questions with and without an answer alike, where there
         are both; and with answers of whole words, unless those to learn from are not."""
         if WITHIN not in self.options:
@@ -130,7 +129,9 @@ class QuestionAnswering(TaskType):
     # ------------------------------------------------------------------------ encoding
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         questions = [
-            Question(str(n), r.question, r.context, tuple(Answer(*a) for a in r.answers), r.where)
+            Question(
+                str(n), r.question, r.context, tuple(AnswerSpan(*a) for a in r.answers), r.where
+            )
             for n, r in enumerate(rows)
         ]
         length = frame.length
@@ -182,9 +183,9 @@ class QuestionAnswering(TaskType):
         extent = Extent.of(examples.texts.lengths, windows.question_of, cut=windows.question_cut)
         return Encoded(rows, examples, tuple(findings), windows, extent)
 
-    def example(self, values: Sequence[Any], where: str) -> Answered:
+    def example(self, values: Sequence[Any], where: str) -> QuestionExample:
         question, context = (text(v, r, where) for v, r in zip(values, self.roles, strict=True))
-        return Answered(question, context, (), where)
+        return QuestionExample(question, context, (), where)
 
     def value_of(self, example: Any) -> Any:
         return [example.question, example.context]
@@ -267,7 +268,7 @@ class QuestionAnswering(TaskType):
             )
         return None
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The sentence of the context that has most of the question's words; and where some
         question has no answer, never to answer."""
         rows = data.parts[eval_part]
@@ -411,7 +412,7 @@ def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
     )
 
 
-def _nearest(row: Answered) -> str:
+def _nearest(row: QuestionExample) -> str:
     question_words = Counter(squad_score.normalise(row.question).split())
     sentences = [sentence for sentence in SENTENCE_END.split(row.context) if sentence.strip()] or [
         row.context

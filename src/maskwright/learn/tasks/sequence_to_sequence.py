@@ -17,10 +17,9 @@ from maskwright.learn.tasks.base.task_type import Answers, Encoded, Mistake, Out
 from maskwright.learn.tasks.base.text_to_text import TextGeneration
 from maskwright.learn.tasks.windows.text_to_text import Template
 from maskwright.text.store.pairs import sentence_starts
-from maskwright.text.tables import examples as labelled
-from maskwright.text.tables.examples import Rewrite
+from maskwright.text.tables.examples import RewriteExample
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.rewrite import REWRITE
-from maskwright.text.tables.shapes import Shape
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import TRAIN
 
@@ -43,7 +42,7 @@ class SequenceToSequenceTask(TextGeneration):
     def pipeline(self) -> str:
         return PIPELINES.get(str(self.options.get("key")), "text2text-generation")
 
-    def of_data(self, data: labelled.Examples) -> Self:
+    def of_data(self, data: Dataset) -> Self:
         source, target = (data.task.columns.roles[role][0] for role in ("source", "target"))
         languages = all(len(name.rpartition(".")[2]) == CODE for name in (source, target))
         key = "generated_text"
@@ -64,8 +63,8 @@ class SequenceToSequenceTask(TextGeneration):
     def wanted(self, row: Any) -> str:
         return str(row.target)
 
-    def example(self, values: Sequence[Any], where: str) -> Rewrite:
-        return Rewrite(text(values[0], "source", where), "", where)
+    def example(self, values: Sequence[Any], where: str) -> RewriteExample:
+        return RewriteExample(text(values[0], "source", where), "", where)
 
     def value_of(self, example: Any) -> Any:
         return example.source
@@ -108,7 +107,7 @@ class SequenceToSequenceTask(TextGeneration):
             mistakes.append(Mistake(row.where, row.source, row.target, mine, right))
         return sorted((m for m in mistakes if m.weight < 1.0), key=lambda mistake: mistake.weight)
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """What was read, its first sentence, and what was written for the training text that is
         most like it (by TF-IDF)."""
         sources = [row.source for row in data.parts[eval_part]]

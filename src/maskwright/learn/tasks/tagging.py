@@ -36,15 +36,14 @@ from maskwright.learn.tasks.base.task_type import (
 from maskwright.learn.tasks.windows.tag_windows import TagWindows
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables import tags
 from maskwright.text.tables.column_contents import value_of
-from maskwright.text.tables.examples import UNKNOWN, Tagged
+from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.formats.conll import Sentence
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.words import WORDS
 from maskwright.text.tables.marked_text import words_in
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Shape
 from maskwright.text.tables.split_files import TRAIN
 from maskwright.text.tables.tag_spelling import as_entities, spelling_of
 from maskwright.text.tables.tags import OUTSIDE, Entity, TagScore
@@ -169,7 +168,7 @@ class Tagging(TaskType):
             )
         return words
 
-    def _sentence(self, row: Tagged) -> Sentence:
+    def _sentence(self, row: TaggedExample) -> Sentence:
         tags_ = tuple(None if n == UNKNOWN else self.labels[n] for n in row.tags)
         return Sentence(row.tokens, tags_, row.text, row.where)
 
@@ -195,7 +194,7 @@ class Tagging(TaskType):
         return {name: float(figure(sums)[0]) for name, figure in self._figures().items()}
 
     def _compared(
-        self, rows: Sequence[Tagged], answers: Answers
+        self, rows: Sequence[TaggedExample], answers: Answers
     ) -> tuple[list[list[str]], list[list[str]]]:
         """The true and the predicted tags of each row, without words whose tag is not known."""
         true = [[self.labels[n] for n in row.tags if n != UNKNOWN] for row in rows]
@@ -224,7 +223,7 @@ class Tagging(TaskType):
                 counts[number, 2:] = len(golds), len(ours), len(golds & ours)
         return counts
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """The commonest tag, and the commonest tag of each word in the training part."""
         counts_by_word: dict[str, Counter[int]] = {}
         every: Counter[int] = Counter()

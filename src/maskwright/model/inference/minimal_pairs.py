@@ -24,7 +24,8 @@ from maskwright.base.metrics.intervals import wilson
 from maskwright.base.metrics.seeds import Interval
 from maskwright.base.randomness import key, permute
 from maskwright.base.terminal import shell_word
-from maskwright.text.corpus.read import Reader, Reading
+from maskwright.text.corpus.read import Reader
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 FIELDS = ("sentence_good", "sentence_bad")
@@ -124,7 +125,7 @@ def read(path: Path | str) -> list[Paradigm]:
 
 
 def _paradigm(file: Path) -> Paradigm:
-    good, bad = ({d.id: d.text for d in Reader(file, Reading(column=c))} for c in FIELDS)
+    good, bad = ({d.id: d.text for d in Reader(file, ReadingOptions(column=c))} for c in FIELDS)
     unpaired_ids = good.keys() ^ bad.keys()
     if unpaired_ids:
         raise DataError(

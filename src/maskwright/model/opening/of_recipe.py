@@ -15,7 +15,7 @@ from maskwright.base.errors import ConfigError
 from maskwright.model.checkpoint.conventions import Conventions, LossConvention
 from maskwright.model.objectives.base.spec import Member, member_of
 from maskwright.model.opening.run_folder import RECIPE, is_run
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 
 FRAMED_ROWS = ("documents", "sentences")
 """Rows in which every text stands in its frame."""
@@ -32,7 +32,7 @@ def conventions_of(
 
     Args:
         options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
-            of `Reading` are kept.
+            of `ReadingOptions` are kept.
         stacks: 1, or 2 of an encoder with a decoder.
 
     Raises:
@@ -42,7 +42,7 @@ def conventions_of(
     spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
-    kept_fields = {field.name for field in fields(Reading)} - {
+    kept_fields = {field.name for field in fields(ReadingOptions)} - {
         "notes"
     }  # which no model is asked with
     return Conventions(

@@ -171,7 +171,7 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     from maskwright.ask.predict.predictor import of_vectors
     from maskwright.ask.predict.rows import rows_to_answer
     from maskwright.text.corpus.ledger import Counts
-    from maskwright.text.tables.reading_options import AS_IT_COMES
+    from maskwright.text.tables.reading_options import DEFAULT_OPTIONS
 
     can = "predict" in model.abilities
     predictor: Predictor = model.predictor if can else of_vectors(model.model, "mean")
@@ -183,7 +183,7 @@ def _of_file(model: LanguageModel, work: Work, data: Path) -> tuple[list[Any], s
     longer = 0
     tokenizer = model.model.tokenizer
     room = work.longest - sum(tokenizer.frame_margins()) - work.tokens
-    for values, _ in rows_to_answer(data, predictor, AS_IT_COMES, Counts()):
+    for values, _ in rows_to_answer(data, predictor, DEFAULT_OPTIONS, Counts()):
         item: Any = {name: values[name] for name in names if name in values}
         if work.kind != "answer":
             item = "\n".join(str(value) for value in item.values())

@@ -1,18 +1,19 @@
 """The bytes of plain, gzip and zstd files, in steps of bounded size.
 
-A compressed file may expand only so far (`Reading.max_expansion`, `max_expanded_bytes`), must be
-complete to the end of its last member, and may have several members.
+A compressed file may expand only so far (`ReadingOptions.max_expansion`, `max_expanded_bytes`),
+must be complete to the end of its last member, and may have several members.
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from maskwright.base.errors import DataError
 from maskwright.base.packages import require
 from maskwright.text.corpus.files import STEP
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 
 # Small files may be very regular by nature; a ratio is suspicious only from this size on.
 RATIO_MATTERS_FROM = 16 << 20
@@ -25,7 +26,7 @@ SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
 
 
 def expand(
-    chunks: Iterator[bytes], compression: str | None, file: str, reading: Reading
+    chunks: Iterator[bytes], compression: str | None, file: str, reading: ReadingOptions
 ) -> Iterator[bytes]:
     """The text bytes of a file, in steps of about 1 MiB.
 
@@ -41,29 +42,34 @@ def expand(
     """
     if compression is None:
         return chunks
-    first = next(chunks, b"")
-    if not first:
+    first_chunk = next(chunks, b"")
+    if not first_chunk:
         return iter(())
     magic = COMPRESSION_MAGIC[compression]
-    if not first.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
+    if not first_chunk.startswith((magic, *SKIPPABLE) if compression == "zstd" else magic):
         raise DataError(
             f"not a {compression} file",
             where=file,
-            found=f"it begins with {first[:4].hex(' ')}",
+            found=f"it begins with {first_chunk[:4].hex(' ')}",
             wanted=f"{magic.hex(' ')}",
             do="correct the file's ending, or compress it again",
         )
     members = _gzip if compression == "gzip" else _zstd
     meter = _Meter(file, reading)
-    return _regroup(members(_measured(first, chunks, meter), meter))
+    return _regroup(members(meter.measured(itertools.chain([first_chunk], chunks)), meter))
 
 
 class _Meter:
     """Counts bytes in and out, and refuses a file that expands too much."""
 
-    def __init__(self, file: str, reading: Reading) -> None:
+    def __init__(self, file: str, reading: ReadingOptions) -> None:
         self.file, self.reading = file, reading
         self.packed = self.expanded = 0
+
+    def measured(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self.packed += len(chunk)
+            yield chunk
 
     def add(self, data: bytes) -> bytes:
         self.expanded += len(data)
@@ -89,14 +95,6 @@ class _Meter:
             wanted="a file that is whole to its end",
             do="copy or download it again",
         )
-
-
-def _measured(first: bytes, chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
-    meter.packed += len(first)
-    yield first
-    for chunk in chunks:
-        meter.packed += len(chunk)
-        yield chunk
 
 
 def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import csv
 import io
 import itertools
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,9 +20,9 @@ from maskwright.base.errors import DataError, near
 from maskwright.text.corpus import document, row_faults
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import Block
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import ReadingOptions
 
 Parsed = tuple[list[str], int, int]
 """Fields of a row, numbers of its first and last line."""
@@ -38,13 +38,13 @@ def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
     """The fields that each line of a row would have if quotes did not count."""
     lines: list[list[str]] = [[]]
     for field in row:
-        first, *rest = field.split("\n")
-        lines[-1] += first.split(separator) if rest else [field]
-        lines += [part.split(separator) for part in rest]
+        first_line, *rest = field.split("\n")
+        lines[-1] += first_line.split(separator) if rest else [field]
+        lines += [line.split(separator) for line in rest]
     return lines
 
 
-class Neighbours:
+class RowWindow:
     """Iterates over rows; keeps those before the current one, and looks ahead on request."""
 
     def __init__(self, rows: Iterator[Parsed], width: int) -> None:
@@ -53,19 +53,19 @@ class Neighbours:
         self.ahead: deque[Parsed] = deque()
         self.failed: DataError | None = None
 
-    def __iter__(self) -> Neighbours:
+    def __iter__(self) -> RowWindow:
         return self
 
     def __next__(self) -> Parsed:
         if self.ahead:
-            found = self.ahead.popleft()
+            parsed = self.ahead.popleft()
         elif self.failed is not None:
             raise self.failed
         else:
-            found = next(self.rows)
-        if found[1] == found[2] and len(found[0]) == self.width:
-            self.before.append(found[0])
-        return found
+            parsed = next(self.rows)
+        if parsed[1] == parsed[2] and len(parsed[0]) == self.width:
+            self.before.append(parsed[0])
+        return parsed
 
     def rows_among(self, lines: Sequence[Sequence[str]]) -> int:
         """The number of lines that look like rows; 0 if that may be chance, or in a table of one
@@ -74,29 +74,35 @@ class Neighbours:
         if self.width < 2 or len(wide) < 2:
             return 0
         self._look_ahead()
-        others = [
-            row for row, first, last in self.ahead if first == last and len(row) == self.width
+        rows_ahead = [
+            row
+            for row, first_line, last_line in self.ahead
+            if first_line == last_line and len(row) == self.width
         ]
-        known: list[Sequence[str]] = [*self.before, *others]
-        if len(known) < ENOUGH:
-            known += wide
-        columns = [[row[place] for row in known] for place in range(self.width)]
-        names = {place: {*values, ""} for place, values in enumerate(columns) if _are_names(values)}
+        sampled_rows: list[Sequence[str]] = [*self.before, *rows_ahead]
+        if len(sampled_rows) < ENOUGH:
+            sampled_rows += wide
+        columns = [[row[column] for row in sampled_rows] for column in range(self.width)]
+        names = {
+            column: {*values, ""} for column, values in enumerate(columns) if _are_names(values)
+        }
         numbers = [
-            place
-            for place, values in enumerate(columns)
-            if place not in names and all(map(NUMBER.fullmatch, values))
+            column
+            for column, values in enumerate(columns)
+            if column not in names and all(map(NUMBER.fullmatch, values))
         ]
         alike = sum(
-            all(line[place] in values for place, values in names.items())
-            and all(NUMBER.fullmatch(line[place]) for place in numbers)
-            and (any(line[place].strip() for place in (*names, *numbers)) or not (names or numbers))
+            all(line[column] in values for column, values in names.items())
+            and all(NUMBER.fullmatch(line[column]) for column in numbers)
+            and (
+                any(line[column].strip() for column in (*names, *numbers)) or not (names or numbers)
+            )
             for line in wide
         )
         if names:
             return alike if alike > 1 else 0
-        least = MANY_NUMBERED if numbers else MANY
-        return alike if alike == len(lines) >= least else 0
+        least_lines = MANY_NUMBERED if numbers else MANY
+        return alike if alike == len(lines) >= least_lines else 0
 
     def _look_ahead(self) -> None:
         while len(self.ahead) < AHEAD and self.failed is None:
@@ -123,36 +129,36 @@ ESCAPED = re.compile(r"\\.", re.DOTALL)
 DECLARED = re.compile(r'("?)sep=([^\w\s"]|\t)\1\r?\n', re.IGNORECASE)
 
 
-def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
     """The documents of a table with a header row.
 
     Raises:
         DataError: a bad header; a bad row, when the policy is strict.
     """
     file, counts = source.shown, ledger.counts
-    found = rows(blocks, source, ledger)
-    header, line = next(found, ([], 1))
+    table_rows = rows(blocks, source, ledger)
+    header, line = next(table_rows, ([], 1))
     if not header:
         return
     is_comment = row_faults.is_comment(header)
     if (is_comment or len(header) == 1) and ledger.reading.column_of(header) not in header:
-        below = (number for row, number in found if not row_faults.is_comment(row))
-        number = next(below, line + 1)  # a wider row is refused there
+        table_lines = (number for row, number in table_rows if not row_faults.is_comment(row))
+        number = next(table_lines, line + 1)  # a wider row is refused there
         if is_comment:
             raise row_faults.above_header(header, file, number)
     column = _place(header, line, file, separator_of(source, ledger), ledger)
-    kept = _kept(header, line, file, ledger) if ledger.reading.notes else []
-    for row, line in found:
+    note_columns = _kept(header, line, file, ledger) if ledger.reading.notes else []
+    for row, line in table_rows:
         text = row[column]
         if not text or text.isspace():
             counts.blank += 1
         else:
-            noted = {name: row[place] for name, place in kept if row[place]}
-            yield Document(text, file, f"{file}:{line}", noted)
+            notes = {name: row[index] for name, index in note_columns if row[index]}
+            yield Document(text, file, f"{file}:{line}", notes)
 
 
 def rows(
-    blocks: Iterator[Block], source: Source, ledger: Ledger
+    blocks: Iterator[TextBlock], source: Source, ledger: Ledger
 ) -> Iterator[tuple[list[str], int]]:
     """(fields, number of the first line) of the header and of all rows as wide as it.
 
@@ -170,45 +176,53 @@ def rows(
     if counts.rejected > rejected:
         raise DataError(
             "the first row cannot be read, and it may name the columns",
-            where=at(file, 1),
+            where=line_in(file, 1),
             found=f"the first row that can be read is in line {line}",
             do="correct what stands above it",
         )
     header = _named(header)
-    _refuse_twice(header, line, file)
+    document.refuse_duplicates(header, line_in(file, line))
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
     doubt = ledger.reading.quoting is None
-    others = Neighbours(parsed, width)
-    for row, line, last in others:
-        multi_line = last > line and any("\n" in field for field in row)
-        fault = _swallows(row, line, separator, file, others) if multi_line and doubt else None
+    window = RowWindow(parsed, width)
+    for row, line, last_line in window:
+        multi_line = last_line > line and any("\n" in field for field in row)
+        fault = _swallows(row, line, separator, file, window) if multi_line and doubt else None
         if fault is not None:
-            ledger.reject(fault, file=file, line=line, last=last)
+            ledger.reject(fault, file=file, line=line, last_line=last_line)
         elif len(row) == width:
             if multi_line:
                 counts.spanning += 1
-                counts.first_spanning = counts.first_spanning or f"{file}, lines {line} to {last}"
+                counts.first_spanning = (
+                    counts.first_spanning or f"{file}, lines {line} to {last_line}"
+                )
             yield row, line
         elif not row:
             counts.blank += 1
-        elif row_faults.is_above(header, row) and all(map(row_faults.is_comment, others.before)):
+        elif row_faults.is_above(header, row) and all(map(row_faults.is_comment, window.before)):
             raise row_faults.above_header(header, file, line)
         else:
-            fault = row_faults.wrong_width(row, header, file, line, separator, feed.raw(line, last))
+            fault = row_faults.wrong_width(
+                row, header, file, line, separator, feed.raw(line, last_line)
+            )
             ledger.reject(fault, file=file, line=line)
 
 
 def _swallows(
-    row: list[str], line: int, separator: str, file: str, others: Neighbours
+    row: list[str], line: int, separator: str, file: str, window: RowWindow
 ) -> DataError | None:
     """The error for a row of several lines that look like rows; None for another row."""
     field = next(f for f in row if "\n" in f)
     if separator == "\t" and any("\t" in f and "\n" in f for f in row):
         return row_faults.swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
     lines = lines_of(row, separator)
-    found = others.rows_among(lines)
-    return row_faults.holds_rows(len(lines), found, field, file, line) if found else None
+    lines_like_rows = window.rows_among(lines)
+    return (
+        row_faults.holds_rows(len(lines), lines_like_rows, field, file, line)
+        if lines_like_rows
+        else None
+    )
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
@@ -218,17 +232,19 @@ def separator_of(source: Source, ledger: Ledger) -> str:
     return ledger.reading.separator or declared or SEPARATORS[source.suffix]
 
 
-def _without_declaration(blocks: Iterator[Block], file: str, ledger: Ledger) -> Iterator[Block]:
+def _without_declaration(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger
+) -> Iterator[TextBlock]:
     """The lines without a first line that names the separator, which is noted."""
-    first = next(blocks, None)
-    if first is None:
+    first_block = next(blocks, None)
+    if first_block is None:
         return blocks
-    if first.line == 1 and (declared := DECLARED.match(first.text)):
+    if first_block.line == 1 and (declared := DECLARED.match(first_block.text)):
         if not ledger.reading.separator:
             ledger.counts.separators[file] = declared[2]
-        rest = first.text[declared.end() :]
-        return itertools.chain([Block(rest, 2)] if rest else [], blocks)
-    return itertools.chain([first], blocks)
+        rest = first_block.text[declared.end() :]
+        return itertools.chain([TextBlock(rest, 2)] if rest else [], blocks)
+    return itertools.chain([first_block], blocks)
 
 
 class _RowTooLongError(Exception):
@@ -242,10 +258,10 @@ class _Feed:
     """The lines of one block at a time for `csv.reader`; keeps their numbers and bounds the size of
     a row."""
 
-    def __init__(self, blocks: Iterator[Block], file: str, reading: Reading) -> None:
+    def __init__(self, blocks: Iterator[TextBlock], file: str, reading: ReadingOptions) -> None:
         self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
         self.unescape = reading.escapechar == "\\"
-        self.block = Block("", 1)
+        self.block = TextBlock("", 1)
         self.block_lines: list[str] = []
         self.fed = self.size = 0
         self.first = 1
@@ -260,7 +276,7 @@ class _Feed:
             line = self.line_of(self.first)
             fault = DataError(
                 "the row is too long",
-                where=at(self.file, line),
+                where=line_in(self.file, line),
                 found=f"more than {self.limit:,} characters, up to line {self.line_of(self.fed)}",
                 wanted=f"at most {self.limit:,} characters (max_document_characters)",
                 do=f"close the quote that begins in line {line}, "
@@ -275,22 +291,25 @@ class _Feed:
         lines = io.StringIO(block.text, newline="\n")  # lines end at LF only
         return map(_unescaped, lines) if self.unescape else lines
 
-    def raw(self, first: int, last: int) -> str:
+    def raw(self, first_line: int, last_line: int) -> str:
         """The lines with these numbers, as far as they are in the block that was fed last."""
         lines = self.block_lines = self.block_lines or self.block.text.split("\n")
-        return "\n".join(lines[max(0, first - self.block.line) : last - self.block.line + 1]) + "\n"
+        return (
+            "\n".join(lines[max(0, first_line - self.block.line) : last_line - self.block.line + 1])
+            + "\n"
+        )
 
-    def begin_row(self, first: int) -> None:
-        """Start the next row at the `first`-th line fed."""
-        self.first, self.size = first, 0
-        while len(self.starts) > 1 and self.starts[1][0] < first:
+    def begin_row(self, first_fed: int) -> None:
+        """Start the next row at the `first_fed`-th line fed."""
+        self.first, self.size = first_fed, 0
+        while len(self.starts) > 1 and self.starts[1][0] < first_fed:
             self.starts.pop(0)
 
-    def left_out(self, first: int, last: int) -> int | None:
+    def left_out(self, first_fed: int, last_fed: int) -> int | None:
         """The number in the file of a line that was left out between these fed lines; None if they
         follow each other."""
         for (before, line), (after, later) in itertools.pairwise(self.starts):
-            if first <= after < last and later != line + after - before:
+            if first_fed <= after < last_fed and later != line + after - before:
                 return line + after - before
         return None
 
@@ -314,16 +333,16 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
     limit = ledger.reading.max_line_bytes
     reader, before = _reader(feed, source, ledger), 0
     while True:
-        first = before + reader.line_num + 1
-        feed.begin_row(first)
+        first_fed = before + reader.line_num + 1
+        feed.begin_row(first_fed)
         # The limit belongs to the whole process, so it is ours only while a row is parsed.
-        others = csv.field_size_limit(limit)
+        previous_limit = csv.field_size_limit(limit)
         try:
             row = next(reader)
         except StopIteration:
             return
         except (csv.Error, _RowTooLongError) as error:
-            line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
+            line, last_line = feed.line_of(first_fed), feed.line_of(before + reader.line_num)
             if isinstance(error, _RowTooLongError):
                 fault = error.fault
                 reader, before = _reader(feed, source, ledger), feed.fed
@@ -332,21 +351,26 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
                     error,
                     source.shown,
                     line,
-                    last,
+                    last_line,
                     limit,
-                    feed.raw(line, last),
+                    feed.raw(line, last_line),
                     separator_of(source, ledger),
                 )
-            ledger.reject(fault, file=source.shown, line=line, last=last if last > line else None)
+            ledger.reject(
+                fault,
+                file=source.shown,
+                line=line,
+                last_line=last_line if last_line > line else None,
+            )
             continue
         finally:
-            csv.field_size_limit(others)
-        line, last = feed.line_of(first), feed.line_of(before + reader.line_num)
-        if (gap := feed.left_out(first, before + reader.line_num)) is not None:
-            fault = row_faults.mutilated(source.shown, line, last, gap)
+            csv.field_size_limit(previous_limit)
+        line, last_line = feed.line_of(first_fed), feed.line_of(before + reader.line_num)
+        if (gap := feed.left_out(first_fed, before + reader.line_num)) is not None:
+            fault = row_faults.mutilated(source.shown, line, last_line, gap)
             ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
             continue
-        yield row, line, last
+        yield row, line, last_line
 
 
 def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
@@ -360,37 +384,25 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
     )
 
 
-def _refuse_twice(header: list[str], line: int, file: str) -> None:
-    twice = next((name for name, count in Counter(header).items() if count > 1), None)
-    if twice is not None:
-        raise DataError(
-            "two columns of the header have the same name",
-            where=at(file, line),
-            found=repr(twice),
-            wanted="every name once",
-            do="rename one of the columns",
-        )
-
-
 def _named(header: list[str]) -> list[str]:
     """The header; if several columns have no name, they are called by their positions: programs
     write empty columns after the others."""
     if header.count("") < 2:
         return header
-    return [name or f"column {place}" for place, name in enumerate(header, 1)]
+    return [name or f"column {position}" for position, name in enumerate(header, 1)]
 
 
 def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple[str, int]]:
     """Names and positions of the columns that are kept as notes. A single column without a name is
     called by its position."""
     reading = ledger.reading
-    names = [name or f"column {place}" for place, name in enumerate(header, 1)]
+    names = [name or f"column {position}" for position, name in enumerate(header, 1)]
     ledger.unmet.meet(names)
-    if lacking := sorted({*reading.notes} - {document.EVERY, *names}):
-        raise document.missing(lacking[0], names, at(file, line))
-    kept = document.chosen(reading.notes, names, reading.column_of(names))
-    places = {name: place for place, name in enumerate(names)}
-    return [(name, places[name]) for name in kept]
+    if missing_names := sorted({*reading.notes} - {document.EVERY, *names}):
+        raise document.missing_column(missing_names[0], names, line_in(file, line))
+    note_names = document.note_columns(reading.notes, names, reading.column_of(names))
+    index_by_name = {name: position for position, name in enumerate(names)}
+    return [(name, index_by_name[name]) for name in note_names]
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
@@ -398,18 +410,18 @@ def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledg
     column = ledger.reading.column_of(header)
     if column in header:
         return header.index(column)
-    other = next((o for o in OTHERS if o != separator and o in header[0]), None)
-    if len(header) == 1 and other:
+    likelier = next((o for o in OTHERS if o != separator and o in header[0]), None)
+    if len(header) == 1 and likelier:
         raise DataError(
             "the column is missing",
-            where=at(file, line),
+            where=line_in(file, line),
             found=f"1 column with the separator {separator!r}: {header[0]}",
             wanted=f"a column {column!r}",
-            do=f"is the separator {other!r}? then read with separator={other!r}",
+            do=f"is the separator {likelier!r}? then read with separator={likelier!r}",
         )
     raise DataError(
         "the column is missing",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"the columns {', '.join(header[:20])} (separator {separator!r})",
         wanted=f"a column {column!r}",
         do=f"name the column that holds the text (column=…, or several: column=text,body); "

@@ -49,8 +49,10 @@ def texts(folder: Path) -> dict[Path, str]:
         for name, facts in sorted(manifest.files.items())
         if name.startswith(prefix)
     }
-    found = {Path(place) / name for place, _, names in os.walk(folder / TEXT) for name in names}
-    if extra := sorted(path for path in found - {*listed} if not path.name.startswith(".")):
+    paths_found = {
+        Path(directory) / name for directory, _, names in os.walk(folder / TEXT) for name in names
+    }
+    if extra := sorted(path for path in paths_found - {*listed} if not path.name.startswith(".")):
         raise DataError(
             "a file was put into a curated corpus after it was made",
             where=extra[0],
@@ -61,18 +63,18 @@ def texts(folder: Path) -> dict[Path, str]:
     return listed
 
 
-def require_same(path: Path, digest: str, wanted: str | None) -> None:
+def require_same(path: Path, digest: str, expected: str | None) -> None:
     """Refuse a file of a curated corpus that is not the one that was written.
 
     Raises:
         DataError: its hash is another.
     """
-    if wanted is not None and digest != wanted:
+    if expected is not None and digest != expected:
         raise DataError(
             "a file of a curated corpus is not the one that curate wrote",
             where=path,
             found=f"sha256 {digest}",
-            wanted=f"sha256 {wanted}",
+            wanted=f"sha256 {expected}",
             do=REMEDY,
         )
 
@@ -115,10 +117,10 @@ def summary(folder: Path) -> dict[str, Any]:
         DataError: the manifest or the card is damaged.
     """
     manifest = verify(folder, full=False, error=DataError)
-    found: dict[str, Any] = {"folder": str(folder), "fingerprint": manifest.sha256}
+    facts: dict[str, Any] = {"folder": str(folder), "fingerprint": manifest.sha256}
     if CARD in manifest.files:
         path = folder / CARD
         require_same(path, hash_file(path), manifest.files[CARD]["sha256"])
         card = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        found |= card[LEFT] if isinstance(card.get(LEFT), dict) else {}
-    return found
+        facts |= card[LEFT] if isinstance(card.get(LEFT), dict) else {}
+    return facts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,13 +42,13 @@ def as_text(value: Any) -> str | None:
     return str(value)  # dates and times as ISO 8601, decimals in digits
 
 
-def chosen(names: Collection[str], columns: Iterable[str], column: str) -> list[str]:
+def note_columns(names: Collection[str], columns: Iterable[str], column: str) -> list[str]:
     """Which of the `columns` of a table are kept, in their order; never that of the text."""
     every = EVERY in names
     return [name for name in columns if name != column and (every or name in names)]
 
 
-class Unmet:
+class MissingColumns:
     """The columns asked for that no row has had so far."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -68,23 +69,39 @@ class Unmet:
             DataError: with near names.
         """
         if self.names:
-            raise missing(
+            raise missing_column(
                 sorted(self.names)[0], list(self._columns), where, "no row has the column"
             )
 
 
-def missing(
-    name: str, columns: Collection[str], where: str | None, what: str = "the column is missing"
+def missing_column(
+    name: str, columns: Collection[str], where: str | None, message: str = "the column is missing"
 ) -> DataError:
     """The error for a column that is to be kept with the text and is not there."""
     listed = ", ".join(list(columns)[:LISTED])
     return DataError(
-        what,
+        message,
         where=where,
         found=f"the columns {listed}" if listed else "no columns",
         wanted=f"{name!r}, to be kept with the text",
         do=f"correct its name; {near(name, columns)}" if listed else "leave it out",
     )
+
+
+def refuse_duplicates(names: Iterable[str], where: str) -> None:
+    """Refuse two columns of one name.
+
+    Raises:
+        DataError: naming the column.
+    """
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(
+            "two columns have the same name",
+            where=where,
+            found=repr(duplicates[0]),
+            wanted="every name once",
+            do="rename one of the columns",
+        )
 
 
 @dataclass(frozen=True, slots=True)

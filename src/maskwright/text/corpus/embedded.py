@@ -172,14 +172,14 @@ LOOK_BACK = 300
 
 def literals(source: str) -> Iterator[tuple[int, int]]:
     """(start, end) of every triple-quoted string in `source`, without its prefix letters."""
-    place = 0
+    offset = 0
     while '"""' in source or "'''" in source:
         # `match` from a known place, never `search`: a failure must not be tried again further on.
-        found = NEXT_TRIPLE.match(source, place)
-        if found is None:
+        match = NEXT_TRIPLE.match(source, offset)
+        if match is None:
             return
-        yield found.span(1)
-        place = found.end()
+        yield match.span(1)
+        offset = match.end()
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -248,24 +248,24 @@ def documents(
     Raises:
         UsageError: a package asked for is not installed.
     """
-    files = list(installed.files(installed.present(packages)))
-    seen: set[bytes] = set()
+    files = list(installed.files(installed.package_folders(packages)))
+    paragraph_hashes: set[bytes] = set()
     if limit_bytes is None:
         for file in files:
-            yield from _documents(file, seen)
+            yield from _documents(file, paragraph_hashes)
         return
-    place = {file.name: number for number, file in enumerate(files)}
+    position = {file.name: number for number, file in enumerate(files)}
     files.sort(key=lambda file: hashlib.sha256(file.name.encode()).digest())
-    taken: list[tuple[int, list[Document]]] = []
+    sampled: list[tuple[int, list[Document]]] = []
     size = 0
     for file in files:
         if size >= limit_bytes:
             break
-        found = list(_documents(file, seen))
-        size += sum(len(document.text.encode()) for document in found)
-        taken.append((place[file.name], found))
-    for _, found in sorted(taken, key=lambda item: item[0]):
-        yield from found
+        file_documents = list(_documents(file, paragraph_hashes))
+        size += sum(len(document.text.encode()) for document in file_documents)
+        sampled.append((position[file.name], file_documents))
+    for _, file_documents in sorted(sampled, key=lambda item: item[0]):
+        yield from file_documents
 
 
 def provenance(
@@ -288,7 +288,7 @@ def provenance(
         data = document.text.encode()
         digest.update(data + b"\n\n")
         number, size = number + 1, size + len(data)
-    names = list(installed.present(packages))
+    names = list(installed.package_folders(packages))
     return {
         "packages": {name: installed.version(name) for name in names},
         "licences": {name: installed.LICENCES.get(name, "see the package") for name in names},
@@ -300,40 +300,41 @@ def provenance(
     }
 
 
-def _documents(file: PythonFile, seen: set[bytes]) -> Iterator[Document]:
-    """The documents of one file; paragraphs in `seen` are left out, new ones added to it."""
+def _documents(file: PythonFile, paragraph_hashes: set[bytes]) -> Iterator[Document]:
+    """The documents of one file, without paragraphs in `paragraph_hashes`, to which new ones are
+    added."""
     source = file.text()
     if source is None:
         return
-    held: list[str] = []
-    first = 1
-    found: list[tuple[int, str]] = []
+    pending: list[str] = []
+    first_line = 1
+    line_and_text: list[tuple[int, str]] = []
     for line, text in _topics(source) if file.name == TOPICS else docstrings(source):
-        fresh = [p for p in paragraphs(text) if _is_new(p, seen)]
-        if fresh and not held:
-            first = line
-        held += fresh
-        if sum(map(len, held)) >= GOOD_CHARACTERS:
-            found.append((first, "\n".join(held)))
-            held = []
-    rest = "\n".join(held)
+        fresh = [p for p in paragraphs(text) if _is_new(p, paragraph_hashes)]
+        if fresh and not pending:
+            first_line = line
+        pending += fresh
+        if sum(map(len, pending)) >= GOOD_CHARACTERS:
+            line_and_text.append((first_line, "\n".join(pending)))
+            pending = []
+    rest = "\n".join(pending)
     if len(rest) >= LEAST_CHARACTERS:
-        found.append((first, rest))
-    elif rest and found:
-        found[-1] = (found[-1][0], f"{found[-1][1]}\n{rest}")
+        line_and_text.append((first_line, rest))
+    elif rest and line_and_text:
+        line_and_text[-1] = (line_and_text[-1][0], f"{line_and_text[-1][1]}\n{rest}")
     area = ".".join(file.module.split(".")[:2])
     notes = {"package": file.package, "module": file.module, "area": area}
-    for line, text in found:
+    for line, text in line_and_text:
         yield Document(text, file.package, f"{file.name}:{line}", notes)
 
 
-def _is_new(paragraph: str, seen: set[bytes]) -> bool:
+def _is_new(paragraph: str, paragraph_hashes: set[bytes]) -> bool:
     """Whether no paragraph with the same letters came before."""
     letters = NOT_LETTERS.sub("", paragraph).lower()
     key = hashlib.blake2b(letters.encode(), digest_size=8).digest()
-    if key in seen:
+    if key in paragraph_hashes:
         return False
-    seen.add(key)
+    paragraph_hashes.add(key)
     return True
 
 

@@ -9,14 +9,15 @@ in the file.
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.base.errors import DataError, near
 from maskwright.text.corpus.files import KINDS, PAGES, Source
-from maskwright.text.corpus.ledger import at
-from maskwright.text.corpus.reading import AUTO, ENCODINGS, Reading, known_codec
+from maskwright.text.corpus.ledger import line_in
+from maskwright.text.corpus.reading import AUTO, ENCODINGS, ReadingOptions, known_codec
 from maskwright.text.corpus.sniff import BYTE_ORDER_MARKS, HEAD
 
 # For western text first; the others are tried when most of the letters are outside ASCII.
@@ -63,7 +64,7 @@ class Encoding:
 UTF_8 = Encoding("utf-8")
 
 
-def encoding_of(head: bytes, source: Source, reading: Reading) -> Encoding:
+def encoding_of(head: bytes, source: Source, reading: ReadingOptions) -> Encoding:
     """The encoding of a file that begins with `head`: as the reading says, as the file declares, or
     UTF-8.
 
@@ -118,7 +119,12 @@ codecs.register_error("maskwright-mark", _mark)
 
 
 def to_utf8(
-    chunks: Iterator[bytes], file: str, reading: Reading, encoding: Encoding, *, start: int = 0
+    chunks: Iterator[bytes],
+    file: str,
+    reading: ReadingOptions,
+    encoding: Encoding,
+    *,
+    start: int = 0,
 ) -> Iterator[bytes]:
     """The stream as UTF-8; `start` is the offset of its first byte in the file.
 
@@ -129,7 +135,7 @@ def to_utf8(
     make = codecs.getincrementaldecoder(encoding.codec)
     decoder = make("strict" if strict else "maskwright-mark")
     line, fed = 1, start
-    for chunk, final in _with_last(chunks):
+    for chunk, final in itertools.chain(((chunk, False) for chunk in chunks), [(b"", True)]):
         before = decoder.getstate()
         try:
             text = decoder.decode(chunk, final)
@@ -140,7 +146,7 @@ def to_utf8(
             prefix = good.decode(bytes(error.object)[waiting : error.start])
             raise DataError(
                 f"not {encoding.codec}",
-                where=at(file, line + prefix.count("\n"), fed - waiting + error.start),
+                where=line_in(file, line + prefix.count("\n"), fed - waiting + error.start),
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
                 wanted=f"text in {encoding}",
@@ -167,9 +173,3 @@ def _decodes(line: bytes, name: str) -> bool:
     except UnicodeDecodeError:
         return False
     return name == "latin-1" or not any("\x80" <= c <= "\x9f" for c in text)
-
-
-def _with_last(chunks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    for chunk in chunks:
-        yield chunk, False
-    yield b"", True

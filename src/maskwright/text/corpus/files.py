@@ -81,7 +81,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Ignored:
+class IgnoredFiles:
     """What folders hold that is not read, by name.
 
     Attributes:
@@ -92,9 +92,9 @@ class Ignored:
     files: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
-    def add(self, other: Ignored) -> None:
-        self.files.extend(other.files)
-        self.links.extend(other.links)
+    def add(self, ignored: IgnoredFiles) -> None:
+        self.files.extend(ignored.files)
+        self.links.extend(ignored.links)
 
     @property
     def findings(self) -> list[Finding]:
@@ -109,7 +109,7 @@ class Ignored:
                     "ignored-files",
                     f"{counted(len(self.files), 'file')} of another kind, not read "
                     f"({', '.join(kinds)})",
-                    _first(self.files),
+                    first_names(self.files),
                     "; ".join(remedies[:LISTED]),
                 )
             )
@@ -118,7 +118,7 @@ class Ignored:
                 Finding(
                     "links-out-of-the-folder",
                     f"{counted(len(self.links), 'symbolic link')} out of the folder, not followed",
-                    _first(self.links),
+                    first_names(self.links),
                     COPY_LINKED,
                     "warning",
                 )
@@ -126,7 +126,7 @@ class Ignored:
         return findings
 
 
-def _first(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(map(shorten, names[:LISTED])) + more
 
@@ -141,7 +141,7 @@ def find(
     *,
     pages: bool = False,
     broken: list[UsageError] | None = None,
-) -> tuple[list[Source], Ignored]:
+) -> tuple[list[Source], IgnoredFiles]:
     """The files that `paths` mean, folders searched in sorted order; and what was left out there.
     Of a curated corpus (`curated.py`) only the text is read.
 
@@ -160,14 +160,14 @@ def find(
             unknown ending, or a folder holds nothing to read, or is an unfinished curation.
         DataError: a curated or saved folder is not complete.
     """
-    given = listed(paths)
-    if not given:
+    path_names = listed(paths)
+    if not path_names:
         raise UsageError(
             "no files were given",
             wanted=f"files ending in {_suffixes()}",
             do="name a file or a folder",
         )
-    if "" in given:
+    if "" in path_names:
         raise UsageError(
             "empty path",
             found="''",
@@ -175,8 +175,8 @@ def find(
             do="name one, or leave the empty argument out",
         )
     sources: list[Source] = []
-    ignored = Ignored()
-    for path in map(Path, given):
+    ignored = IgnoredFiles()
+    for path in map(Path, path_names):
         status = _status(path)
         if not stat.S_ISDIR(status.st_mode):
             _refuse_special(path, status)
@@ -185,20 +185,20 @@ def find(
             continue
         if otherwise is None:
             curated.refuse_work(path)
-        inside, passed = _inside(path, otherwise, pages, broken)
-        if not inside:
+        sources_inside, ignored_inside = _inside(path, otherwise, pages, broken)
+        if not sources_inside:
             raise UsageError(
                 "the folder has no file with a known ending",
                 where=shown(path),
-                found=_first([*passed.files, *passed.links]) or "nothing",
+                found=first_names([*ignored_inside.files, *ignored_inside.links]) or "nothing",
                 wanted=f"files ending in {_suffixes(pages)}",
                 do=next(
-                    (found.remedy for found in passed.findings if found.remedy),
+                    (finding.remedy for finding in ignored_inside.findings if finding.remedy),
                     "name another folder; plain text ends in .txt",
                 ),
             )
-        sources += inside
-        ignored.add(passed)
+        sources += sources_inside
+        ignored.add(ignored_inside)
     return sources, ignored
 
 
@@ -222,29 +222,33 @@ def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
 
 def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
     """Bytes of the files that `find` gives."""
-    found = find(paths, otherwise)[0]
-    return sum(_status(path).st_size for source in found for path in source.paths)
+    sources = find(paths, otherwise)[0]
+    return sum(_status(path).st_size for source in sources for path in source.paths)
 
 
 def _inside(
     folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
-) -> tuple[list[Source], Ignored]:
+) -> tuple[list[Source], IgnoredFiles]:
     """The files to read below `folder`, and what else there is."""
     curations = None if otherwise else _Curations()
     links: list[str] = []
-    every = list(_walk(folder, curations, broken, links))
-    notes = saved.notes(every) | (saved.about(every) if otherwise is None else set())
-    found = [source for path in every if path not in notes and (source := _source(path, pages))]
+    all_paths = list(_walk(folder, curations, broken, links))
+    notes = saved.files_without_data(all_paths) | (
+        saved.description_files(all_paths) if otherwise is None else set()
+    )
+    sources = [
+        source for path in all_paths if path not in notes and (source := _source(path, pages))
+    ]
     if otherwise is not None:
-        found = [source for source in found if not _tells_of(folder, source)]
-        found = found or list(otherwise(every))
+        sources = [source for source in sources if not _tells_of(folder, source)]
+        sources = sources or list(otherwise(all_paths))
     if curations is not None and curations.hashes:
-        found = [replace(source, sha256=curations.hashes.get(source.path)) for source in found]
-    found = [source for source in found if _is_whole(source, broken)]
-    known = notes.union(*(source.paths for source in found))
+        sources = [replace(source, sha256=curations.hashes.get(source.path)) for source in sources]
+    sources = [source for source in sources if _is_whole(source, broken)]
+    used_paths = notes.union(*(source.paths for source in sources))
     works = [] if curations is None else curations.works
-    others = [path for path in every if path not in known]
-    return found, Ignored([shown(path) for path in (*others, *works)], links)
+    unused_paths = [path for path in all_paths if path not in used_paths]
+    return sources, IgnoredFiles([shown(path) for path in (*unused_paths, *works)], links)
 
 
 def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
@@ -410,12 +414,8 @@ def _made_of(path: Path) -> str:
 
 
 def _suffixes(pages: bool = False) -> str:
-    return (
-        ", ".join([*KINDS, *(PAGES if pages else ())])
-        + " (each also with "
-        + " or ".join(COMPRESSIONS)
-        + ")"
-    )
+    endings = ", ".join([*KINDS, *(PAGES if pages else ())])
+    return f"{endings} (each also with {' or '.join(COMPRESSIONS)})"
 
 
 @dataclass(frozen=True)
@@ -427,10 +427,7 @@ class _Curations:
 
 
 def _walk(
-    folder: Path,
-    curations: _Curations | None,
-    broken: list[UsageError] | None,
-    links: list[str],
+    folder: Path, curations: _Curations | None, broken: list[UsageError] | None, links: list[str]
 ) -> Iterator[Path]:
     """All files below `folder`, each level sorted by name; hidden names are skipped, and so are
     symbolic links out of it, which are added to `links`. Of curated corpora only their texts,

@@ -18,11 +18,7 @@ from maskwright.base.storage.files import os_errors_refused
 STEP = 1 << 20
 
 
-def _nothing() -> None:
-    """What is done before waiting where nobody asks."""
-
-
-class Growing:
+class GrowingFile:
     """The content of `stream`, appended to the file `path` as it arrives.
 
     Attributes:
@@ -31,7 +27,7 @@ class Growing:
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
         self.path = path
-        self.waiting: Callable[[], None] = _nothing
+        self.waiting: Callable[[], None] = lambda: None
         self._stream, self._ended = stream, False
 
     def more(self) -> bytes:
@@ -59,19 +55,19 @@ class Growing:
             return True
 
 
-_OPEN: dict[Path, Growing] = {}
+_OPEN: dict[Path, GrowingFile] = {}
 
 
 @contextlib.contextmanager
-def growing(path: Path, stream: BinaryIO) -> Iterator[Growing]:
+def growing(path: Path, stream: BinaryIO) -> Iterator[GrowingFile]:
     """A block in which readers of `path` read a file that grows by `stream`."""
-    opened = _OPEN[path] = Growing(path, stream)
+    opened = _OPEN[path] = GrowingFile(path, stream)
     try:
         yield opened
     finally:
         del _OPEN[path]
 
 
-def find(path: Path) -> Growing | None:
+def find(path: Path) -> GrowingFile | None:
     """The growing file at `path`; None for other files."""
     return _OPEN.get(path)

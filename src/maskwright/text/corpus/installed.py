@@ -64,24 +64,24 @@ class PythonFile:
             return None
 
 
-def present(packages: Sequence[str] | None = None) -> dict[str, Path]:
+def package_folders(packages: Sequence[str] | None = None) -> dict[str, Path]:
     """Package -> its folder, for the given packages, or for those of `USUAL` that are installed.
 
     Raises:
         UsageError: a package asked for by name is not installed.
     """
-    found = {}
+    folders = {}
     for package in USUAL if packages is None else packages:
         folder = _folder(package)
         if folder is not None:
-            found[package] = folder
+            folders[package] = folder
         elif packages is not None:
             raise UsageError(
                 "the package is not installed as Python source",
                 found=repr(package),
                 wanted=f"an installed package, or {STANDARD!r}",
             )
-    return found
+    return folders
 
 
 def files(packages: dict[str, Path]) -> Iterator[PythonFile]:
@@ -89,9 +89,9 @@ def files(packages: dict[str, Path]) -> Iterator[PythonFile]:
     for package, folder in packages.items():
         root = folder if package == STANDARD else folder.parent
         names = []
-        for place, folders, entries in os.walk(folder):
-            folders[:] = sorted(f for f in folders if f not in PASSED_OVER)
-            names += [os.path.relpath(os.path.join(place, e), root) for e in entries]
+        for directory, subfolders, entries in os.walk(folder):
+            subfolders[:] = sorted(f for f in subfolders if f not in PASSED_OVER)
+            names += [os.path.relpath(os.path.join(directory, e), root) for e in entries]
         for name in sorted(n.replace(os.sep, "/") for n in names if n.endswith(".py")):
             shown = f"{STANDARD}/{name}" if package == STANDARD else name
             yield PythonFile(package, shown, root / name)
@@ -113,10 +113,10 @@ def _folder(package: str) -> Path | None:
         return folder if (folder / "os.py").exists() else None
     try:
         # Of a top-level name, this finds the location without importing anything.
-        found = importlib.util.find_spec(package.partition(".")[0])
+        spec = importlib.util.find_spec(package.partition(".")[0])
     except (ImportError, ValueError):
         return None
-    if found is None or not found.submodule_search_locations:
+    if spec is None or not spec.submodule_search_locations:
         return None
-    folder = Path(next(iter(found.submodule_search_locations)))
+    folder = Path(next(iter(spec.submodule_search_locations)))
     return folder if folder.is_dir() else None

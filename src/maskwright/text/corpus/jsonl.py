@@ -15,8 +15,8 @@ from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import document
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, Block, strip_controls
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
+from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
 
 LONE = re.compile("[\ud800-\udfff]")
 # Signs that JSON has no place for but in escapes; DEL it takes as it stands.
@@ -31,14 +31,14 @@ JSON_TYPES = {
 }
 
 
-def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterator[Document]:
+def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
     """The documents of a file of JSON Lines.
 
     Raises:
         DataError: a bad row, when the policy is strict; a `.json` file that is one value.
     """
     file, counts = source.shown, ledger.counts
-    column, kept = ledger.reading.column, ledger.reading.notes
+    column, note_names = ledger.reading.column, ledger.reading.notes
     any_of = "," in column
     for block in blocks:
         if block.line == 1:
@@ -56,18 +56,18 @@ def documents(blocks: Iterator[Block], source: Source, ledger: Ledger) -> Iterat
                     raise _no_text(row, column)
                 if "\\" in line:
                     text = _without_traps(text, ledger)
-                found = _notes(row, line, ledger) if kept else {}
+                notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:
-                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
             else:
-                yield Document(text, file, f"{file}:{number}", found)
+                yield Document(text, file, f"{file}:{number}", notes)
 
 
 def objects(
-    blocks: Iterator[Block],
+    blocks: Iterator[TextBlock],
     source: Source,
     ledger: Ledger,
     made_of: Callable[[Any], Any] = lambda value: value,
@@ -87,11 +87,11 @@ def objects(
             try:
                 value = parse(with_escapes(line))
                 traps = "\\" in line or "\0" in line
-                row = made_of(checked(value, ledger) if traps else value)
+                row = made_of(check_texts(value, ledger) if traps else value)
                 if not isinstance(row, dict):
                     raise _no_text(row, ledger.reading.column)
             except DataError as error:
-                ledger.reject(_of_line(error, line, at(file, number)), file=file, line=number)
+                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             yield row, number
 
@@ -102,9 +102,9 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
     Raises:
         DataError: half of a surrogate pair, or a NUL, as the policy says.
     """
-    reading, found = ledger.reading, {}
+    reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
-    for name in document.chosen(reading.notes, row, reading.column_of(row)):
+    for name in document.note_columns(reading.notes, row, reading.column_of(row)):
         value = document.as_text(row[name])
         if value is not None:
             if "\\" in line:
@@ -112,9 +112,9 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
                     name = _without_traps(name, ledger)
                     value = type(value)(_without_traps(value, ledger))
                 except DataError as error:
-                    raise completed(error, f"field {name!r}") from None
-            found[name] = value
-    return found
+                    raise with_place(error, f"field {name!r}") from None
+            notes[name] = value
+    return notes
 
 
 def with_escapes(text: str) -> str:
@@ -122,7 +122,7 @@ def with_escapes(text: str) -> str:
     return text.translate(ESCAPES) if RAW.search(text) else text
 
 
-def checked(value: Any, ledger: Ledger) -> Any:
+def check_texts(value: Any, ledger: Ledger) -> Any:
     """`value` with every text in it free of what escapes can smuggle in, but for control
     characters, which places count.
 
@@ -132,9 +132,9 @@ def checked(value: Any, ledger: Ledger) -> Any:
     if type(value) is str:
         return _without_traps(value, ledger, strip=False)
     if type(value) is list:
-        return [checked(inner, ledger) for inner in value]
+        return [check_texts(inner, ledger) for inner in value]
     if type(value) is dict:
-        return {checked(k, ledger): checked(v, ledger) for k, v in value.items()}
+        return {check_texts(k, ledger): check_texts(v, ledger) for k, v in value.items()}
     return value
 
 
@@ -193,10 +193,12 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
 def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
     """Refuse a file that is an array, or objects over several lines: its first line ends within
     one. Other faults are those of a row, and with `lines` also a first line that is cut off."""
-    first, _, rest = text.lstrip().partition("\n")
-    first, rest = first.rstrip(), rest.lstrip()
-    is_array = first.startswith("[") and (not lines or (first == "[" and rest.startswith("{")))
-    over = first.startswith("{") and first.endswith(("{", ",", "[", ":")) and bool(rest)
+    first_line, _, rest = text.lstrip().partition("\n")
+    first_line, rest = first_line.rstrip(), rest.lstrip()
+    is_array = first_line.startswith("[") and (
+        not lines or (first_line == "[" and rest.startswith("{"))
+    )
+    over = first_line.startswith("{") and first_line.endswith(("{", ",", "[", ":")) and bool(rest)
     if is_array or (over and (not lines or rest.startswith('"'))):
         raise DataError(
             "a .json file with one value in it is not read"
@@ -209,17 +211,17 @@ def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
         )
 
 
-def _of_line(error: DataError, line: str, place: str) -> DataError:
+def _of_line(error: DataError, line: str, where: str) -> DataError:
     if "\r" in line.rstrip("\r"):
         error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
-    return completed(error, place)
+    return with_place(error, where)
 
 
-def completed(error: DataError, place: str) -> DataError:
+def with_place(error: DataError, where: str) -> DataError:
     """The error with the place of its row, and with a remedy if it has none of its own."""
     return DataError(
         error.what,
-        where=", ".join(part for part in (place, error.where) if part),
+        where=", ".join(text for text in (where, error.where) if text),
         found=error.found,
         wanted=error.wanted,
         do=error.do or f"correct the row, {OR_SKIP}",

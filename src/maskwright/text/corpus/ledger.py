@@ -14,16 +14,15 @@ from types import TracebackType
 from typing import TextIO
 
 from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, OutputError, StorageError, shorten
+from maskwright.base.errors import DataError, OutputError, StorageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import new_text
-from maskwright.text.corpus.document import Unmet
-from maskwright.text.corpus.files import Ignored
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.document import MissingColumns
+from maskwright.text.corpus.files import IgnoredFiles, first_names
+from maskwright.text.corpus.reading import ReadingOptions
 
 # The share of bad rows means little before this many rows; the end of the reading checks it always.
 ROWS_BEFORE_JUDGING = 1000
-LISTED = 5
 REJECTED, SPANNING = "rejected-rows", "rows-of-several-lines"
 OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
@@ -52,7 +51,7 @@ class Counts:
     controls: dict[str, int] = field(default_factory=dict)
     """Control characters left out, by code point (`U+001B`)."""
     empty_files: list[str] = field(default_factory=list)
-    ignored: Ignored = field(default_factory=Ignored)
+    ignored: IgnoredFiles = field(default_factory=IgnoredFiles)
     """What folders hold that is not read."""
     without_part: list[str] = field(default_factory=list)
     """Files whose names do not name a part, among others whose names do."""
@@ -74,68 +73,55 @@ class Counts:
     @property
     def findings(self) -> list[Finding]:
         """What the user should know even when all went well."""
-        found = list(self.notes)
-        for number, name, what in (
+        findings = list(self.notes)
+        for number, name, message in (
             (self.rejected, REJECTED, "bad rows dropped"),
             (self.byte_order_marks, "byte-order-marks", "byte order marks removed"),
             (self.nul_stripped, "nul-characters", "NUL characters left out"),
             (self.replaced, "replaced-characters", "characters replaced by U+FFFD"),
         ):
             if number:
-                found.append(Finding(name, f"{number:,} {what}"))
+                findings.append(Finding(name, f"{number:,} {message}"))
         if self.controls:
             listed = ", ".join(f"{n:,} of {c}" for c, n in sorted(self.controls.items()))
-            found.append(Finding("control-characters", f"control characters left out: {listed}"))
+            findings.append(Finding("control-characters", f"control characters left out: {listed}"))
         if self.separators:
             marks = " and ".join(sorted({repr(mark) for mark in self.separators.values()}))
-            found.append(
-                Finding(
-                    "declared-separator", f"columns separated by {marks}, as a first line sep= says"
-                )
-            )
+            message = f"columns separated by {marks}, as a first line sep= says"
+            findings.append(Finding("declared-separator", message))
         if self.spanning:
-            found.append(
-                Finding(
-                    SPANNING,
-                    f"{counted(self.spanning, 'row')} of several lines each, in quoted fields",
-                    f"the first: {self.first_spanning}",
-                )
-            )
+            message = f"{counted(self.spanning, 'row')} of several lines each, in quoted fields"
+            findings.append(Finding(SPANNING, message, f"the first: {self.first_spanning}"))
         if self.lone_cr:
-            found.append(
-                Finding(
-                    "lone-carriage-returns",
-                    f"{counted(self.lone_cr, 'carriage return')} within lines, read as text",
-                    remedy="where they end lines, read with line_ends='any'",
-                )
-            )
-        for name, what, files in (
+            message = f"{counted(self.lone_cr, 'carriage return')} within lines, read as text"
+            remedy = "where they end lines, read with line_ends='any'"
+            findings.append(Finding("lone-carriage-returns", message, remedy=remedy))
+        without_part = "not read, as no name says their part or class"
+        for name, message, files in (
             ("cr-line-ends", "lines end in CR alone (line_ends)", self.cr_files),
             ("empty-files", "empty files", self.empty_files),
-            (
-                "files-without-part",
-                "not read, as no name says their part or class",
-                self.without_part,
-            ),
+            ("files-without-part", without_part, self.without_part),
         ):
             if files:
-                found.append(Finding(name, f"{what}: {_listed(files)}"))
-        return found + self.ignored.findings
+                findings.append(Finding(name, f"{message}: {first_names(files)}"))
+        return findings + self.ignored.findings
 
     def summary(self) -> str:
         """One line: files, rows, documents, and why rows went missing."""
-        parts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
-        parts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
-        return f"{counted(self.documents, 'document')} from " + ", ".join(parts)
+        counts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
+        counts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
+        return f"{counted(self.documents, 'document')} from " + ", ".join(counts)
 
 
 class Ledger:
     """Counts, and the policy for bad rows."""
 
-    def __init__(self, reading: Reading, counts: Counts, rejects: Path | TextIO | None) -> None:
+    def __init__(
+        self, reading: ReadingOptions, counts: Counts, rejects: Path | TextIO | None
+    ) -> None:
         self.reading = reading
         self.counts = counts
-        self.unmet = Unmet(reading.notes)
+        self.unmet = MissingColumns(reading.notes)
         skip = reading.on_bad == "skip"
         self.path = rejects if skip and isinstance(rejects, Path) else None
         self._rejects = rejects if skip and not isinstance(rejects, Path) else None
@@ -169,11 +155,11 @@ class Ledger:
         *,
         file: str,
         line: int,
-        last: int | None = None,
+        last_line: int | None = None,
         offset: int | None = None,
         rows: int | None = None,
     ) -> None:
-        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last`, or
+        """Apply the policy to the bad row at `line` of `file` (or the rows `line` … `last_line`, or
         `rows` rows in these lines).
 
         Raises:
@@ -184,14 +170,14 @@ class Ledger:
                 error.advising(f"{error.do or 'correct the row'}, {OR_SKIP}")
             raise error
         if rows is None:
-            rows = 1 if last is None else last - line + 1
+            rows = 1 if last_line is None else last_line - line + 1
         self.counts.rejected += rows
-        self.counts.first_rejected = self.counts.first_rejected or at(file, line)
+        self.counts.first_rejected = self.counts.first_rejected or line_in(file, line)
         self.counts.rejected_by[error.what] = self.counts.rejected_by.get(error.what, 0) + rows
         if self._rejects is not None:
             entry: dict[str, object] = {"file": file, "line": line}
-            if last is not None:
-                entry["last_line"] = last
+            if last_line is not None:
+                entry["last_line"] = last_line
             if offset is not None:
                 entry["offset"] = offset
             entry |= {"reason": error.what, "found": error.found, "wanted": error.wanted}
@@ -206,11 +192,11 @@ class Ledger:
         if self.counts.rows >= ROWS_BEFORE_JUDGING:
             self._judge()
 
-    def finish(self, what: str = "the corpus has 0 documents", unit: str = "document") -> None:
+    def finish(self, message: str = "the corpus has 0 documents", unit: str = "document") -> None:
         """The checks at the end: not too many bad rows, and at least one document.
 
         Args:
-            what: the message if there is none.
+            message: the message if there is none.
             unit: the name of what is counted.
 
         Raises:
@@ -220,9 +206,10 @@ class Ledger:
         if self.counts.documents == 0:
             empty = self.counts.empty_files
             raise DataError(
-                what,
-                where=_listed(list(self.counts.hashes)) or None,
-                found=self.counts.summary() + (f"; empty files: {_listed(empty)}" if empty else ""),
+                message,
+                where=first_names(list(self.counts.hashes)) or None,
+                found=self.counts.summary()
+                + (f"; empty files: {first_names(empty)}" if empty else ""),
                 wanted=f"at least one {unit}",
                 do="give files that hold text, or look at the rejected rows",
             )
@@ -233,33 +220,27 @@ class Ledger:
         Raises:
             DataError: with near names.
         """
-        self.unmet.refuse(_listed(list(self.counts.hashes)) or None)
+        self.unmet.refuse(first_names(list(self.counts.hashes)) or None)
 
     def _judge(self) -> None:
         counts, limit = self.counts, self.reading.max_bad_fraction
         if counts.rejected > limit * max(1, counts.rows):
             worst = max(counts.rejected_by, key=lambda reason: counts.rejected_by[reason])
-            seen = f" see {self.path};" if self.path else ""
+            see_list = f" see {self.path};" if self.path else ""
             raise DataError(
                 "too many bad rows",
-                where=_listed(list(counts.hashes)) or None,
+                where=first_names(list(counts.hashes)) or None,
                 found=f"{counts.rejected:,} of {counts.rows:,} rows, mostly: {worst}",
                 wanted=f"at most {limit:.3g} of the rows (max_bad_fraction)",
-                do=f"{seen} correct the rows, or raise max_bad_fraction".strip(),
+                do=f"{see_list} correct the rows, or raise max_bad_fraction".strip(),
             )
 
 
-def at(file: str, line: int, offset: int | None = None, column: object = None) -> str:
+def line_in(file: str, line: int, offset: int | None = None, column: object = None) -> str:
     """The `where` of an error: `notes.txt, line 12, byte 340`."""
-    place = f"{file}, line {line}"
+    where = f"{file}, line {line}"
     if offset is not None:
-        place += f", byte {offset}"
+        where += f", byte {offset}"
     if column is not None:
-        place += f", column {column}"
-    return place
-
-
-def _listed(names: list[str]) -> str:
-    listed = ", ".join(shorten(n) for n in names[:LISTED])
-    more = len(names) - LISTED
-    return listed + (f", and {more:,} more" if more > 0 else "")
+        where += f", column {column}"
+    return where

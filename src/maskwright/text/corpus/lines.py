@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.encoding import REMEDY, UTF_8, Encoding, guess
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 
 # C0 but TAB, LF, VT, FF, CR, and DEL; NUL has a policy of its own.
 CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r")) + b"\x7f"
@@ -35,7 +35,7 @@ LOOKED_AT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """Consecutive whole lines; `line` is the number of the first, counted from 1."""
 
     text: str
@@ -48,7 +48,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class _RawBlock:
     data: bytes
     line: int
     offset: int
@@ -62,7 +62,7 @@ def blocks(
     start: int = 0,
     as_given: bool = False,
     encoding: Encoding = UTF_8,
-) -> Iterator[Block]:
+) -> Iterator[TextBlock]:
     """The good lines of a stream.
 
     Args:
@@ -80,7 +80,7 @@ def blocks(
     for raw in _whole_lines(chunks, file, ledger, max(0, start)):
         text = None if _has_long_line(raw.data, ledger) else _decode(raw.data, ledger, as_given)
         if text is not None:
-            yield Block(text, raw.line)
+            yield TextBlock(text, raw.line)
         else:
             yield from _sift(raw, file, ledger, encoding, start >= 0, as_given)
 
@@ -127,7 +127,9 @@ def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 # ------------------------------------------------------------------------------ whole lines
-def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int) -> Iterator[_Raw]:
+def _whole_lines(
+    chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
+) -> Iterator[_RawBlock]:
     """Blocks that end with LF (except the last); never more than a line's limit is held in
     memory."""
     limit = ledger.reading.max_line_bytes
@@ -152,7 +154,7 @@ def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
             block = b"".join(held)
             number = block.count(b"\n")
             ledger.counts.rows += number
-            yield _Raw(block, line, offset)
+            yield _RawBlock(block, line, offset)
             offset, line = offset + len(block), line + number
             held, size = [], 0
         if end < len(data):
@@ -167,7 +169,7 @@ def _whole_lines(chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
         ledger.reject(_too_long(file, line, overlong, limit), file=file, line=line)
     elif size:
         ledger.counts.rows += 1
-        yield _Raw(b"".join(held), line, offset)
+        yield _RawBlock(b"".join(held), line, offset)
 
 
 # ------------------------------------------------------------------------------ checks
@@ -202,8 +204,8 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 
 
 def _sift(
-    raw: _Raw, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
-) -> Iterator[Block]:
+    raw: _RawBlock, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
+) -> Iterator[TextBlock]:
     """The good lines of a block that has bad ones; neighbours stay together."""
     good: list[str] = []
     number, start = raw.line, 0
@@ -219,15 +221,15 @@ def _sift(
             good.append(text)
         else:
             if good:
-                yield Block("".join(good), number - len(good))
+                yield TextBlock("".join(good), number - len(good))
                 good = []
             offset = raw.offset + start
-            known = offset if with_offset else None
-            error, place = _fault(data, file, number, known, ledger, encoding)
-            ledger.reject(error, file=file, line=number, offset=place)
+            offset_in_file = offset if with_offset else None
+            error, byte_offset = _fault(data, file, number, offset_in_file, ledger, encoding)
+            ledger.reject(error, file=file, line=number, offset=byte_offset)
         number, start = number + 1, end
     if good:
-        yield Block("".join(good), number - len(good))
+        yield TextBlock("".join(good), number - len(good))
 
 
 def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
@@ -253,34 +255,34 @@ def _fault(
         if ledger.reading.on_undecodable == "bad":
             data.decode()
     except UnicodeDecodeError as error:
-        place = None if offset is None else offset + error.start
+        byte_offset = None if offset is None else offset + error.start
         bad = data[error.start : error.end]
-        found = f"the byte{'s' if len(bad) > 1 else ''} {bad.hex(' ')} ({error.reason})"
-        if place is None:
-            found = f"bytes that are not {encoding.codec}"
+        description = f"the byte{'s' if len(bad) > 1 else ''} {bad.hex(' ')} ({error.reason})"
+        if byte_offset is None:
+            description = f"bytes that are not {encoding.codec}"
         else:
-            found += f"; the line is {guess(data)}"
+            description += f"; the line is {guess(data)}"
         return DataError(
             f"not {encoding.codec}",
-            where=at(file, line, place),
-            found=found,
+            where=line_in(file, line, byte_offset),
+            found=description,
             wanted=f"text in {encoding}",
             do=f"{REMEDY}, correct the byte, read with on_undecodable='replace', {OR_SKIP}",
-        ), place
-    place = None if offset is None else offset + data.index(0)
+        ), byte_offset
+    byte_offset = None if offset is None else offset + data.index(0)
     return DataError(
         "the text has a NUL character",
-        where=at(file, line, place),
+        where=line_in(file, line, byte_offset),
         found=f"{data.count(0):,} NUL in {data[max(0, data.index(0) - 20) :][:60]!r}",
         wanted="text without NUL",
         do=f"take it out, read with on_nul='strip', {OR_SKIP}",
-    ), place
+    ), byte_offset
 
 
 def _too_long(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:
     return DataError(
         "the line is too long",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"{'more than ' if more else ''}{size:,} bytes without a line feed",
         wanted=f"at most {limit:,} bytes (max_line_bytes)",
         do=f"break the line, raise max_line_bytes, {OR_SKIP}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ def fault(head: bytes, tail: bytes) -> str | None:
     return "not an arrow file"
 
 
-class Arrow:
+class ArrowFile:
     """An open file with the methods of `pyarrow.parquet.ParquetFile`."""
 
     def __init__(self, pyarrow: Any, path: Path) -> None:
@@ -51,7 +50,7 @@ class Arrow:
         except UnicodeDecodeError as error:
             raise pyarrow.ArrowInvalid("the name of a column is not UTF-8") from error
 
-    def __enter__(self) -> Arrow:
+    def __enter__(self) -> ArrowFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,28 +91,30 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
         schema = table.schema_arrow
         column = ledger.reading.column_of(schema.names)
         _check_column(schema, source.shown, column)
-        kept = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
-        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *kept]):
-            places = {name: place for place, name in enumerate(batch.schema.names)}
-            values = _as_bytes(batch.column(places[column]), pyarrow)
-            cells = {name: _cells(batch.column(places[name]), pyarrow) for name in kept}
+        note_names = _kept(schema, source.shown, ledger) if ledger.reading.notes else []
+        for batch in table.iter_batches(BATCH_ROWS, columns=[column, *note_names]):
+            index_by_name = {name: index for index, name in enumerate(batch.schema.names)}
+            values = _as_bytes(batch.column(index_by_name[column]), pyarrow)
+            cells = {
+                name: _cells(batch.column(index_by_name[name]), pyarrow) for name in note_names
+            }
             ledger.counts.rows += len(values)
-            for place, value in enumerate(values):
+            for index, value in enumerate(values):
                 row += 1
                 text = _text(value, source.shown, row, ledger)
                 if text is None:
                     continue
-                noted = {name: column[place] for name, column in cells.items()}
-                found = _notes(noted, source.shown, row, ledger) if noted else {}
-                if found is not None:
-                    yield Document(text, source.shown, f"{source.shown}#{row}", found)
+                note_cells = {name: column[index] for name, column in cells.items()}
+                notes = _notes(note_cells, source.shown, row, ledger) if note_cells else {}
+                if notes is not None:
+                    yield Document(text, source.shown, f"{source.shown}#{row}", notes)
 
 
 def rows(
     opened: RegularFile, source: Source, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(row, its number from 1) of a parquet file, all columns as plain Python values; a value that
-    cannot be read, such as nanoseconds, is an `Unread`: its column cannot be used.
+    cannot be read, such as nanoseconds, is an `UnreadableValue`: its column cannot be used.
 
     Raises:
         As `documents`, but for the column.
@@ -124,7 +125,7 @@ def rows(
     row = 0
     with _open(pyarrow, source, lambda: row) as table:
         names = table.schema_arrow.names
-        _refuse_twice(names, source.shown)
+        document.refuse_duplicates(names, source.shown)
         for batch in table.iter_batches(BATCH_ROWS):
             ledger.counts.rows += len(batch)
             columns = [_values(column) for column in batch.columns]
@@ -134,7 +135,7 @@ def rows(
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableValue:
     """A value without a Python counterpart: nanoseconds, the year 10000, an unknown time zone, a
     text that is not UTF-8. It is neither text nor number, and its readers refuse it.
 
@@ -154,7 +155,7 @@ class Unread:
 
 
 def _values(column: Any) -> list[Any]:
-    """The cells as Python values; an `Unread` or a `UnicodeDecodeError` in place of one."""
+    """The cells as Python values; in place of one an `UnreadableValue` or `UnicodeDecodeError`."""
     try:
         values: list[Any] = column.to_pylist()
         return values
@@ -167,17 +168,17 @@ def _value(cell: Any) -> Any:
         return cell.as_py()
     except UnicodeDecodeError as failure:
         bad = failure.object[failure.start : failure.end].hex(" ")
-        return Unread(f"the bytes {bad}", "not utf-8")
+        return UnreadableValue(f"the bytes {bad}", "not utf-8")
     except Exception:
         inner = _inner(cell)
         return _unread(cell) if inner is None else inner
 
 
-def _unread(cell: Any) -> Unread:
+def _unread(cell: Any) -> UnreadableValue:
     try:
-        return Unread(str(cell.cast("string").as_py()), str(cell.type))
+        return UnreadableValue(str(cell.cast("string").as_py()), str(cell.type))
     except Exception:  # the library has no text for it, either
-        return Unread("a value", str(cell.type))
+        return UnreadableValue("a value", str(cell.type))
 
 
 def _inner(cell: Any) -> Any:
@@ -198,7 +199,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
         import pyarrow.parquet
 
         if source.format == "arrow":
-            with Arrow(pyarrow, source.path) as table:
+            with ArrowFile(pyarrow, source.path) as table:
                 return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
     except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
@@ -210,7 +211,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
     """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
     try:
         if source.format == "arrow":
-            with Arrow(pyarrow, source.path) as table:
+            with ArrowFile(pyarrow, source.path) as table:
                 yield table
             return
         # Small reads instead of whole row groups keep the memory bounded.
@@ -241,22 +242,22 @@ def _library(opened: RegularFile, source: Source) -> Any:
     if not head:
         return None
     if source.format == "arrow":
-        what = fault(head, tail)
-        wanted = "an Arrow file or stream"
+        problem = fault(head, tail)
+        expected = "an Arrow file or stream"
     else:
-        what = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
-        what = "not a parquet file" if head[:4] != MAGIC else what
-        wanted = f"{MAGIC.hex(' ')} at both ends"
-    if what is not None:
+        problem = None if (head[:4], tail[-4:]) == (MAGIC, MAGIC) else "the parquet file is cut off"
+        problem = "not a parquet file" if head[:4] != MAGIC else problem
+        expected = f"{MAGIC.hex(' ')} at both ends"
+    if problem is not None:
         raise DataError(
-            what,
+            problem,
             where=source.shown,
             found=f"it begins with {head.hex(' ')} and ends with {tail.hex(' ')}",
-            wanted=wanted,
+            wanted=expected,
             do="copy or download it again, or correct the file's ending",
         )
-    what = f"reading {source.format} files"
-    return require(what, "pyarrow", "pyarrow.parquet", where=source.shown)
+    problem = f"reading {source.format} files"
+    return require(problem, "pyarrow", "pyarrow.parquet", where=source.shown)
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
@@ -299,11 +300,11 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     """
     named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
-    if lacking := sorted(named - {*names}):
-        raise document.missing(lacking[0], names, file)
-    kept = document.chosen(ledger.reading.notes, names, ledger.reading.column_of(names))
-    _refuse_twice(kept, file)
-    raw = [name for name in kept if "binary" in str(schema.field(name).type)]
+    if missing_names := sorted(named - {*names}):
+        raise document.missing_column(missing_names[0], names, file)
+    note_names = document.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
+    document.refuse_duplicates(note_names, file)
+    raw = [name for name in note_names if "binary" in str(schema.field(name).type)]
     if wrong := named.intersection(raw):
         name = sorted(wrong)[0]
         raise DataError(
@@ -314,21 +315,10 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
             do="leave it out of the columns that are kept",
         )
     if raw:
-        what = f"columns of bytes, not kept: {', '.join(raw)}"
-        ledger.counts.notes.append(Finding("columns-of-bytes", what, file))
-    without = set(raw)
-    return [name for name in kept if name not in without]
-
-
-def _refuse_twice(names: Sequence[str], file: str) -> None:
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise DataError(
-            "two columns have the same name",
-            where=file,
-            found=repr(twice[0]),
-            wanted="every name once",
-            do="rename one of the columns",
-        )
+        message = f"columns of bytes, not kept: {', '.join(raw)}"
+        ledger.counts.notes.append(Finding("columns-of-bytes", message, file))
+    byte_columns = set(raw)
+    return [name for name in note_names if name not in byte_columns]
 
 
 def _cells(column: Any, pyarrow: Any) -> list[Any]:
@@ -339,7 +329,7 @@ def _cells(column: Any, pyarrow: Any) -> list[Any]:
 
 def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[str, str] | None:
     """The notes of a row; None if it is rejected."""
-    found: dict[str, str] = {}
+    notes: dict[str, str] = {}
     for name, cell in cells.items():
         if isinstance(cell, bytes):
             try:
@@ -348,8 +338,8 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
                 ledger.reject(error, file=file, line=row)
                 return None
         if (value := document.as_text(cell)) is not None:
-            found[name] = value
-    return found
+            notes[name] = value
+    return notes
 
 
 def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:

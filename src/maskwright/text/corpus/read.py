@@ -6,13 +6,14 @@
 
 Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
 in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
-and listed, as `Reading` decides.
+and listed, as `ReadingOptions` decides.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 import tempfile
 import weakref
@@ -25,14 +26,14 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import existing_parent, os_errors_refused
 from maskwright.base.storage.manifest import hash_file
-from maskwright.text.corpus import csv_file, curated, jsonl, parquet, text
+from maskwright.text.corpus import csv_file, curated, jsonl, parquet
 from maskwright.text.corpus.compressed import expand
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.encoding import REMEDY, encoding_of, to_utf8
 from maskwright.text.corpus.files import Paths, RegularFile, Source, find
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger
-from maskwright.text.corpus.lines import Block, blocks
-from maskwright.text.corpus.reading import Form, Reading
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock, blocks
+from maskwright.text.corpus.reading import Form, ReadingOptions
 from maskwright.text.corpus.sniff import HEAD, check_head
 
 STALE = "stale-encoding-declaration"
@@ -57,8 +58,8 @@ class Spool:
         self.complete = True
         self._folder, self._most = folder, most
         self._end = self._at = 0  # of what was added, and where the file stands
-        place = str(existing_parent(folder))
-        file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=place)  # noqa: SIM115
+        directory = str(existing_parent(folder))
+        file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=directory)  # noqa: SIM115
         self._file = file
         weakref.finalize(self, file.close)
 
@@ -70,8 +71,8 @@ class Spool:
         """
         notes = json.dumps(document.notes) if document.notes else ""
         fields = (document.source, document.id, document.text, notes)
-        parts = [_bytes(field) for field in fields]
-        record = b"".join([_SIZES.pack(*map(len, parts)), *parts])
+        encoded_fields = [field.encode(*CODING) for field in fields]
+        record = b"".join([_SIZES.pack(*map(len, encoded_fields)), *encoded_fields])
         if self._most is not None and self._end + len(record) > self._most:
             self.complete = False
         if self.complete:
@@ -81,31 +82,28 @@ class Spool:
             self._end = self._at = self._end + len(record)
 
     def __iter__(self) -> Iterator[Document]:
-        place = 0
-        while place < self._end:
+        offset = 0
+        while offset < self._end:
             with os_errors_refused(self._folder):
-                self._go_to(place)
+                self._go_to(offset)
                 sizes = _SIZES.unpack(self._file.read(_SIZES.size))
                 source, name, text, notes = (
                     self._file.read(size).decode(*CODING) for size in sizes
                 )
-            self._at = place = place + _SIZES.size + sum(sizes)
+            self._at = offset = offset + _SIZES.size + sum(sizes)
             yield Document(text, source, name, json.loads(notes) if notes else {})
 
-    def _go_to(self, place: int) -> None:
+    def _go_to(self, offset: int) -> None:
         """Two iterations may take turns; one alone reads on."""
-        if self._at != place:
-            self._file.seek(place)
+        if self._at != offset:
+            self._file.seek(offset)
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode(*CODING)
-
-
-__all__ = ["Counts", "Form", "Reader", "Reading", "read"]
-
-DEFAULT = Reading()
+DEFAULT = ReadingOptions()
 BOOK = 1 << 20  # bytes of a long book
+# One or more blank lines, with the line end before them. A run of blanks is entered only after a
+# line end and cannot hold one, so the search is linear.
+BLANK_LINES = re.compile(r"\n(?:[ \t\r\v\f]*+\n)++")
 FEWEST_FILES = 20  # from which on each file may be one document: fewer leave too little to hold out
 
 
@@ -131,7 +129,7 @@ class Reader:
     def __init__(
         self,
         paths: Paths,
-        reading: Reading = DEFAULT,
+        reading: ReadingOptions = DEFAULT,
         rejects: Path | str | TextIO | None = None,
         limit_bytes: int | None = None,
         *,
@@ -172,7 +170,9 @@ class Reader:
                 ledger.require_notes()
 
 
-def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Finding | None]:
+def with_form(
+    sources: Sequence[Source], reading: ReadingOptions
+) -> tuple[ReadingOptions, Finding | None]:
     """Decide how plain text splits into documents where the reading does not say.
 
     Each file is one document if there are at least `FEWEST_FILES` of them and at least half of
@@ -187,16 +187,16 @@ def with_form(sources: Sequence[Source], reading: Reading) -> tuple[Reading, Fin
     sizes = [source.text_bytes for source in plain]
     large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
     form: Form = "file" if len(plain) >= FEWEST_FILES and not large else "blank-line"
-    choice, other = {
+    choice, other_form = {
         "file": ("each text file is one document", "blank-line"),
         "blank-line": ("text files are split at blank lines", "file"),
     }[form]
     reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
-    remedy = f"otherwise: --read form={other} or form=line"
+    remedy = f"otherwise: --read form={other_form} or form=line"
     return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
 
 
-def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
+def read(paths: Paths, reading: ReadingOptions = DEFAULT) -> Iterator[Document]:
     """The documents of `paths`; a `Reader` also has the counts.
 
     Raises:
@@ -207,7 +207,7 @@ def read(paths: Paths, reading: Reading = DEFAULT) -> Iterator[Document]:
 
 def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
     counts = ledger.counts
-    before = counts.rows
+    rows_before = counts.rows
     if source.format == "columns":
         raise UsageError(
             "a file of tagged words is not running text",
@@ -230,14 +230,14 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
             checked = text_blocks(opened, source, ledger)
             if source.format in ("text", "page"):
                 form = "file" if source.format == "page" else ledger.reading.form
-                found = text.documents(checked, source.shown, ledger, form)
+                documents = _plain_text(checked, source.shown, ledger, form)
             elif source.format == "jsonl":
-                found = jsonl.documents(checked, source, ledger)
+                documents = jsonl.documents(checked, source, ledger)
             else:
-                found = csv_file.documents(checked, source, ledger)
-            yield from _bounded(found, source.shown, ledger)
+                documents = csv_file.documents(checked, source, ledger)
+            yield from _bounded(documents, source.shown, ledger)
         counts.hashes[source.shown] = _same(source, opened.finish())
-    if counts.rows == before:
+    if counts.rows == rows_before:
         counts.empty_files.append(source.shown)
 
 
@@ -266,7 +266,7 @@ def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterat
 
 def text_blocks(
     opened: RegularFile, source: Source, ledger: Ledger, *, as_given: bool = False
-) -> Iterator[Block]:
+) -> Iterator[TextBlock]:
     """The checked lines of a text file of any encoding and compression; `as_given` with control
     characters and CRLF where they are.
 
@@ -282,8 +282,8 @@ def text_blocks(
             break  # a line that has come is answered before the next comes
     encoding = encoding_of(head, source, reading)
     if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
-        what = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
-        ledger.counts.notes.append(Finding(STALE, f"{file}: {what}", remedy=REMEDY))
+        message = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
+        ledger.counts.notes.append(Finding(STALE, f"{file}: {message}", remedy=REMEDY))
     mark = check_head(head, file, encoding.codec)
     ledger.counts.byte_order_marks += mark > 0
     chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
@@ -291,3 +291,92 @@ def text_blocks(
     if encoding.codec != "utf-8":
         chunks, start = to_utf8(chunks, file, reading, encoding, start=mark), -1
     return blocks(chunks, file, ledger, start=start, as_given=as_given, encoding=encoding)
+
+
+# ------------------------------------------------------------------------------ plain text
+def _plain_text(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger, form: Form
+) -> Iterator[Document]:
+    """The documents of a text file, split as `form` says."""
+    if form == "line":
+        return _by_line(blocks, file, ledger)
+    return _by_pieces(blocks, file, ledger, whole_file=form == "file")
+
+
+def _by_line(blocks: Iterator[TextBlock], file: str, ledger: Ledger) -> Iterator[Document]:
+    counts = ledger.counts
+    for block in blocks:
+        for number, line in block.lines():
+            if not line or line.isspace():
+                counts.blank += 1
+            else:
+                yield Document(line, file, f"{file}:{number}")
+
+
+def _by_pieces(
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger, *, whole_file: bool
+) -> Iterator[Document]:
+    """Documents that may extend over several blocks."""
+    pending = _DocumentBuilder(file, ledger, whole_file)
+    limit = ledger.reading.max_document_characters
+    for block in blocks:
+        # The LF in front lets blank lines at the start of a block match like all others.
+        text, offset, line = "\n" + block.text, 1, block.line
+        for gap in () if whole_file else BLANK_LINES.finditer(text):
+            start, end = gap.span()
+            piece = text[offset:start]
+            if not pending.size and 0 < len(piece) <= limit and not piece.isspace():
+                yield Document(piece, file, f"{file}:{line}")
+            else:
+                pending.add(piece, line)
+                if document := pending.take():
+                    yield document
+            line += text.count("\n", offset, end)
+            offset = end
+        if offset < len(text):
+            pending.add(text[offset:], line)
+    if document := pending.take():
+        yield document
+
+
+class _DocumentBuilder:
+    """The document that is being assembled, within the limit of its size."""
+
+    def __init__(self, file: str, ledger: Ledger, whole_file: bool) -> None:
+        self.file, self.ledger, self.whole_file = file, ledger, whole_file
+        self.parts: list[str] = []
+        self.size = self.line = 0
+        self.dropping = False
+
+    def add(self, text: str, line: int) -> None:
+        if not text:
+            return
+        if not self.size:
+            self.line = line
+        self.size += len(text)
+        limit = self.ledger.reading.max_document_characters
+        if self.size <= limit:
+            self.parts.append(text)
+        elif not self.dropping:
+            self.parts, self.dropping = [], True
+            remedy = "" if self.whole_file else "separate documents by blank lines, "
+            error = DataError(
+                "the document is too long",
+                where=line_in(self.file, self.line),
+                found=f"more than {limit:,} characters"
+                + ("" if self.whole_file else " without a blank line"),
+                wanted=f"at most {limit:,} characters (max_document_characters)",
+                do=f"{remedy}read the file with form='line', {OR_SKIP}",
+            )
+            self.ledger.reject(error, file=self.file, line=self.line)
+
+    def take(self) -> Document | None:
+        text = "".join(self.parts).removesuffix("\n")
+        line, empty = self.line, self.size == 0 or self.dropping
+        self.parts, self.size, self.dropping = [], 0, False
+        if empty:
+            return None
+        if not text or text.isspace():
+            self.ledger.counts.blank += 1
+            return None
+        return Document(text, self.file, f"{self.file}:{line}")

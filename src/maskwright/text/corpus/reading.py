@@ -26,7 +26,7 @@ ENCODINGS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How files are read; checked when it is made.
 
     Raises:
@@ -82,14 +82,14 @@ class Reading:
             "on_nul": ("error", "strip"),
             "line_ends": ("auto", "lf", "any"),
         }
-        for name, known in choices.items():
+        for name, allowed in choices.items():
             value = getattr(self, name)
-            if value not in known:
+            if value not in allowed:
                 raise ConfigError(
                     "not one of the choices",
                     where=name,
                     found=repr(value),
-                    wanted=near(str(value), known),
+                    wanted=near(str(value), allowed),
                 )
         for name in ("max_line_bytes", "max_document_characters", "max_expansion"):
             if getattr(self, name) < 1:
@@ -177,14 +177,14 @@ def known_codec(encoding: str) -> str | None:
         name = codecs.lookup(encoding).name.removesuffix("-sig")
     except (LookupError, ValueError, TypeError):
         return None
-    return name if name in {codecs.lookup(known).name for known in ENCODINGS} else None
+    return name if name in {codecs.lookup(name).name for name in ENCODINGS} else None
 
 
-def with_notes(reading: Reading, notes: tuple[str, ...]) -> Reading:
-    """The same way of reading with these notes, also of a subclass of `Reading`.
+def with_notes(reading: ReadingOptions, notes: tuple[str, ...]) -> ReadingOptions:
+    """The same way of reading with these notes, also of a subclass of `ReadingOptions`.
 
     Raises:
         ConfigError: a note that is the text.
     """
-    values = {each.name: getattr(reading, each.name) for each in fields(Reading)}
-    return Reading(**{**values, "notes": notes})
+    values = {option.name: getattr(reading, option.name) for option in fields(ReadingOptions)}
+    return ReadingOptions(**{**values, "notes": notes})

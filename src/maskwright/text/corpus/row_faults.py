@@ -7,7 +7,7 @@ import re
 
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.ledger import OR_SKIP, at
+from maskwright.text.corpus.ledger import OR_SKIP, line_in
 
 # What stands before a quote or a separator that is text, where quotes are not doubled.
 BACKSLASH = (
@@ -34,7 +34,7 @@ def is_above(header: list[str], row: list[str]) -> bool:
 def above_header(header: list[str], file: str, line: int) -> DataError:
     return DataError(
         "a line stands above the names of the columns",
-        where=at(file, line),
+        where=line_in(file, line),
         found=repr(" ".join(header)[:80]),
         wanted="the names of the columns in the first line",
         do=f"delete the lines above line {line}",
@@ -51,7 +51,7 @@ def wrong_width(
         do = PLAIN_QUOTES
     return DataError(
         "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"{counted(len(row), 'field')} with the separator {separator!r}",
         wanted=f"{len(header)} fields, as in the header",
         do=f"{do}, {OR_SKIP}",
@@ -63,12 +63,12 @@ def escaped(raw: str, separator: str) -> bool:
     return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
 
 
-def holds_rows(lines: int, rows: int, field: str, file: str, first: int) -> DataError:
+def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) -> DataError:
     """The error for a quote that opens in one row and one that closes in another: together they
     make one row of all rows between."""
     return DataError(
         "a quoted field holds what look like other rows",
-        where=at(file, first),
+        where=line_in(file, first_line),
         found=f"{rows} of {counted(lines, 'line')} from {field[:40]!r} on",
         wanted='a "…" for each field, or none',
         do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
@@ -80,49 +80,56 @@ def swallowed(field: str, file: str, line: int) -> DataError:
     separated by tabs."""
     return DataError(
         "a quoted field holds tabs and ends of lines, so perhaps other rows",
-        where=at(file, line),
+        where=line_in(file, line),
         found=f"{counted(field.count(chr(10)) + 1, 'line')} from {field[:40]!r} on",
         wanted='"…" around a field, on one line or without tabs',
         do=f"{PLAIN_QUOTES}; is it one row? then with quoting=True; {OR_SKIP}",
     )
 
 
-def mutilated(file: str, first: int, last: int, gap: int) -> DataError:
+def mutilated(file: str, first_line: int, last_line: int, gap: int) -> DataError:
     return DataError(
         "a line of the row was left out",
-        where=at(file, first),
-        found=f"a row of lines {first} to {last}, of which line {gap} is bad",
+        where=line_in(file, first_line),
+        found=f"a row of lines {first_line} to {last_line}, of which line {gap} is bad",
         wanted="all lines of a quoted field",
         do=f"correct line {gap}, {OR_SKIP}",
     )
 
 
 def broken(
-    error: csv.Error, file: str, first: int, last: int, limit: int, raw: str, separator: str
+    error: csv.Error,
+    file: str,
+    first_line: int,
+    last_line: int,
+    limit: int,
+    raw: str,
+    separator: str,
 ) -> DataError:
     message = str(error)
-    lines = f"the row of lines {first} to {last}: " if last > first else ""
+    lines = f"the row of lines {first_line} to {last_line}: " if last_line > first_line else ""
     quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"
     if "field limit" in message:
         return DataError(
             "the field is too long",
-            where=at(file, first),
-            found=f"more than {limit:,} characters in one field, up to line {last}",
+            where=line_in(file, first_line),
+            found=f"more than {limit:,} characters in one field, up to line {last_line}",
             wanted=f"at most {limit:,} (max_line_bytes)",
             do=f"close the quote, raise max_line_bytes, {OR_SKIP}",
         )
     if "end of data" in message:
         return DataError(
             "a quote is never closed",
-            where=at(file, first),
-            found=f"a quoted field that begins in the row at line {first} and runs to line {last}",
+            where=line_in(file, first_line),
+            found=f"a quoted field that begins in the row at line {first_line} and runs to line "
+            f"{last_line}",
             wanted='a closing "',
             do=f"close the quote, {PLAIN_QUOTES}, {OR_SKIP}",
         )
     if "new-line character" in message:
         return DataError(
             "an unquoted field has a carriage return",
-            where=at(file, first),
+            where=line_in(file, first_line),
             found=message,
             wanted='rows that end with LF or CRLF; other CR inside "…"',
             do="do rows end in CR? then read with line_ends='any'; else quote the field, "
@@ -130,7 +137,7 @@ def broken(
         )
     return DataError(
         "a quote is in the wrong place",
-        where=at(file, last),
+        where=line_in(file, last_line),
         found=f"{lines}{message}",
         wanted='"…" around a whole field, a quote inside it doubled',
         do=f"{quotes}, {OR_SKIP}",

@@ -16,38 +16,37 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.base.storage.strict_json import parse
 
-STATE, INFO, INFOS, PARTS = (
-    "state.json",
-    "dataset_info.json",
-    "dataset_infos.json",
-    "dataset_dict.json",
-)
+STATE, PARTS = "state.json", "dataset_dict.json"
+INFO, INFOS = "dataset_info.json", "dataset_infos.json"
 
 
-def notes(paths: Sequence[Path]) -> set[Path]:
+def files_without_data(paths: Sequence[Path]) -> set[Path]:
     """The files of such a folder that are not data.
 
     Raises:
         DataError: a file or a part is missing, or the rows are a selection from those of the files.
     """
-    found: set[Path] = set()
-    known = set(paths)
-    beside: dict[Path, list[Path]] = {}
+    not_data: set[Path] = set()
+    all_paths = set(paths)
+    arrow_files: dict[Path, list[Path]] = {}
     for path in paths:
         if path.suffix == ".arrow":
-            beside.setdefault(path.parent, []).append(path)
+            arrow_files.setdefault(path.parent, []).append(path)
     for path in paths:
-        if path.name == PARTS and type(parts := _value(path).get("splits")) is list:
-            found.add(path)
-            for name in parts:
+        if path.name == PARTS and type(split_names := _value(path).get("splits")) is list:
+            not_data.add(path)
+            for name in split_names:
                 if not (path.parent / str(name)).is_dir():
                     raise _missing(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
-            found.add(path)
-            listed = {path.with_name(_name(entry)) for entry in files}
-            if lost := sorted(listed - known):
+            not_data.add(path)
+            listed = {
+                path.with_name(Path(str(e.get("filename", ""))).name if type(e) is dict else str(e))
+                for e in files
+            }
+            if lost := sorted(listed - all_paths):
                 raise _missing(path, lost[0].name, "a file")
-            found.update(set(beside.get(path.parent, ())) - listed)
+            not_data.update(set(arrow_files.get(path.parent, ())) - listed)
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
                 raise DataError(
                     "the data set is saved as a selection of rows",
@@ -57,10 +56,10 @@ def notes(paths: Sequence[Path]) -> set[Path]:
                     do="save it once more: "
                     "load_from_disk(FOLDER).flatten_indices().save_to_disk(OTHER)",
                 )
-    return found
+    return not_data
 
 
-def about(paths: Sequence[Path]) -> set[Path]:
+def description_files(paths: Sequence[Path]) -> set[Path]:
     """The files that describe the columns of a data set; for labelled data they have the names of
     classes."""
     return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
@@ -91,13 +90,9 @@ def _value(path: Path) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def _name(entry: Any) -> str:
-    return Path(str(entry.get("filename", ""))).name if type(entry) is dict else str(entry)
-
-
-def _missing(path: Path, name: str, what: str) -> DataError:
+def _missing(path: Path, name: str, kind: str) -> DataError:
     return DataError(
-        f"{what} of a saved data set is missing",
+        f"{kind} of a saved data set is missing",
         where=path,
         found=f"no {name}",
         wanted="all that it names",

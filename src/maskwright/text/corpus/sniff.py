@@ -153,8 +153,8 @@ def check_head(head: bytes, file: str, codec: str) -> int:
 
 def format_of(head: bytes) -> str | None:
     """The name of another format that the first bytes of a file tell."""
-    for place, magic, name in MAGIC:
-        if head[place : place + len(magic)] != magic:
+    for offset, magic, name in MAGIC:
+        if head[offset : offset + len(magic)] != magic:
             continue
         printable = all(32 <= b < 127 for b in magic)
         if not printable or name in ("PDF", "WARC") or head.translate(None, NOT_UNLIKELY):
@@ -164,13 +164,13 @@ def format_of(head: bytes) -> str | None:
 
 def _wide_guess(head: bytes, zeros: int) -> str | None:
     """UTF-16 or UTF-32 without a byte order mark: its zero bytes are all at the same positions."""
-    for encoding, step, places in (
+    for encoding, step, zero_offsets in (
         ("utf-32-le", 4, (1, 2, 3)),
         ("utf-32-be", 4, (0, 1, 2)),
         ("utf-16-le", 2, (1,)),
         ("utf-16-be", 2, (0,)),
     ):
-        zeros_at = [head[p::step].count(0) for p in places]
+        zeros_at = [head[p::step].count(0) for p in zero_offsets]
         if sum(zeros_at) >= 0.95 * zeros and min(zeros_at) >= 0.6 * (len(head) // step):
             return encoding
     return None
@@ -181,23 +181,23 @@ def _invalid_bytes(head: bytes) -> int:
     return len(re.findall("[\udc80-\udcff]", head.decode("utf-8", "surrogateescape")))
 
 
-def _other_encoding(file: str, found: str, codec: str, encoding: str) -> DataError:
-    general = encoding[:6] if found.startswith("a byte order mark") else encoding
+def _other_encoding(file: str, evidence: str, codec: str, encoding: str) -> DataError:
+    general = encoding[:6] if evidence.startswith("a byte order mark") else encoding
     name = "utf-8" if encoding == "utf-8" else general
     return DataError(
         "the file has another encoding",
         where=file,
-        found=found,
+        found=evidence,
         wanted=codec,
         do=f"read it with encoding={name!r}, or convert it to UTF-8",
     )
 
 
-def _binary(file: str, found: str) -> DataError:
+def _binary(file: str, evidence: str) -> DataError:
     return DataError(
         "not a text file",
         where=file,
-        found=f"binary data: {found}",
+        found=f"binary data: {evidence}",
         wanted="text",
         do="take the text out of it first, or correct the file's ending",
     )

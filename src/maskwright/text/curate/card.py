@@ -20,7 +20,7 @@ from maskwright.base.storage.manifest import require_as_saved, verify
 from maskwright.base.version import VERSION
 from maskwright.text.corpus import curated
 from maskwright.text.corpus.files import Paths, listed
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.run import Pieces, folder_key
 from maskwright.text.curate.engine.segment import (
     FACTS_FILE,
@@ -53,7 +53,7 @@ def card_of(
     tokenizer: str = "",
     *,
     paths: Paths = (),
-    reading: Reading | None = None,
+    reading: ReadingOptions | None = None,
 ) -> dict[str, Any]:
     """The card, examples included, as JSON.
 
@@ -125,8 +125,8 @@ def _about_step(name: str, step: Step) -> dict[str, Any]:
     }
 
 
-def _not_default(reading: Reading) -> dict[str, Any]:
-    usual = to_plain(Reading(notes=("*",)))
+def _not_default(reading: ReadingOptions) -> dict[str, Any]:
+    usual = to_plain(ReadingOptions(notes=("*",)))
     return {name: value for name, value in to_plain(reading).items() if value != usual[name]}
 
 

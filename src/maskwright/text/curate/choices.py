@@ -11,12 +11,12 @@ from maskwright.base.errors import ConfigError, near
 from maskwright.base.findings import Note, ignore
 from maskwright.text.corpus.files import Paths, find
 from maskwright.text.corpus.read import with_form
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import recipe as recipes
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.engine.daft_engine import DaftEngine, Runner
 from maskwright.text.curate.recipe import CurationRecipe
-from maskwright.text.tables.reading_options import HowRead, how_read
+from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 
 # The recipe where the user names none. Its order: repairs first, so that rules see what is kept,
 # and personal details are masked before anything is recorded; then rules about single documents;
@@ -45,18 +45,18 @@ DEFAULT_STEPS: dict[str, dict[str, object]] = {
 }
 
 
-def read_as(settings: Sequence[str]) -> Reading:
+def read_as(settings: Sequence[str]) -> ReadingOptions:
     """How the files are read: with all columns, unless the user names some.
 
     Raises:
         UsageError, ConfigError: an unknown option, or one of labelled files.
     """
-    options = how_read(settings, HowRead(Options().reading))
+    options = how_read(settings, TableReadingOptions(Options().reading))
     options.require_only("reading")
     return options.reading
 
 
-def document_form(paths: Paths, reading: Reading, note: Note) -> Reading:
+def document_form(paths: Paths, reading: ReadingOptions, note: Note) -> ReadingOptions:
     """The reading with the form of plain text files settled; a finding tells it where the user does
     not say it.
 

@@ -17,7 +17,7 @@ from maskwright.base.storage.commit import Staging, commit, require_new, writing
 from maskwright.base.storage.manifest import MANIFEST, read_manifest
 from maskwright.text.corpus.curated import MADE, WORK
 from maskwright.text.corpus.files import Paths, listed
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.card_report import render_data_card, render_page
 from maskwright.text.curate.engine.corpus import Progress
@@ -47,7 +47,7 @@ class Options:
     """
 
     engine: DaftEngine = field(default_factory=DaftEngine)
-    reading: Reading = field(default_factory=lambda: Reading(notes=("*",)))
+    reading: ReadingOptions = field(default_factory=lambda: ReadingOptions(notes=("*",)))
     tokenizer: str = ""
     update: bool = False
     skip_unreadable: bool = False

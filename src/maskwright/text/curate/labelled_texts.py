@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.tables import files
-from maskwright.text.tables.examples import Single
+from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
 
@@ -49,7 +49,7 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
             raise error.under(f"{where}.examples, {path}: ") from None
         raise
     every = itertools.chain.from_iterable(examples.parts.values())
-    singles = [example for example in every if isinstance(example, Single)]
+    singles = [example for example in every if isinstance(example, TextExample)]
     names = () if examples.labels is None else examples.labels.names
     if len(names) != 2 or not all(isinstance(single.label, int) for single in singles):
         raise DataError(
@@ -70,7 +70,7 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
                 wanted=f"{FEWEST} or more of each class; some hundred are better",
                 do="label more texts",
             )
-    by_text: dict[str, Single] = {}
+    by_text: dict[str, TextExample] = {}
     for single in singles:
         earlier = by_text.setdefault(single.text, single)
         if earlier.label != single.label:

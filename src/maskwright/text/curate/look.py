@@ -33,9 +33,9 @@ from maskwright.base.report.wording import count, duration, percent, size
 from maskwright.base.storage.commit import commit
 from maskwright.base.storage.files import DISK, existing_parent
 from maskwright.text.corpus.document import Document
-from maskwright.text.corpus.files import Ignored, Paths, Source, find
+from maskwright.text.corpus.files import IgnoredFiles, Paths, Source, find
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.engine.daft_engine import ROW_BYTES, SHARE, DaftEngine
 from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
@@ -122,7 +122,7 @@ class Stopwatch:
 def look(
     paths: Paths,
     recipe: CurationRecipe,
-    reading: Reading,
+    reading: ReadingOptions,
     *,
     engine: DaftEngine,
     propose: bool = False,
@@ -219,7 +219,11 @@ def _run(
 
 
 def _sample(
-    sources: Sequence[Source], ignored: Ignored, reading: Reading, work: Path, first_look: Look
+    sources: Sequence[Source],
+    ignored: IgnoredFiles,
+    reading: ReadingOptions,
+    work: Path,
+    first_look: Look,
 ) -> ReadFiles:
     """Read some files, and write a random sample of their documents as shards."""
     chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())

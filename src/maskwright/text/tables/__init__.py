@@ -1,6 +1,7 @@
 """Labelled data of the user's own, from files to examples. No torch.
 
     rows, files        files of every form to rows; formats/ has a file for each other format
+    layout             the types of layouts, columns and tasks
     roles, infer       which column is what, and which task the table is for
     layouts/           sets of columns that belong together, a file each
     prepare            rows to examples: labels, checks, splits, a survey

@@ -10,12 +10,12 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import labels
-from maskwright.text.tables.column_contents import spelled, value_of
+from maskwright.text.tables.column_contents import label_of, value_of
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary, fold_onto
+from maskwright.text.tables.labels import LabelVocabulary, fold_onto
+from maskwright.text.tables.layout import Task
 from maskwright.text.tables.one_row import label_cells
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row, usable
@@ -25,14 +25,14 @@ LISTED = 8
 NUMBERS = ("whole", "number", "wholes", "numbers", "booleans")
 
 
-def given(
+def match_model_classes(
     classes: Sequence[str],
     values: Sequence[int] | None,
     table: Table,
     task: Task,
     fold: bool,
     assume: bool = False,
-) -> Vocabulary:
+) -> LabelVocabulary:
     """The classes of a model as they stand in other data: by their names; or as numbers that the
     data name, or the names of the classes hold, or those of the data it learned from.
 
@@ -45,67 +45,81 @@ def given(
     """
     role = task.columns.layout.learned
     column = task.columns[role]
-    plain = tuple(classes)
-    if task.flags and task.flags != len(plain):
+    class_names = tuple(classes)
+    if task.flags and task.flags != len(class_names):
         raise DataError(
             "not as many flags as the model has classes",
             where=f"{table.first[0].where}, column {column!r}",
             found=f"{task.flags} flags in each row",
-            wanted=f"{len(plain)}: {', '.join(plain[:8])}",
+            wanted=f"{len(class_names)}: {', '.join(class_names[:8])}",
             do="write a flag for each class of the model, or the names of the classes",
         )
-    rows = [row for part in table.parts.values() for row in part]
-    met = {cell: row for row in rows for cell in readable(row, task)}
-    called = _called(table, task, column, rows)
-    by_number = _numbers_in(plain) if assume else {}
-    if by_number and called and set(plain).isdisjoint(called.values()):
+    rows = [row for split_rows in table.parts.values() for row in split_rows]
+    row_by_label = {cell: row for row in rows for cell in readable_labels(row, task)}
+    name_by_number = _called(table, task, column, rows)
+    by_number = _numbers_in(class_names) if assume else {}
+    if by_number and name_by_number and set(class_names).isdisjoint(name_by_number.values()):
         # The data name the numbers, and so do the names of the model: LABEL_0.
-        renamed = {name: by_number[n] for n, name in called.items() if n in by_number}
-        places = {name: number for number, name in by_number.items()}
+        renamed = {name: by_number[n] for n, name in name_by_number.items() if n in by_number}
+        number_by_name = {name: number for number, name in by_number.items()}
         record_finding(
             table, f"the model's classes are those of the same number: {_listed(renamed)}"
         )
-        return Vocabulary(
-            plain, tuple(places[name] for name in plain), column, renamed, labels.MODEL
+        return LabelVocabulary(
+            class_names,
+            tuple(number_by_name[name] for name in class_names),
+            column,
+            renamed,
+            labels.MODEL,
         )
     if not task.flags and task.columns.column(role).kind not in NUMBERS:
-        folded = fold_onto(plain, map(str, met)) if fold else {}
-        return Vocabulary(plain, plain, column, folded, labels.MODEL)
-    numbers = {number: row for cell, row in met.items() if (number := as_integer(cell)) is not None}
-    if values is not None and plain == tuple(map(str, values)):
-        called = {}  # whatever they are called, the model learned them as numbers
-    learned_from = not called and values is not None
-    if not called and values is not None:
-        called = dict(zip(values, plain, strict=True))
-    if not called and by_number:
-        called = by_number
+        folded = fold_onto(class_names, map(str, row_by_label)) if fold else {}
+        return LabelVocabulary(class_names, class_names, column, folded, labels.MODEL)
+    numbers = {
+        number: row
+        for cell, row in row_by_label.items()
+        if (number := as_integer(cell)) is not None
+    }
+    if values is not None and class_names == tuple(map(str, values)):
+        name_by_number = {}  # whatever they are called, the model learned them as numbers
+    learned_from = not name_by_number and values is not None
+    if not name_by_number and values is not None:
+        name_by_number = dict(zip(values, class_names, strict=True))
+    if not name_by_number and by_number:
+        name_by_number = by_number
         record_finding(
             table,
             f"numbers in {column!r} are those in the names of the model's classes: "
-            f"{_listed(called)}",
+            f"{_listed(name_by_number)}",
         )
-    elif not called and assume and all(n in range(len(plain)) for n in numbers):
-        called = dict(enumerate(plain))
+    elif not name_by_number and assume and all(n in range(len(class_names)) for n in numbers):
+        name_by_number = dict(enumerate(class_names))
         record_finding(
             table,
             f"assumed: numbers in {column!r} count the model's classes in its order, "
-            f"{_listed(called)}; nothing in the data says so. Where that is wrong, a labels.json "
-            'beside the file says what they are: {"NAME": 0, …}',
+            f"{_listed(name_by_number)}; nothing in the data says so. Where that is wrong, a "
+            'labels.json beside the file says what they are: {"NAME": 0, …}',
         )
-    if not called:
-        called = {number: str(number) for number in numbers}
-    strange = [n for n in numbers if called.get(n) not in plain]
-    if strange and not learned_from:  # else a number out of range, refused where it stands
+    if not name_by_number:
+        name_by_number = {number: str(number) for number in numbers}
+    unknown_numbers = [n for n in numbers if name_by_number.get(n) not in class_names]
+    if unknown_numbers and not learned_from:  # else a number out of range, refused where it stands
         raise DataError(
             "the labels are numbers without class names",
-            where=f"{numbers[strange[0]].where}, column {column!r}",
-            found=strange[0],
-            wanted=f"one of {', '.join(map(repr, plain[:8]))}",
+            where=f"{numbers[unknown_numbers[0]].where}, column {column!r}",
+            found=unknown_numbers[0],
+            wanted=f"one of {', '.join(map(repr, class_names[:8]))}",
             do="write the names, add a column label_name, or say in a labels.json beside the file "
             'which number each name has, such as {"NAME": 0, …}',
         )
-    own = {name: number for number, name in called.items()}
-    return Vocabulary(plain, tuple(own.get(name, name) for name in plain), column, {}, labels.MODEL)
+    value_by_name = {name: number for number, name in name_by_number.items()}
+    return LabelVocabulary(
+        class_names,
+        tuple(value_by_name.get(name, name) for name in class_names),
+        column,
+        {},
+        labels.MODEL,
+    )
 
 
 def _numbers_in(names: Sequence[str]) -> dict[int, str]:
@@ -117,9 +131,9 @@ def _numbers_in(names: Sequence[str]) -> dict[int, str]:
     return dict(zip(numbers, names, strict=True)) if one_each else {}
 
 
-def _listed(called: Mapping[Any, str]) -> str:
-    listed = [f"{key} = {name!r}" for key, name in list(called.items())[:LISTED]]
-    return ", ".join(listed) + (", …" if len(called) > LISTED else "")
+def _listed(name_by_key: Mapping[Any, str]) -> str:
+    listed = [f"{key} = {name!r}" for key, name in list(name_by_key.items())[:LISTED]]
+    return ", ".join(listed) + (", …" if len(name_by_key) > LISTED else "")
 
 
 def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mapping[int, str]:
@@ -146,13 +160,13 @@ def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]
     names = table.names_of(column)
     if not names or not table.names_file:
         if table.names_file:
-            others = ", ".join(map(repr, table.names))
+            named_columns = ", ".join(map(repr, table.names))
             record_finding(
-                table, f"{table.names_file} is not used: it names the classes of {others}"
+                table, f"{table.names_file} is not used: it names the classes of {named_columns}"
             )
         return names
-    met = {cell for row in table.first for cell in readable(row, task)}
-    fits = all(as_integer(cell) in names or cell in names.values() for cell in met)
+    labels_read = {cell for row in table.first for cell in readable_labels(row, task)}
+    fits = all(as_integer(cell) in names or cell in names.values() for cell in labels_read)
     fits = fits and len(names) == (task.flags or len(names))
     message = f"classes are named by {table.names_file}"
     if table.loose and not fits:
@@ -169,7 +183,7 @@ def record_finding(table: Table, content: Finding | str) -> None:
         notes.append(finding)
 
 
-def readable(row: Row, task: Task) -> list[Any]:
+def readable_labels(row: Row, task: Task) -> list[Any]:
     """The labels of a row that are one; what else stands there is refused where it is read."""
     try:
         return [cell for cell in label_cells(row, task) if type(cell) in (int, float, str, bool)]
@@ -177,7 +191,7 @@ def readable(row: Row, task: Task) -> list[Any]:
         return []
 
 
-def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabulary:
+def learn_classes(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> LabelVocabulary:
     """The classes of the training rows; rows without a usable label do not count."""
     columns = task.columns
     role = task.columns.layout.learned
@@ -185,9 +199,9 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
     if len(columns.roles[role]) > 1:
         if table.names_file:
             record_finding(table, f"{table.names_file} is not used: the columns name the classes")
-        return Vocabulary(columns.roles[role], columns.roles[role], name)
+        return LabelVocabulary(columns.roles[role], columns.roles[role], name)
     if task.named:
-        return Vocabulary(task.named, task.named, name)
+        return LabelVocabulary(task.named, task.named, name)
     numbers = columns.column(role).kind in NUMBERS
     names = _names_from_file(table, task, name)
     if task.flags:
@@ -199,20 +213,22 @@ def learned(table: Table, task: Task, fold: bool, reading: Reading) -> Vocabular
                 wanted=f"{task.flags}, as each row of {name!r} has flags",
                 do="name every class, in the order of the flags",
             )
-        places = tuple(range(task.flags))
-        called = tuple(names[n] for n in sorted(names)) if names else tuple(map(str, places))
+        flag_numbers = tuple(range(task.flags))
+        class_names = (
+            tuple(names[n] for n in sorted(names)) if names else tuple(map(str, flag_numbers))
+        )
         if not names:
             record_finding(
                 table,
                 f"the classes of {name!r} are named by their places, 0 to "
                 f"{task.flags - 1}; a labels.json beside the file may name them",
             )
-        return Vocabulary(called, places, name)
+        return LabelVocabulary(class_names, flag_numbers, name)
 
     def read(row: Row) -> list[tuple[Any, Row]]:
         cells = list(label_cells(row, task))
         for cell in cells:
-            spelled(cell, row, name, numbers, words=bool(names))
+            label_of(cell, row, name, numbers, words=bool(names))
         return [(cell, row) for cell in cells]
 
     cells_by_row, _ = usable(table.first, read, reading)

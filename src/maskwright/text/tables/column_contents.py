@@ -21,11 +21,11 @@ from typing import Any
 
 from maskwright.base.errors import DataError, shorten
 from maskwright.base.storage.strict_json import parse
-from maskwright.text.corpus.parquet import Unread
-from maskwright.text.tables.files import TABLE_FILE, Table
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.corpus.parquet import UnreadableValue
+from maskwright.text.tables.files import Table
+from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.raw_text import INTEGER, as_integer
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import TABLE_FILE, Row
 
 # A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
@@ -35,19 +35,10 @@ NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
 # How programs write that there is no value.
-MISSING_WORDS = {
-    *("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?"),
-}
+MISSING_WORDS = {*("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?")}
 # How people write that nobody gave a label.
 UNLABELLED = {
-    "unlabeled",
-    "unlabelled",
-    "not labeled",
-    "unknown",
-    "missing",
-    "undefined",
-    "hidden",
-    "tbd",
+    *("unlabeled", "unlabelled", "not labeled", "unknown", "missing", "undefined", "hidden", "tbd"),
 }
 # Numbers that stand for none in surveys, sensors and benchmarks.
 STAND_INS = re.compile(r"-(1|9+|10*)(\.0*)?|(9{2,}|8{2,}|7{2,})(\.0*)?|-?2147483648|2147483647")
@@ -60,11 +51,11 @@ MANY_ROWS = 20
 FEW_VALUES = 30
 
 
-class NoList(str):
+class UnlistedCell(str):
     """A cell that is no list in a column of lists: no text to those who ask for one."""
 
 
-class NoTag(str):
+class UnknownTag(str):
     """The tag of a word of which nothing is known: it is neither learned nor scored."""
 
 
@@ -143,7 +134,7 @@ def value_of(row: Row, name: str) -> Any:
     return value
 
 
-def stands(name: str, columns: Collection[str]) -> bool:
+def has_column(name: str, columns: Collection[str]) -> bool:
     """Whether there is such a column, or one in which `translation.en` looks."""
     return name in columns or name.partition(".")[0] in columns
 
@@ -158,25 +149,32 @@ def is_no_label(no_label: Collection[str], value: object) -> bool:
     if str(value).strip() in no_label:
         return True
     number = as_integer(value)
-    return number is not None and any(as_integer(each) == number for each in no_label)
+    return number is not None and any(as_integer(text) == number for text in no_label)
 
 
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any], rows: int) -> Column:
-    filled = [v for v in values if not is_empty(v) and type(v) not in (NoList, Unread)]
+    filled = [
+        v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
+    ]
     kinds = Counter(map(_kind, filled))
-    kind, known = _merged(kinds, len(filled)), filled
-    if not filled and any(type(v) is Unread for v in values):
+    kind, values_counted = _merged(kinds, len(filled)), filled
+    if not filled and any(type(v) is UnreadableValue for v in values):
         kind = "mixed"  # of no use, and not empty
     # Words such as n/a among numbers are no values, however many there are.
     if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
-        others = [v for v in filled if not _is_nothing(v)]
-        if (of_others := _merged(Counter(map(_kind, others)), len(others))) in ("whole", "number"):
-            kind, known = of_others, others
-    numbers = [n for v in known if (n := as_number(v)) is not None] if kind == "number" else []
+        remaining = [v for v in filled if not _is_nothing(v)]
+        if (remaining_kind := _merged(Counter(map(_kind, remaining)), len(remaining))) in (
+            "whole",
+            "number",
+        ):
+            kind, values_counted = remaining_kind, remaining
+    numbers = (
+        [n for v in values_counted if (n := as_number(v)) is not None] if kind == "number" else []
+    )
     fractions = sum(number != int(number) for number in numbers)
     # True and 1 are equal in Python, and two values in a file.
-    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in known})
+    distinct = len({v if type(v) in (str, int, float) else repr(v) for v in values_counted})
     return Column(
         name=name,
         kind=kind,
@@ -204,15 +202,15 @@ def _kind(value: Any) -> str:
         return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:
         inner = {_kind(v) if type(v) is not str else "text" for v in value}
-        for kind, others in (
+        for kind, compatible in (
             ("boolean", set()),
             ("whole", set()),
             ("number", {"whole"}),
             ("text", {"whole"}),
         ):
-            if inner <= {kind, *others}:
+            if inner <= {kind, *compatible}:
                 return kind + "s" if inner else "list"
-        return "parts" if are_parts(value) else "mixed"
+        return "parts" if are_marked_spans(value) else "mixed"
     if type(value) is dict:
         return "flags" if is_named(value) else "object"
     return "mixed"
@@ -333,19 +331,19 @@ def joined_or_whole(values: Sequence[Any]) -> Any:
     return unreadable[0] if unreadable else joined(map(str, filled))
 
 
-def missing(row: Row, name: str, role: str, wanted: str) -> DataError:
+def missing(row: Row, name: str, role: str, expected: str) -> DataError:
     """The error for a cell that holds nothing, or a value of another type."""
     value = value_of(row, name)
     return DataError(
         f"the {role} is missing" if value is None else f"the {role} is of another type",
         where=f"{row.where}, column {name!r}",
         found="nothing" if value is None else repr(value),
-        wanted=wanted,
+        wanted=expected,
         do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
     )
 
 
-def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
+def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
     """A label as one of two types: a whole number, or a name just as it stands there.
 
     Args:
@@ -363,7 +361,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
             wanted="a label in every row",
             do="label the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    if type(value) is NoList:
+    if type(value) is UnlistedCell:
         raise DataError(
             "the cell is no list",
             where=f"{row.where}, column {column!r}",
@@ -400,7 +398,7 @@ def spelled(value: Any, row: Row, column: str, numbers: bool, *, words: bool = F
     return value
 
 
-def number(value: Any, row: Row, column: str) -> float:
+def number_of(value: Any, row: Row, column: str) -> float:
     """A target of regression.
 
     Raises:
@@ -441,7 +439,7 @@ TOUCHING = re.compile(r"""['"]\s*['"]""")
 
 def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     """Put lists in place of the cells that spell them, in columns of csv and tsv files where
-    nearly all cells do; what is none there becomes a `NoList`.
+    nearly all cells do; what is none there becomes a `UnlistedCell`.
 
     Args:
         table: its rows are replaced.
@@ -457,8 +455,8 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     columns = dict.fromkeys(name for row in rows for name in row.values)
     names = frozenset(name for name in columns if name not in texts and _are_lists(rows, name))
     if names:
-        for part, rows in table.parts.items():
-            table.parts[part] = [_with_lists(row, names) for row in rows]
+        for split, rows in table.parts.items():
+            table.parts[split] = [_with_lists(row, names) for row in rows]
     return names
 
 
@@ -544,7 +542,7 @@ def _with_lists(row: Row, names: Collection[str]) -> Row:
         if type(cell := values[name]) is str and not is_empty(cell):
             refuse_list_of_numpy(row, name)
             parsed = list_of(cell)
-            values[name] = NoList(cell) if parsed is None else parsed
+            values[name] = UnlistedCell(cell) if parsed is None else parsed
     return replace(row, values=values)
 
 

@@ -1,27 +1,22 @@
-"""Examples: one small type for each layout of rows, and the parts that they make.
+"""Examples: a type for each layout of rows.
 
-    Single(text, label)                        Answered(question, context, answers)
-    Pair(first, second, label)                 Choice(question, choices, label)
-    Tagged(tokens, tags)                       Rewrite(source, target)
-    Match(anchor, positive)
+    TextExample(text, label)              QuestionExample(question, context, answers)
+    PairExample(first, second, label)     ChoiceExample(question, choices, label)
+    TaggedExample(tokens, tags)           RewriteExample(source, target)
+    MatchExample(anchor, positive)
 
 A label is the number of a class, a tuple of such numbers (several labels), or a float. Each example
-remembers its file and line, for messages. `build.py` makes them from rows.
+remembers its file and line, for messages. `Layout.read` makes them from rows.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.labels import Vocabulary
-
 if TYPE_CHECKING:
-    from maskwright.text.tables.infer import Task
+    pass
 
 Target = int | float | tuple[int, ...]
 UNKNOWN = -1  # the number of the tag of a word of which nothing is known
@@ -33,23 +28,32 @@ def folded(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-class Example(ABC):
-    """A row that was read and checked; `where` is its file and line."""
+class Example:
+    """A row that was read and checked; `where` is its file and line.
+
+    Attributes:
+        text_fields: the fields with all texts that a model reads.
+        answer_field: the field with what is to be predicted.
+        has_text_answer: whether the answer is a text, which may be right in all rows.
+        stratified: whether splits are stratified by the answer.
+    """
 
     __slots__ = ()
     where: str
-    # Whether the answer is a text, which may be right in all rows.
+    text_fields: ClassVar[tuple[str, ...]]
+    answer_field: ClassVar[str] = "label"
     has_text_answer: ClassVar[bool] = False
+    stratified: ClassVar[bool] = False
 
     @property
-    @abstractmethod
     def whole_text(self) -> str:
-        """All that a model reads of it, its parts separated by `BETWEEN`."""
+        """All that a model reads of it, the texts separated by `BETWEEN`."""
+        return BETWEEN.join(getattr(self, name) for name in self.text_fields)
 
     @property
-    @abstractmethod
     def answer(self) -> Any:
         """What is to be predicted; equal for equal answers."""
+        return getattr(self, self.answer_field)
 
     @property
     def apart_by(self) -> str:
@@ -58,13 +62,13 @@ class Example(ABC):
 
     @property
     def shares_apart_by(self) -> bool:
-        """Whether rows with one `apart_by` usually have answers of their own, as the questions
-        about one context."""
+        """Whether rows with one `apart_by` usually have different answers, as the questions about
+        one context."""
         return False
 
     @property
     def shared_texts(self) -> Mapping[str, str]:
-        """Texts that other rows may share, by role: rows that do are kept in one part."""
+        """Texts that other rows may share, by role; such rows are kept in one part."""
         return {}
 
     @property
@@ -80,46 +84,30 @@ class Example(ABC):
     @property
     def stratum(self) -> Hashable:
         """What parts are drawn evenly by: the number of a class, those of several, or None."""
-        return None
+        return self.answer if self.stratified else None
 
 
 @dataclass(frozen=True, slots=True)
-class Single(Example):
+class TextExample(Example):
     """A text and its label."""
 
+    text_fields: ClassVar = ("text",)
+    stratified: ClassVar = True
     text: str
     label: Target
     where: str
 
-    @property
-    def whole_text(self) -> str:
-        return self.text
-
-    @property
-    def answer(self) -> Target:
-        return self.label
-
-    @property
-    def stratum(self) -> Hashable:
-        return self.label
-
 
 @dataclass(frozen=True, slots=True)
-class Pair(Example):
+class PairExample(Example):
     """Two texts and the label of both."""
 
+    text_fields: ClassVar = ("first", "second")
+    stratified: ClassVar = True
     first: str
     second: str
     label: Target
     where: str
-
-    @property
-    def whole_text(self) -> str:
-        return BETWEEN.join((self.first, self.second))
-
-    @property
-    def answer(self) -> Target:
-        return self.label
 
     @property
     def apart_by(self) -> str:
@@ -130,17 +118,19 @@ class Pair(Example):
     def shared_texts(self) -> Mapping[str, str]:
         return {"first": self.first, "second": self.second}
 
-    @property
-    def stratum(self) -> Hashable:
-        return self.label
-
 
 @dataclass(frozen=True, slots=True)
-class Tagged(Example):
-    """Words, and the class of each or `UNKNOWN`; the text they are cut from, if they are, how many
-    parts that were marked in it begin or end within a word, and the counting of places by which
-    none does."""
+class TaggedExample(Example):
+    """Words, and the class of each.
 
+    Attributes:
+        tags: the number of the class of each word, or `UNKNOWN`.
+        text: the text that the words are cut from, if any.
+        widened: how many spans marked in the text begin or end within a word.
+        miscounted: the counting of places by which none of them does.
+    """
+
+    answer_field: ClassVar = "tags"
     tokens: tuple[str, ...]
     tags: tuple[int, ...]
     where: str
@@ -153,29 +143,23 @@ class Tagged(Example):
         return " ".join(self.tokens)
 
     @property
-    def answer(self) -> tuple[int, ...]:
-        return self.tags
-
-    @property
     def repeated(self) -> Hashable:
         """The only tag of the words; of a sentence with several tags, the sentence."""
-        known = set(self.tags) - {UNKNOWN}
-        return known.pop() if len(known) == 1 else self.where
+        distinct_tags = set(self.tags) - {UNKNOWN}
+        return distinct_tags.pop() if len(distinct_tags) == 1 else self.where
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Example):
-    """A question; (answer, where it begins in the context); no answers where there are none."""
+class QuestionExample(Example):
+    """A question and its answers in a context: (answer, offset in the context) each; no answers if
+    there are none."""
 
-    has_text_answer: ClassVar[bool] = True
+    text_fields: ClassVar = ("question", "context")
+    has_text_answer: ClassVar = True
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
     where: str
-
-    @property
-    def whole_text(self) -> str:
-        return BETWEEN.join((self.question, self.context))
 
     @property
     def answer(self) -> frozenset[str]:
@@ -191,11 +175,11 @@ class Answered(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Example):
-    """A question and its choices; the label is the place of the right one. The question has what it
-    is about before it, which is `context`, too."""
+class ChoiceExample(Example):
+    """A question and its choices; the label is the index of the right one. The text that the
+    question is about stands before it, and in `context`, too."""
 
-    has_text_answer: ClassVar[bool] = True
+    has_text_answer: ClassVar = True
     question: str
     choices: tuple[str, ...]
     label: int
@@ -207,12 +191,8 @@ class Choice(Example):
         return BETWEEN.join((self.question, *self.choices))
 
     @property
-    def answer(self) -> int:
-        return self.label
-
-    @property
     def repeated(self) -> str:
-        """The right words: a model does not see at which place they stand."""
+        """The text of the right choice: a model does not see its index."""
         return self.choices[self.label]
 
     @property
@@ -221,22 +201,16 @@ class Choice(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite(Example):
+class RewriteExample(Example):
     """A text to read and one to write; `others` would have been as good."""
 
-    has_text_answer: ClassVar[bool] = True
+    text_fields: ClassVar = ("source",)
+    answer_field: ClassVar = "target"
+    has_text_answer: ClassVar = True
     source: str
     target: str
     where: str
     others: tuple[str, ...] = ()
-
-    @property
-    def whole_text(self) -> str:
-        return self.source
-
-    @property
-    def answer(self) -> str:
-        return self.target
 
     @property
     def answers_may_differ(self) -> bool:
@@ -244,10 +218,11 @@ class Rewrite(Example):
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Example):
+class MatchExample(Example):
     """Two texts that belong together, and others that nearly do: as many in every row."""
 
-    has_text_answer: ClassVar[bool] = True
+    answer_field: ClassVar = "positive"
+    has_text_answer: ClassVar = True
     anchor: str
     positive: str
     where: str
@@ -258,46 +233,10 @@ class Match(Example):
         return BETWEEN.join((self.anchor, self.positive, *self.negatives))
 
     @property
-    def answer(self) -> str:
-        return self.positive
-
-    @property
     def apart_by(self) -> str:
-        """Not the texts that do not belong to the anchor."""
+        """Without the texts that do not belong to the anchor."""
         return BETWEEN.join((self.anchor, self.positive))
 
     @property
     def shared_texts(self) -> Mapping[str, str]:
         return {"anchor": self.anchor}
-
-
-@dataclass(frozen=True)
-class Examples:
-    """The parts of a table as examples of its task.
-
-    Attributes:
-        task: what is to be learned.
-        parts: by name, as in the table.
-        labels: the classes; None where there are none (numbers, answers, texts).
-        dropped: (place, reason) of rows left out, by the policy `skip`.
-        counts: what the reading of the files met, by part.
-        groups: by part, the group of each example; a group stays in one part; empty without groups.
-        drawn: the parts that did not come as files.
-        together: the role of a text by which rows stayed together when these were drawn.
-        repaired, unlabelled: how many tags were changed, and rows left out that have no label.
-        folded: how many labels were joined with another spelling.
-        rejects: where the rows left out are listed, if they are.
-    """
-
-    task: Task
-    parts: dict[str, list[Any]]
-    labels: Vocabulary | None = None
-    dropped: list[tuple[str, str]] = field(default_factory=list)
-    counts: dict[str, Counts] = field(default_factory=dict)
-    groups: dict[str, list[str]] = field(default_factory=dict)
-    sampled: tuple[str, ...] = ()
-    together: str = ""
-    repaired: int = 0
-    unlabelled: int = 0
-    folded: int = 0
-    rejects: Path | None = None

@@ -13,13 +13,14 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import write_file
-from maskwright.text.corpus.files import Ignored, Source, find
+from maskwright.text.corpus.files import IgnoredFiles, Source, find
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.formats.resolve_annotations import resolve_labels
 from maskwright.text.tables.raw_text import LABEL, Names, read_names
@@ -34,14 +35,12 @@ from maskwright.text.tables.split_files import (
     separate_class_names,
 )
 
-__all__ = ["TABLE_FILE", "Table", "load"]
-
 # Read also where only the file next to it was named.
 NAMES_NEAR = "labels.json"
 # Names of classes by column, and the file that holds them.
 ClassNames = tuple[dict[str, Names], str]
 # Files by part; names of classes by column; files that belong to no part; what is not read.
-PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], Ignored]
+PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,15 @@ class Table:
             return self.names.get(column, {})
         return self.names.get(LABEL, {})
 
-    def without_labels(self, part: str, rows: Sequence[Row], instead: str) -> bool:
+    def without_labels(self, split: str, rows: Sequence[Row], shown: str) -> bool:
         """Leave a test part out whose `rows` have no labels, as public sets have it, and note what
         stands there instead. False of every other part."""
-        if part != TEST or TRAIN not in self.parts:
+        if split != TEST or TRAIN not in self.parts:
             return False
-        del self.parts[part]
-        what = f"not used: {instead} in place of a label in all {len(rows):,} rows"
-        unused = Finding("part-not-used", what)
-        self.counts.setdefault(part, Counts()).notes.append(unused)
+        del self.parts[split]
+        message = f"not used: {shown} in place of a label in all {len(rows):,} rows"
+        unused = Finding("part-not-used", message)
+        self.counts.setdefault(split, Counts()).notes.append(unused)
         return True
 
     @property
@@ -100,7 +99,7 @@ def load(
     validation: Path | str | None = None,
     test: Path | str | None = None,
     header: Sequence[str] = (),
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
     learned: bool = True,
 ) -> Table:
@@ -120,53 +119,55 @@ def load(
     """
     _refuse_running_text(reading)
     named = {TRAIN: train, VALIDATION: validation, TEST: test}
-    given = {part: path for part, path in named.items() if path is not None}
-    if (data is None) == (not given):
+    path_by_split = {split: path for split, path in named.items() if path is not None}
+    if (data is None) == (not path_by_split):
         raise UsageError(
             "the data are named twice, or not at all",
-            found="both" if given else "no path",
+            found="both" if path_by_split else "no path",
             wanted="one file or folder (data=…), or train=… with validation=… and test=…",
             do="give one of the two",
         )
-    if given and TRAIN not in given:
+    if path_by_split and TRAIN not in path_by_split:
         raise UsageError(
             "no training data",
-            found=f"only {', '.join(given)}",
+            found=f"only {', '.join(path_by_split)}",
             wanted="a path for train",
             do="give train=FILE, too",
         )
-    sources, class_names, left, ignored = (
-        _of_parts(given) if data is None else _of_data(data, learned)
+    sources, class_names, unassigned_files, ignored = (
+        _of_parts(path_by_split) if data is None else _of_data(data, learned)
     )
     names, names_file = class_names
     loose = False
-    if not names_file and (data := _one_file(data)) is not None:
-        names, names_file = _names_near(data)
+    if not names_file and _is_one_file(data):
+        names, names_file = _names_near(Path(data))
         loose = bool(names)
-    parts: dict[str, list[Row]] = {}
+    rows_by_split: dict[str, list[Row]] = {}
     counts: dict[str, Counts] = {}
-    lists: dict[str, Path] = {}
-    listed = ""
-    for part, files in sources.items():
-        counts[part] = Counts()
+    rejects_by_split: dict[str, Path] = {}
+    rejects_text = ""
+    for split, files in sources.items():
+        counts[split] = Counts()
         if rejects is not None and reading.on_bad == "skip":
-            lists[part] = Path(rejects)
-        parts[part] = list(read_rows(files, reading, header, lists.get(part), counts[part]))
-        if part in lists:  # each reading starts a new list
-            listed += lists[part].read_text(encoding="utf-8")
-            write_file(lists[part], listed.encode())
+            rejects_by_split[split] = Path(rejects)
+        rows_by_split[split] = list(
+            read_rows(files, reading, header, rejects_by_split.get(split), counts[split])
+        )
+        if split in rejects_by_split:  # each reading starts a new list
+            rejects_text += rejects_by_split[split].read_text(encoding="utf-8")
+            write_file(rejects_by_split[split], rejects_text.encode())
         for source in files:
             names |= noted_names(source)
-    resolve_labels(parts, counts)
-    first = next(iter(counts.values()))
-    first.without_part += left
-    first.ignored.add(ignored)
-    made = Table(parts, names, names_file, loose, counts, lists)
-    _check_columns(made)
-    return made
+    resolve_labels(rows_by_split, counts)
+    first_counts = next(iter(counts.values()))
+    first_counts.without_part += unassigned_files
+    first_counts.ignored.add(ignored)
+    table = Table(rows_by_split, names, names_file, loose, counts, rejects_by_split)
+    _check_columns(table)
+    return table
 
 
-def _refuse_running_text(reading: Reading) -> None:
+def _refuse_running_text(reading: ReadingOptions) -> None:
     for name in ("column", "form"):
         if getattr(reading, name) != getattr(DEFAULT_READING, name):
             raise UsageError(
@@ -195,18 +196,15 @@ def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSour
     """What one path or a list of them holds, by the names of the files."""
     all_files, ignored = find(data, unnamed_files.sources)
     _refuse_brat(all_files, ignored.files)
-    files, names, read = separate_class_names(all_files)
-    alone = isinstance(data, str | Path) and not Path(data).is_dir()
-    sources = {ALL: files} if alone else by_part(files, learned=learned)
-    taken = {source.shown for files in sources.values() for source in files}
-    left = [source.shown for source in files if source.shown not in taken]
-    return sources, (names, ", ".join(read)), left, ignored
+    files, names, names_files = separate_class_names(all_files)
+    sources = {ALL: files} if _is_one_file(data) else by_part(files, learned=learned)
+    assigned = {source.shown for files in sources.values() for source in files}
+    unassigned = [source.shown for source in files if source.shown not in assigned]
+    return sources, (names, ", ".join(names_files)), unassigned, ignored
 
 
-def _one_file(data: Path | str | Sequence[Path | str] | None) -> Path | None:
-    """The one file that was named, if it was one."""
-    path = Path(data) if isinstance(data, str | Path) else None
-    return None if path is None or path.is_dir() else path
+def _is_one_file(data: Path | str | Sequence[Path | str] | None) -> TypeGuard[Path | str]:
+    return isinstance(data, str | Path) and not Path(data).is_dir()
 
 
 def _names_near(file: Path) -> ClassNames:
@@ -223,53 +221,57 @@ def _names_near(file: Path) -> ClassNames:
     return names or {}, source.shown
 
 
-def _of_parts(given: Mapping[str, Path | str]) -> PartSources:
+def _of_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     """What a path for each part holds."""
-    by_part_name, ignored = {}, Ignored()
-    for part, path in given.items():
-        files_of_part, ignored_there = find(path, unnamed_files.sources)
-        by_part_name[part] = separate_class_names(files_of_part)
-        ignored.add(ignored_there)
-    sources = {part: files for part, (files, _, _) in by_part_name.items()}
+    files_by_split, ignored = {}, IgnoredFiles()
+    for split, path in path_by_split.items():
+        found_files, ignored_files = find(path, unnamed_files.sources)
+        files_by_split[split] = separate_class_names(found_files)
+        ignored.add(ignored_files)
+    sources = {split: files for split, (files, _, _) in files_by_split.items()}
     names = {
         column: of_column
-        for _, class_names, _ in by_part_name.values()
+        for _, class_names, _ in files_by_split.values()
         for column, of_column in class_names.items()
     }
-    read = [file for _, _, files in by_part_name.values() for file in files]
-    return sources, (names, ", ".join(dict.fromkeys(read))), [], ignored
+    names_files = [file for _, _, files in files_by_split.values() for file in files]
+    return sources, (names, ", ".join(dict.fromkeys(names_files))), [], ignored
 
 
-def _check_files(part: str, rows: Sequence[Row]) -> None:
+def _check_files(split: str, rows: Sequence[Row]) -> None:
     """Refuse tables of one part of which each has columns that the other lacks."""
-    first: dict[str, Row] = {}
+    first_rows: dict[str, Row] = {}
     for row in rows:
-        first.setdefault(row.file, row)
+        first_rows.setdefault(row.file, row)
     columns = {
-        file: frozenset(row.values) for file, row in first.items() if TABLE_FILE.search(file)
+        file: frozenset(row.values) for file, row in first_rows.items() if TABLE_FILE.search(file)
     }
-    for (one, here), (other, there) in itertools.combinations(columns.items(), 2):
-        if here - there and there - here:
+    for (first_file, first_columns), (second_file, second_columns) in itertools.combinations(
+        columns.items(), 2
+    ):
+        if first_columns - second_columns and second_columns - first_columns:
             raise DataError(
-                f"two files of the part {part!r} have different columns",
-                where=other,
-                found=", ".join(sorted(there)),
-                wanted=f"{', '.join(sorted(here))}, as in {one}",
+                f"two files of the part {split!r} have different columns",
+                where=second_file,
+                found=", ".join(sorted(second_columns)),
+                wanted=f"{', '.join(sorted(first_columns))}, as in {first_file}",
                 do="make one table of them, or move one out of the folder",
             )
 
 
-def _check_columns(made: Table) -> None:
-    for part, rows in made.parts.items():
-        _check_files(part, rows)
-    columns = {part: {n for row in rows for n in row.values} for part, rows in made.parts.items()}
-    for part, here in columns.items():
-        missing = [name for name in made.columns if name not in here]
-        if missing and not here.intersection(made.columns):
+def _check_columns(table: Table) -> None:
+    for split, rows in table.parts.items():
+        _check_files(split, rows)
+    columns_by_split = {
+        split: {n for row in rows for n in row.values} for split, rows in table.parts.items()
+    }
+    for split, split_columns in columns_by_split.items():
+        missing = [name for name in table.columns if name not in split_columns]
+        if missing and not split_columns.intersection(table.columns):
             raise DataError(
                 "the parts have different columns",
-                where=made.parts[part][0].file,
-                found=f"{part}: {', '.join(sorted(here))}",
-                wanted=", ".join(made.columns),
+                where=table.parts[split][0].file,
+                found=f"{split}: {', '.join(sorted(split_columns))}",
+                wanted=", ".join(table.columns),
                 do="name the columns alike in all files",
             )

@@ -27,14 +27,8 @@ from maskwright.text.tables.column_contents import (
 from maskwright.text.tables.rows import Row
 
 NUMBERS = {
-    "0": False,
-    "1": True,
-    "0.0": False,
-    "1.0": True,
-    "0.": False,
-    "1.": True,
-    "false": False,
-    "true": True,
+    **dict.fromkeys(("0", "0.0", "0.", "false"), False),
+    **dict.fromkeys(("1", "1.0", "1.", "true"), True),
 }
 # Yes and no in languages where the words mean nothing else next to each other.
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
@@ -64,7 +58,7 @@ def flag(value: Any) -> bool | None:
 
 
 # ------------------------------------------------------------------------------ lists in cells
-def pieces(cell: Any, separator: str | None) -> Any:
+def split_cell(cell: Any, separator: str | None) -> Any:
     """The list that a cell of names or flags spells; what is none stays."""
     if type(cell) is not str or separator is None:
         return cell
@@ -81,7 +75,7 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     Raises:
         DataError: flags, but not as many in every row.
     """
-    cells = [(row, pieces(value_of(row, name), separator)) for row in rows]
+    cells = [(row, split_cell(value_of(row, name), separator)) for row in rows]
     lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
     flagged = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
     sizes = Counter(len(cell) for _, cell in flagged)
@@ -103,7 +97,7 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     )
 
 
-def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
+def set_flags(cell: Any, row: Row, name: str, size: int) -> list[int]:
     """Which of the `size` flags in a cell say yes, counted from 0.
 
     Raises:
@@ -112,7 +106,7 @@ def places(cell: Any, row: Row, name: str, size: int) -> list[int]:
     if type(cell) is list and len(cell) == size:
         values = [flag(value) for value in cell]
         if None not in values:
-            return [place for place, is_set in enumerate(values) if is_set]
+            return [index for index, is_set in enumerate(values) if is_set]
     raise DataError(
         "flags and classes differ in number",
         where=f"{row.where}, column {name!r}",
@@ -143,13 +137,13 @@ def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
 
 
-def named(cell: Any, row: Row, name: str, known: Iterable[str]) -> list[str]:
+def flagged_names(cell: Any, row: Row, name: str, classes: Iterable[str]) -> list[str]:
     """The classes that a mapping says yes to.
 
     Raises:
         DataError: no such mapping, or one that leaves out a class.
     """
-    missing = sorted(set(known) - cell.keys()) if is_named(cell) else []
+    missing = sorted(set(classes) - cell.keys()) if is_named(cell) else []
     if is_named(cell) and not missing:
         return [key for key, value in cell.items() if flag(value)]
     raise DataError(
@@ -170,15 +164,19 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
         if not column.scalar:
             continue
         words = column.values
-        for numbers, known in ((True, NUMBERS), (False, WORDS)):
-            fitting = {word: n for word, n in words.items() if word in known}
+        for numbers, meaning_of_word in ((True, NUMBERS), (False, WORDS)):
+            fitting = {word: n for word, n in words.items() if word in meaning_of_word}
             # A few rows of which nothing is known, or one mistake, make no other column of it.
-            other_words = {word: n for word, n in words.items() if word not in known}
-            few = nearly_all(sum(fitting.values()), sum(words.values())) and (
+            other_words = {word: n for word, n in words.items() if word not in meaning_of_word}
+            nearly_all_fit = nearly_all(sum(fitting.values()), sum(words.values())) and (
                 sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
             )
-            both = numbers or len(fitting) == 1 or len({known[word] for word in fitting}) == 2
-            if fitting and few and both:
+            has_both_values = (
+                numbers
+                or len(fitting) == 1
+                or len({meaning_of_word[word] for word in fitting}) == 2
+            )
+            if fitting and nearly_all_fit and has_both_values:
                 spelled[numbers].append(column.name)
                 break
     return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]
@@ -196,7 +194,9 @@ def columns_of_marks(columns: Iterable[Column]) -> list[str]:
     return names
 
 
-def in_column(value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False) -> bool:
+def flag_in_column(
+    value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False
+) -> bool:
     """The flag in a column of its own; with `marks` nothing is no, with `signs` -1 is.
 
     Raises:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from maskwright.base.errors import DataError
 from maskwright.text.tables import flags
 from maskwright.text.tables.column_contents import Column, is_empty, is_no_label, value_of
-from maskwright.text.tables.columns import Columns
 from maskwright.text.tables.files import Table
+from maskwright.text.tables.layout import Columns, Label, Shape, Task
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.roles import find
+from maskwright.text.tables.roles import find_columns
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import Label, Shape, shape_for, shape_of
+from maskwright.text.tables.shapes import shape_for, shape_of
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.unclear_labels import SCORES, refuse_unclear
 
@@ -37,39 +37,6 @@ LISTS = ("texts", "wholes", "numbers", "booleans")
 SEPARATORS = ("|", ";", ",")
 # At least this share of the cells has a separator in it.
 MIN_SEPARATED = 0.1
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be learned.
-
-    Attributes:
-        shape: what the task type declares of its data.
-        why: one sentence.
-        columns: which column is what.
-        separator: what stands between several labels in one cell; None for lists and columns.
-        flags: how many flags each cell has, one for each class; 0 where labels are names.
-        named: the classes that mappings of flags name; empty where there are none.
-        marks: columns of one label each in which an empty cell means no; signs: in which -1 does.
-    """
-
-    shape: Shape
-    why: str
-    columns: Columns
-    separator: str | None = None
-    flags: int = 0
-    named: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
-    signs: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """What `--task` takes."""
-        return self.shape.name
-
-    def lines(self) -> list[str]:
-        """What was found, for the user: the task with its reason, then the columns."""
-        return [f"task: {self.name}, because {self.why}", *self.columns.lines()]
 
 
 def infer(
@@ -91,11 +58,11 @@ def infer(
         DataError: no task fits, or not the one given.
     """
     requested = None if task is None else shape_of(task)
-    among = None if requested is None else (requested.layout,)
-    selected = find(table, columns, among)
+    allowed_layouts = None if requested is None else (requested.layout,)
+    selected = find_columns(table, columns, allowed_layouts)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _known(table, names[0], no_label)
-        selected = find(table, columns, among)
+        selected = find_columns(table, columns, allowed_layouts)
     if not selected.layout.has_label_forms:
         shape = requested or shape_for(selected.layout, "")
         if shape is None:
@@ -117,8 +84,8 @@ def infer(
     shape = requested or shape_for(selected.layout, form)
     if shape is None:
         raise _no_task(table, selected, why)
-    made = Task(shape, why, selected, separator)
-    return _with_flags(made, table.first) if form == "several" else made
+    inferred = Task(shape, why, selected, separator)
+    return _with_flags(inferred, table.first) if form == "several" else inferred
 
 
 def _no_task(table: Table, columns: Columns, why: str) -> DataError:
@@ -207,12 +174,14 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     few = FEW_SCORES if plain(column.name) in SCORES else FEW
     if distinct <= few:
         return "classes", f"{name} holds only {distinct} different whole numbers"
-    values = {as_integer(value_of(row, column.name)) for row in rows} - {None}
-    dense = min(values, key=_order) in (0, 1) and _span(values) == len(values)
+    cells = (as_integer(value_of(row, column.name)) for row in rows)
+    numbers = {number for number in cells if number is not None}
+    low, high = min(numbers), max(numbers)
+    dense = low in (0, 1) and high - low + 1 == len(numbers)
     if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
         return "classes", (
-            f"{name} holds the whole numbers {min(values, key=_order)} to "
-            f"{max(values, key=_order)} without gaps, {column.rows // distinct} rows of each"
+            f"{name} holds the whole numbers {low} to {high} without gaps, "
+            f"{column.rows // distinct} rows of each"
         )
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
@@ -220,17 +189,10 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
 def _known(table: Table, name: str, no_label: str) -> Table:
     """The table without the training rows whose label is not known, but for one of no others."""
     rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
-    first = next(part for part, each in table.parts.items() if each is table.first)
-    return replace(table, parts={**table.parts, first: rows}) if rows else table
-
-
-def _order(value: int | None) -> int:
-    return 0 if value is None else value
-
-
-def _span(values: set[int | None]) -> int:
-    numbers = [v for v in values if v is not None]
-    return max(numbers) - min(numbers) + 1
+    first_split = next(
+        split for split, split_rows in table.parts.items() if split_rows is table.first
+    )
+    return replace(table, parts={**table.parts, first_split: rows}) if rows else table
 
 
 def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:

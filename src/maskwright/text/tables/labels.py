@@ -23,7 +23,7 @@ from maskwright.text.tables.column_contents import (
     NUMBER,
     Label,
     is_empty,
-    spelled,
+    label_of,
     value_of,
 )
 from maskwright.text.tables.flags import WORDS
@@ -64,36 +64,36 @@ def near_spellings(
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
     means = meanings(labels)
-    for group in sharing(means(label) | also(label) for label in labels):
-        spellings = [labels[place] for place in group]
-        common, *others = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
-        if not (others := [spelling for spelling in others if spelling not in listed]):
+    for group in group_by_shared_keys(means(label) | also(label) for label in labels):
+        spellings = [labels[index] for index in group]
+        common, *variants = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
+        if not (variants := [spelling for spelling in variants if spelling not in listed]):
             continue
         if not fold:
-            rare = others[-1]
+            rarest = variants[-1]
             # Two forms of one letter look alike: they are shown by their code points.
             forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
             quoted = ascii if forms else repr
-            what = "labels that seem to be one value in several spellings"
+            message = "labels that seem to be one value in several spellings"
             if forms:
-                what = "labels that differ only by the form of their letters (Unicode)"
+                message = "labels that differ only by the form of their letters (Unicode)"
             elif len(set(map(_plain, spellings))) == 1:
-                what = "labels that differ only by case or blanks"
+                message = "labels that differ only by case or blanks"
             raise DataError(
-                what,
-                where=f"{rows[rare].where}, column {column!r}",
+                message,
+                where=f"{rows[rarest].where}, column {column!r}",
                 found=", ".join(
-                    f"{quoted(s)} ({counted(counts[s], 'row')})" for s in (common, *others)
+                    f"{quoted(s)} ({counted(counts[s], 'row')})" for s in (common, *variants)
                 ),
                 wanted=f"one spelling, such as {quoted(common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)"
-                + ", or write all spans alike (--read repair_tags=true)" * bool(also(rare)),
+                + ", or write all spans alike (--read repair_tags=true)" * bool(also(rarest)),
             )
-        folded |= dict.fromkeys(others, common)
+        folded |= dict.fromkeys(variants, common)
     return folded
 
 
-def sharing(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
+def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
     """The places in `keys`, in groups: those that have a key in common are in one."""
     parent: list[int] = []
 
@@ -103,11 +103,11 @@ def sharing(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
             i = parent[i]
         return i
 
-    first: dict[Hashable, int] = {}
-    for i, own in enumerate(keys):
+    first_with_key: dict[Hashable, int] = {}
+    for i, own_keys in enumerate(keys):
         parent.append(i)
-        for key in own:
-            a, b = root(first.setdefault(key, i)), root(i)
+        for key in own_keys:
+            a, b = root(first_with_key.setdefault(key, i)), root(i)
             parent[max(a, b)] = min(a, b)
     groups: dict[int, list[int]] = defaultdict(list)
     for i in range(len(parent)):
@@ -151,24 +151,24 @@ def _number(text: str, short: bool = True) -> str:
 
 def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
     """Spelling -> the only one of `names` that may mean the same."""
-    spellings, known = list(spellings), defaultdict[str, set[str]](set)
+    spellings, names_by_key = list(spellings), defaultdict[str, set[str]](set)
     means = meanings([*names, *spellings])
     for name in names:
         for key in means(name):
-            known[key].add(name)
+            names_by_key[key].add(name)
     folded: dict[str, str] = {}
     for spelling in spellings:
-        same = set().union(*(known.get(key, set()) for key in means(spelling)))
-        if spelling not in names and len(same) == 1:
-            folded[spelling] = same.pop()
+        candidates = set().union(*(names_by_key.get(key, set()) for key in means(spelling)))
+        if spelling not in names and len(candidates) == 1:
+            folded[spelling] = candidates.pop()
     return folded
 
 
 def _plain(label: str) -> str:
     """What labels have in common that differ only by case, blanks or hyphens between words, or
     Unicode's form."""
-    seen = re.sub(f"[{NO_WIDTH}]", "", unicodedata.normalize("NFKC", label))
-    return JOINTS.sub("", " ".join(seen.split()).casefold())
+    visible = re.sub(f"[{NO_WIDTH}]", "", unicodedata.normalize("NFKC", label))
+    return JOINTS.sub("", " ".join(visible.split()).casefold())
 
 
 def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -178,8 +178,8 @@ def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
     listed = sorted(counts, key=lambda name: counts[name])
     similar = []
-    for place, rare in enumerate(listed):
-        common = [name for name in listed[place + 1 :] if counts[name] >= RARE * counts[rare]]
+    for index, rare in enumerate(listed):
+        common = [name for name in listed[index + 1 :] if counts[name] >= RARE * counts[rare]]
         close = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
         similar += [(rare, name) for name in close]
     return similar
@@ -195,7 +195,7 @@ NAMES = ", or add its name to those next to the data (labels.json)"
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class LabelVocabulary:
     """The classes, numbered from 0.
 
     Attributes:
@@ -221,13 +221,13 @@ class Vocabulary:
         Raises:
             DataError: an empty or unknown label, or a number out of range.
         """
-        label = spelled(value, row, self.column, self.has_numbers, words=True)
+        label = label_of(value, row, self.column, self.has_numbers, words=True)
         if type(label) is str:
             label = self.folded.get(label, label)
-        place = self.places.get(label)
-        if place is None:
+        class_number = self.places.get(label)
+        if class_number is None:
             raise _unknown(label, row, self)
-        return place
+        return class_number
 
     @cached_property
     def has_numbers(self) -> bool:
@@ -237,9 +237,9 @@ class Vocabulary:
     def places(self) -> dict[Label, int]:
         """The class of each value; its name also stands for it where the data have numbers."""
         return {
-            label: place
+            label: class_number
             for labels in (self.names, self.values)
-            for place, label in enumerate(labels)
+            for class_number, label in enumerate(labels)
         }
 
 
@@ -252,7 +252,7 @@ def learn(
     numbers: bool = False,
     fold: bool = False,
     also: Keys = lambda label: set(),
-) -> Vocabulary:
+) -> LabelVocabulary:
     """The classes of the training rows.
 
     Args:
@@ -271,27 +271,29 @@ def learn(
     """
     counts: Counter[Label] = Counter()
     rows: dict[Label, Row] = {}
-    called: dict[Label, tuple[str, Row]] = {}
+    name_by_label: dict[Label, tuple[str, Row]] = {}
     for value, row in cells:
-        label = spelled(value, row, column, numbers, words=bool(names))
+        label = label_of(value, row, column, numbers, words=bool(names))
         counts[label] += 1
         rows.setdefault(label, row)
         if name_column is not None:
-            _note_name(called, label, row, name_column)
+            _note_name(name_by_label, label, row, name_column)
     folded = (
         {} if numbers else near_spellings(counts, rows, column, fold, also, set(names.values()))
     )
     values = sorted((label for label in counts if label not in folded), key=_order)
     if names:
-        called_so = tuple(names.values())
-        listed: tuple[Label, ...] = tuple(names) if numbers else called_so
-        made = Vocabulary(called_so, listed, column, folded, NAMES)
-        _check_agreement(called, made)  # other labels are refused where their rows are read
+        ordered_names = tuple(names.values())
+        class_values: tuple[Label, ...] = tuple(names) if numbers else ordered_names
+        vocabulary = LabelVocabulary(ordered_names, class_values, column, folded, NAMES)
+        _check_agreement(
+            name_by_label, vocabulary
+        )  # other labels are refused where their rows are read
     else:
-        _refuse_name_of_two(called)
-        class_names = tuple(called[v][0] if v in called else str(v) for v in values)
-        made = Vocabulary(class_names, tuple(values), column, folded)
-    return made
+        _refuse_name_of_two(name_by_label)
+        class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
+        vocabulary = LabelVocabulary(class_names, tuple(values), column, folded)
+    return vocabulary
 
 
 # ------------------------------------------------------------------------------ order and names
@@ -303,12 +305,12 @@ def _order(label: Label) -> tuple[bool, int, str, str]:
 
 
 def _note_name(
-    called: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
+    name_by_label: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
 ) -> None:
     name = value_of(row, name_column)
     if type(name) is not str or is_empty(name):
         return
-    before = called.setdefault(label, (name, row))
+    before = name_by_label.setdefault(label, (name, row))
     if before[0] != name:
         raise DataError(
             "a class has two names",
@@ -319,74 +321,77 @@ def _note_name(
         )
 
 
-def _refuse_name_of_two(called: Mapping[Label, tuple[str, Row]]) -> None:
+def _refuse_name_of_two(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
     owner: dict[str, Label] = {}
-    means = meanings(name for name, _ in called.values())
-    for label, (name, row) in called.items():
-        other = next((o for k in means(name) if (o := owner.setdefault(k, label)) != label), None)
-        if other is not None:
+    means = meanings(name for name, _ in name_by_label.values())
+    for label, (name, row) in name_by_label.items():
+        other_label = next(
+            (o for k in means(name) if (o := owner.setdefault(k, label)) != label), None
+        )
+        if other_label is not None:
             raise DataError(
                 "two classes have the same name",
                 where=row.where,
-                found=f"{_shown(other)} and {_shown(label)} are both {name!r}",
+                found=f"{_shown(other_label)} and {_shown(label)} are both {name!r}",
                 wanted="a name of its own for each class",
                 do="correct the rows, or leave the names out",
             )
 
 
-def _check_agreement(called: Mapping[Label, tuple[str, Row]], given: Vocabulary) -> None:
-    for label, (name, row) in called.items():
-        place = given.places.get(label)
-        known = name if place is None else given.names[place]
-        if name != known:
+def _check_agreement(
+    name_by_label: Mapping[Label, tuple[str, Row]], vocabulary: LabelVocabulary
+) -> None:
+    for label, (name, row) in name_by_label.items():
+        class_number = vocabulary.places.get(label)
+        expected = name if class_number is None else vocabulary.names[class_number]
+        if name != expected:
             raise DataError(
                 "the names of the classes disagree",
                 where=row.where,
-                found=f"{_shown(label)} is {name!r} in the row and {known!r} in the list of names",
+                found=f"{_shown(label)} is {name!r} in the row and {expected!r} in the list of "
+                "names",
                 wanted="the same name in both",
                 do="correct labels.json or the rows",
             )
 
 
-def _unknown(label: Label, row: Row, known: Vocabulary) -> DataError:
-    where = f"{row.where}, column {known.column!r}"
+def _unknown(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
+    where = f"{row.where}, column {vocabulary.column!r}"
     if type(label) is int:
-        numbers = [value for value in known.values if type(value) is int]
+        numbers = [value for value in vocabulary.values if type(value) is int]
         low, high = min(numbers), max(numbers)
-        known_as = _listed(known.names)
+        class_names = _listed(vocabulary.names)
         if numbers == list(range(low, high + 1)):
-            wanted = f"{low} to {high} ({len(known)} classes: {known_as})"
+            expected = f"{low} to {high} ({len(vocabulary)} classes: {class_names})"
         else:
-            wanted = f"one of {_listed(list(map(str, numbers)))} ({len(known)} classes: {known_as})"
+            listed = _listed(list(map(str, numbers)))
+            expected = f"one of {listed} ({len(vocabulary)} classes: {class_names})"
         return DataError(
             "the label is out of range",
             where=where,
             found=label,
-            wanted=wanted,
-            do=f"correct the row{known.fixed or ADD}{_or_none(label)}",
+            wanted=expected,
+            do=f"correct the row{vocabulary.fixed or ADD}{_or_none(label)}",
         )
     return DataError(
         "the label is not in the label set",
         where=where,
         found=repr(label),
-        wanted=f"one of {_listed([repr(n) for n in known.names])}",
-        do=f"correct the row ({near(str(label), known.names)}){_or_more(known)}{_or_none(label)}",
+        wanted=f"one of {_listed([repr(n) for n in vocabulary.names])}",
+        do=f"correct the row ({near(str(label), vocabulary.names)}){_or_more(vocabulary)}"
+        f"{_or_none(label)}",
     )
 
 
-def _or_more(known: Vocabulary) -> str:
+def _or_more(vocabulary: LabelVocabulary) -> str:
     """What else to do about a label that is no class."""
-    if known.fixed == MODEL and _numbered(known):
+    numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
+    if vocabulary.fixed == MODEL and numbered:
         return (
             ", or say in a labels.json beside the file which number the model has for each name, "
             'such as {"NAME": 0, …}'
         )
-    return known.fixed or ADD
-
-
-def _numbered(known: Vocabulary) -> bool:
-    """Whether the names of the classes are numbers with a word, as LABEL_0."""
-    return all(any(c.isdigit() for c in name) for name in known.names)
+    return vocabulary.fixed or ADD
 
 
 def _or_none(label: Label) -> str:

@@ -42,12 +42,15 @@ def words_in(text: str) -> Iterator[tuple[int, int]]:
 def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
     """The slice of `text`, widened to the ends of its words; in scripts without blanks between
     words only to the ends of letters with marks."""
-    first, last = begin, end
-    while first > 0 and _joined(text, first):
-        first -= 1
-    while last < len(text) and _joined(text, last):
-        last += 1
-    return begin if begin - first > LONGEST else first, end if last - end > LONGEST else last
+    word_begin, word_end = begin, end
+    while word_begin > 0 and _joined(text, word_begin):
+        word_begin -= 1
+    while word_end < len(text) and _joined(text, word_end):
+        word_end += 1
+    return (
+        begin if begin - word_begin > LONGEST else word_begin,
+        end if word_end - end > LONGEST else word_end,
+    )
 
 
 def _joined(text: str, at: int) -> bool:
@@ -59,8 +62,8 @@ def _joined(text: str, at: int) -> bool:
 
 
 def _is_letter(sign: str) -> bool:
-    known = sign.isalnum() or sign == "_" or sign in JOINERS or _is_mark(sign)
-    return known and not UNSPACED.match(sign)
+    is_word_character = sign.isalnum() or sign == "_" or sign in JOINERS or _is_mark(sign)
+    return is_word_character and not UNSPACED.match(sign)
 
 
 def _is_mark(sign: str) -> bool:
@@ -106,48 +109,54 @@ UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
 )
 
 
-def cause_of_place(text: str, part: str, begin: int) -> str | None:
-    """What `begin` seems to count, where `part` does not begin at that character of `text`; None
-    where no other counting explains it."""
-    if begin < 0 or not part:
+def cause_of_place(text: str, span_text: str, begin: int) -> str | None:
+    """What `begin` seems to count if `span_text` does not begin at that character of `text`; None
+    if no other counting explains it."""
+    if begin < 0 or not span_text:
         return None
-    if _utf16(text, begin, len(part.encode("utf-16-le", "surrogatepass")) // 2) == part:
+    if _utf16(text, begin, len(span_text.encode("utf-16-le", "surrogatepass")) // 2) == span_text:
         return "it seems to be counted in UTF-16 units, as JavaScript and Java do: count characters"
-    if _bytes(text, begin, len(part.encode("utf-8", "surrogatepass"))) == part:
+    if _bytes(text, begin, len(span_text.encode("utf-8", "surrogatepass"))) == span_text:
         return "it seems to be counted in bytes of UTF-8: count characters"
-    for what, change in COUNTINGS:
-        changed, wanted = change(text), change(part)
-        if changed != text and wanted and changed[begin : begin + len(wanted)] == wanted:
-            return f"it seems to be counted in {what}: count characters of the text as given"
-    if begin and text[begin - 1 : begin - 1 + len(part)] == part:
+    for counting, change in COUNTINGS:
+        changed_text, changed_span = change(text), change(span_text)
+        if (
+            changed_text != text
+            and changed_span
+            and changed_text[begin : begin + len(changed_span)] == changed_span
+        ):
+            return f"it seems to be counted in {counting}: count characters of the text as given"
+    if begin and text[begin - 1 : begin - 1 + len(span_text)] == span_text:
         return "it seems to be counted from 1: count from 0"
     return None
 
 
-def cause_of_part(text: str, part: str, begin: int, end: int) -> str | None:
+def cause_of_part(text: str, span_text: str, begin: int, end: int) -> str | None:
     """The same of a part with an end."""
-    if part and text[begin : end + 1] == part:
+    if span_text and text[begin : end + 1] == span_text:
         return "the end seems to be the last character: it is the one behind it here"
-    return cause_of_place(text, part, begin)
+    return cause_of_place(text, span_text, begin)
 
 
 def counting_that_fits(
-    text: str, parts: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
+    text: str, spans: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
 ) -> str:
-    """In what (begin, end) of all `parts` of `text` may be counted, so that they begin and end
+    """In what (begin, end) of all `spans` of `text` may be counted, so that they begin and end
     where `words` do; empty where no other counting than characters does that."""
     begins, ends = ({word[side] for word in words} for side in (0, 1))
-    for what, size in UNITS:
-        before = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
-        if before[-1] == len(text):
+    for counting, size in UNITS:
+        offsets = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
+        if offsets[-1] == len(text):
             continue
         # Characters of no size stand before the one that begins at the same place.
-        first = {place: number for number, place in enumerate(before)}
-        last = {place: number for number, place in reversed([*enumerate(before)])}
-        if all(first.get(begin) in begins and last.get(end) in ends for begin, end in parts):
-            return what
+        first_index = {offset: number for number, offset in enumerate(offsets)}
+        last_index = {offset: number for number, offset in reversed([*enumerate(offsets)])}
+        if all(
+            first_index.get(begin) in begins and last_index.get(end) in ends for begin, end in spans
+        ):
+            return counting
     blanks = len(text) - len(text.lstrip())
-    if blanks and all(b + blanks in begins and e + blanks in ends for b, e in parts):
+    if blanks and all(b + blanks in begins and e + blanks in ends for b, e in spans):
         return "the text without the blanks it begins with"
     return ""
 
@@ -175,7 +184,7 @@ VALUES = ("value",)
 DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 
-class Part(NamedTuple):
+class MarkedSpan(NamedTuple):
     """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
     be another name of the thing. One without exactly one label has them, or none, in `labels`."""
 
@@ -188,7 +197,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class TaggedText:
     """The words of a text with a tag each.
 
     Attributes:
@@ -202,20 +211,22 @@ class Marked:
     miscounted: str = ""
 
 
-def are_parts(value: Any) -> bool:
+def are_marked_spans(value: Any) -> bool:
     """Whether a value is a list of marked parts, and not an empty one."""
-    return type(value) is list and bool(value) and all(_part(each) is not None for each in value)
+    return (
+        type(value) is list and bool(value) and all(_part(element) is not None for element in value)
+    )
 
 
-def marked(text: str, value: Any, where: str) -> Marked:
+def tag_words(text: str, value: Any, where: str) -> TaggedText:
     """The words of `text` with B- and I- tags for the parts in `value`.
 
     Raises:
         DataError: what is no list of parts; a part that is not in the text, has no word, or shares
             a word with another.
     """
-    parts = [_part(each) for each in value] if type(value) is list else [None]
-    if None in parts:
+    spans = [_part(element) for element in value] if type(value) is list else [None]
+    if None in spans:
         raise DataError(
             "no list of marked parts",
             where=where,
@@ -223,18 +234,18 @@ def marked(text: str, value: Any, where: str) -> Marked:
             wanted='[[0, 4, "PER"]]: begin, end and label of each',
             do=DO,
         )
-    places = list(words_in(text))
-    tags, widened = [OUTSIDE] * len(places), 0
-    for part in sorted(part for part in parts if part is not None):
-        begin, end, label = part[:3]
+    word_spans = list(words_in(text))
+    tags, widened = [OUTSIDE] * len(word_spans), 0
+    for span in sorted(span for span in spans if span is not None):
+        begin, end, label = span[:3]
         shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
-        if part.labels is not None:
+        if span.labels is not None:
             raise DataError(
                 "a marked part with several labels"
-                if part.labels
+                if span.labels
                 else "a marked part without a label",
                 where=where,
-                found=f"{shown}{', '.join(part.labels) or 'none'}",
+                found=f"{shown}{', '.join(span.labels) or 'none'}",
                 wanted="one label for each part",
                 do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
             )
@@ -244,18 +255,22 @@ def marked(text: str, value: Any, where: str) -> Marked:
                 where=where,
                 found=shown,
                 wanted=f"0 <= begin < end <= {len(text)}, in characters",
-                do=_advice(text, part),
+                do=_advice(text, span),
             )
-        if _disagrees(text, part):
+        if _disagrees(text, span):
             raise DataError(
                 "a marked part has another text than the one at its place",
                 where=where,
                 found=shown,
-                wanted=repr(part.own[:80]),
-                do=_advice(text, part),
+                wanted=repr(span.own[:80]),
+                do=_advice(text, span),
             )
-        inside = [n for n, (one, other) in enumerate(places) if one < end and begin < other]
-        if not inside:
+        word_indices = [
+            n
+            for n, (word_begin, word_end) in enumerate(word_spans)
+            if word_begin < end and begin < word_end
+        ]
+        if not word_indices:
             raise DataError(
                 "a marked part without a word",
                 where=where,
@@ -263,7 +278,7 @@ def marked(text: str, value: Any, where: str) -> Marked:
                 wanted="a word or a sign",
                 do=DO,
             )
-        if any(tags[n] != OUTSIDE for n in inside):
+        if any(tags[n] != OUTSIDE for n in word_indices):
             raise DataError(
                 "two marked parts share a word",
                 where=where,
@@ -271,23 +286,28 @@ def marked(text: str, value: Any, where: str) -> Marked:
                 wanted="one label for each word: of parts within others keep one",
                 do=DO,
             )
-        first, last = places[inside[0]], places[inside[-1]]
-        widened += first[0] < begin or end < last[1]
-        tags[inside[0]] = f"B-{label}"
-        for n in inside[1:]:
+        first_word, last_word = word_spans[word_indices[0]], word_spans[word_indices[-1]]
+        widened += first_word[0] < begin or end < last_word[1]
+        tags[word_indices[0]] = f"B-{label}"
+        for n in word_indices[1:]:
             tags[n] = f"I-{label}"
-    marks = [(part.begin, part.end) for part in parts if part is not None]
-    cause = counting_that_fits(text, marks, places) if widened else ""
-    return Marked(tuple(text[one:other] for one, other in places), tuple(tags), widened, cause)
+    marks = [(span.begin, span.end) for span in spans if span is not None]
+    cause = counting_that_fits(text, marks, word_spans) if widened else ""
+    return TaggedText(
+        tuple(text[word_begin:word_end] for word_begin, word_end in word_spans),
+        tuple(tags),
+        widened,
+        cause,
+    )
 
 
-def _disagrees(text: str, part: Part) -> bool:
+def _disagrees(text: str, span: MarkedSpan) -> bool:
     """Whether a part's own text is not the one at its place, blanks, case and accents aside, which
     programs change."""
-    wanted = _folded(part.own)
-    if not wanted or _folded(text[part.begin : part.end]) == wanted:
+    own_text = _folded(span.own)
+    if not own_text or _folded(text[span.begin : span.end]) == own_text:
         return False
-    return not part.loose or wanted in _folded(text)
+    return not span.loose or own_text in _folded(text)
 
 
 def _folded(text: str) -> str:
@@ -295,57 +315,57 @@ def _folded(text: str) -> str:
     return "".join(c for c in plainly if not c.isspace() and unicodedata.category(c)[0] not in "MC")
 
 
-def _advice(text: str, part: Part) -> str:
-    own = part.own.strip()
-    if own and (cause := cause_of_part(text, own, part.begin, part.end)):
+def _advice(text: str, span: MarkedSpan) -> str:
+    own_text = span.own.strip()
+    if own_text and (cause := cause_of_part(text, own_text, span.begin, span.end)):
         return f"{cause}; {DO}"
-    if own and text.count(own) == 1:
-        apart = part.begin - text.index(own)
-        signs = "taken out before it" if apart > 0 else "put before it"
+    if own_text and text.count(own_text) == 1:
+        distance = span.begin - text.index(own_text)
+        signs = "taken out before it" if distance > 0 else "put before it"
         return (
-            f"{own[:40]!r} stands at {text.index(own)}, {abs(apart)} characters "
-            f"{'before' if apart > 0 else 'behind'} that: were blanks or other signs {signs}? "
+            f"{own_text[:40]!r} stands at {text.index(own_text)}, {abs(distance)} characters "
+            f"{'before' if distance > 0 else 'behind'} that: were blanks or other signs {signs}? "
             f"{DO}"
         )
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
     size = len(text.encode("utf-8", "surrogatepass"))
-    if len(text) < part.end <= units:
+    if len(text) < span.end <= units:
         return f"are places counted in UTF-16 units? Count characters; {DO}"
-    if len(text) < part.end <= size:
+    if len(text) < span.end <= size:
         return f"are places counted in bytes? Count characters; {DO}"
     return DO
 
 
-def _part(value: Any) -> Part | None:
+def _part(value: Any) -> MarkedSpan | None:
     """None of what is no part."""
-    own, loose = "", False
+    own_text, is_loose = "", False
     if type(value) is dict:
-        value, own, loose = _of_mapping(value)
+        value, own_text, is_loose = _of_mapping(value)
     if type(value) is not list or len(value) != 3:
         return None
     begin, end, label = value
     if type(begin) is not int or type(end) is not int:
         return None
-    if type(label) is list and len(label) != 1 and all(type(each) is str for each in label):
-        return Part(begin, end, "", own, loose, tuple(label))
+    if type(label) is list and len(label) != 1 and all(type(text) is str for text in label):
+        return MarkedSpan(begin, end, "", own_text, is_loose, tuple(label))
     if type(label) is not str or not label.strip():
         return None
-    return Part(begin, end, label.strip(), own, loose)
+    return MarkedSpan(begin, end, label.strip(), own_text, is_loose)
 
 
 def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
     """(begin, end and label; the part's own text; whether that may be another name)."""
     named = {plain(name): inner for name, inner in value.items()}
-    values, taken = [], set()
+    values, names_used = [], set()
     spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)
     for names in spellings:
         name = next((name for name in names if name in named), None)
         if name is None:
             return None, "", False
-        taken.add(name)
+        names_used.add(name)
         inner = named[name]
         values.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
     for name in (*TEXTS, *VALUES):
-        if name not in taken and type(named.get(name)) is str:
+        if name not in names_used and type(named.get(name)) is str:
             return values, named[name], name in VALUES
     return values, "", False

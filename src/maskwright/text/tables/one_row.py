@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any
 
-from maskwright.text.tables import flags, required_fields
-from maskwright.text.tables.column_contents import is_empty, number, value_of
+from maskwright.base.errors import DataError
+from maskwright.text.tables import flags
+from maskwright.text.tables.column_contents import has_column, is_empty, number_of, value_of
 from maskwright.text.tables.examples import Example, Target
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Task
 from maskwright.text.tables.rows import Row
+from maskwright.text.tables.shapes import COMMON, may_be_joined
+
+ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
+# Roles whose fields are required where they are read: of choices there may be fewer, and answers
+# are needed by questions only that are not marked as unanswerable.
+ELSEWHERE = (*COMMON, "choices", "answers")
+# Of two fields, one may be the other misspelt if it has less than this share of its rows.
+RARE = 0.25
 
 
-def reader(task: Task, known: Vocabulary | None) -> Callable[[Row], Example]:
+def row_reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row], Example]:
     """What makes an example of a row; it raises DataError where a row is bad."""
 
     def read(row: Row) -> Example:
-        required_fields.require(row, task.columns)
-        return task.columns.layout.read(row, task, known)
+        require_fields(row, task.columns)
+        return task.columns.layout.read(row, task, vocabulary)
 
     return read
 
 
-def target_of(row: Row, task: Task, known: Vocabulary | None) -> Target:
+def target_of(row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Target:
     """The number of the class that the column `label` names, the numbers of several, or a number.
 
     Raises:
         DataError: an empty or unknown label.
     """
     name = task.columns["label"]
-    if known is None:
-        return number(value_of(row, name), row, name)
+    if vocabulary is None:
+        return number_of(value_of(row, name), row, name)
     if task.shape.label == "several":
-        return tuple(sorted({known.index(cell, row) for cell in label_cells(row, task)}))
-    return known.index(value_of(row, name), row)
+        return tuple(sorted({vocabulary.index(cell, row) for cell in label_cells(row, task)}))
+    return vocabulary.index(value_of(row, name), row)
 
 
 def label_cells(row: Row, task: Task) -> Iterator[Any]:
@@ -43,31 +53,93 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
     Raises:
         DataError: a column of them is missing, or holds no labels.
     """
-    own = task.columns.layout.label_cells(row, task)
-    if own is not None:
-        yield from own
+    layout_labels = task.columns.layout.label_cells(row, task)
+    if layout_labels is not None:
+        yield from layout_labels
         return
     multi_label = task.shape.label == "several"
     names = task.columns.roles["label"]
     for name in names:
-        required_fields.require_field(row, "label", name, "[]" if multi_label else "")
+        require_field(row, "label", name, "[]" if multi_label else "")
     if len(names) > 1:  # a column of flags for each label
         for name in names:
             marks, signs = name in task.marks, name in task.signs
-            if flags.in_column(value_of(row, name), row, name, marks=marks, signs=signs):
+            if flags.flag_in_column(value_of(row, name), row, name, marks=marks, signs=signs):
                 yield name
         return
     value = value_of(row, names[0])
     if task.named:
-        yield from flags.named(value, row, names[0], task.named)
+        yield from flags.flagged_names(value, row, names[0], task.named)
         return
     if task.flags:
-        listed = flags.pieces(value, task.separator)
-        yield from flags.places(listed, row, names[0], task.flags)
+        listed = flags.split_cell(value, task.separator)
+        yield from flags.set_flags(listed, row, names[0], task.flags)
         return
     if multi_label:
-        value = flags.pieces(value, task.separator)
+        value = flags.split_cell(value, task.separator)
     if multi_label and type(value) is list:
         yield from value
     elif not is_empty(value):
         yield value
+
+
+# ------------------------------------------------------------------------------ missing fields
+def require_fields(row: Row, columns: Columns) -> None:
+    """Refuse a row without a field of `columns`. Of a text of several, some may be left out, unless
+    another field of the row is called much the same.
+
+    Raises:
+        DataError: naming the field, and what may be it.
+    """
+    for role, names in columns.roles.items():
+        if role in ELSEWHERE or role in columns.layout.optional:
+            continue
+        if may_be_joined(role) and len(names) > 1:
+            _require_any(row, role, names, columns)
+        else:
+            for name in names:
+                require_field(row, role, name)
+
+
+def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
+    """Refuse a row without the field `name`, which holds the `role`; null is a value.
+
+    Args:
+        empty: what is written where there is nothing to write, if there is such a value.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not has_column(name, row.values):
+        raise _missing(row, role, name, empty)
+
+
+def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
+    missing = [name for name in names if not has_column(name, row.values)]
+    if len(missing) == len(names):
+        raise _missing(row, role, names[0])
+    used_columns = {name for column_names in columns.roles.values() for name in column_names}
+    row_counts = {name: column.rows for name, column in columns.described.items()}
+    for name in missing:
+        # A title may be missing where there is a subtitle; misspelt is what few rows have.
+        unused_columns = [
+            candidate
+            for candidate in row.values
+            if candidate not in used_columns
+            and row_counts.get(candidate, 0) < RARE * row_counts.get(name, 0)
+        ]
+        if get_close_matches(name, unused_columns, n=1, cutoff=ALIKE):
+            raise _missing(row, role, name)
+
+
+def _missing(row: Row, role: str, name: str, empty: str = "") -> DataError:
+    alike = get_close_matches(name, row.values, n=1, cutoff=ALIKE)
+    fixes = [f"rename the field {alike[0]!r}"] if alike else []
+    fixes += [f"write {empty}, where there is none"] if empty else [] if alike else ["write it"]
+    return DataError(
+        "a field is missing",
+        where=row.where,
+        found=f"the fields {', '.join(row.values) or '(none)'}",
+        wanted=f"{name!r}, which is used as {role}",
+        do=f"{', or '.join(fixes)}; or take the row out (--read on_bad=skip drops and counts it)",
+    )

@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.reading import Reading
-from maskwright.text.tables import classes as classes_of
-from maskwright.text.tables import files as table
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables import splits
-from maskwright.text.tables.classes import record_finding
-from maskwright.text.tables.column_contents import is_empty, means_nothing, spelled, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Example, Examples
-from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task, infer
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.one_row import reader
+from maskwright.text.tables.classes import (
+    learn_classes,
+    match_model_classes,
+    readable_labels,
+    record_finding,
+)
+from maskwright.text.tables.column_contents import is_empty, label_of, means_nothing, value_of
+from maskwright.text.tables.examples import Example
+from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Task
+from maskwright.text.tables.one_row import row_reader
 from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usable
 from maskwright.text.tables.split_files import ALL
-from maskwright.text.tables.splits import Division
+from maskwright.text.tables.splits import SplitOptions
 
 # One answer in all rows of a part is no chance where it is less likely than this: eight rows of a
 # class that half of the training rows have may be a test of that class.
@@ -40,11 +43,11 @@ def build(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     classes: Sequence[str] = (),
     values: Sequence[int] | None = None,
     assume: bool = False,
-) -> Examples:
+) -> Dataset:
     """Every row as an example; the classes are those of the training rows.
 
     Args:
@@ -64,7 +67,7 @@ def build(
         DataError: a bad row, or with `skip` too many of them; bad classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    known, changed, unlabelled = None, 0, 0
+    vocabulary, changed, unlabelled = None, 0, 0
     layout = task.columns.layout
     if missing := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
         table, unlabelled = _labelled(table, task, missing)
@@ -83,74 +86,75 @@ def build(
         table, changed = repaired
     if task.shape.has_classes:
         if classes:
-            known = classes_of.given(classes, values, table, task, fold_labels, assume)
+            vocabulary = match_model_classes(classes, values, table, task, fold_labels, assume)
         else:
-            known = classes_of.learned(table, task, fold_labels, reading)
-    read = reader(task, known)
-    parts: dict[str, list[Any]] = {}
+            vocabulary = learn_classes(table, task, fold_labels, reading)
+    read = row_reader(task, vocabulary)
+    examples_by_split: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
     dropped: list[tuple[str, str]] = []
-    for part, rows in list(table.parts.items()):
+    for split, rows in list(table.parts.items()):
         if rows is not table.first:
             hidden = hidden_by(rows, table.first, task.columns)
-            if hidden is not None and table.without_labels(part, rows, instead(hidden)):
+            if hidden is not None and table.without_labels(split, rows, shown_answer(hidden)):
                 continue
             if hidden is not None and means_nothing(hidden):
-                raise no_answers(part, rows, task.columns, hidden)
-        made, bad = usable(rows, lambda row: (row, read(row)), reading)
-        parts[part] = [example for _, example in made]
+                raise no_answers(split, rows, task.columns, hidden)
+        rows_and_examples, bad = usable(rows, lambda row: (row, read(row)), reading)
+        examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
-            names = [value_of(row, task.columns["group"]) for row, _ in made]
-            groups[part] = ["" if is_empty(name) else str(name) for name in names]
-        list_rejected(bad, table.rejects.get(part))
+            names = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
+            groups[split] = ["" if is_empty(name) else str(name) for name in names]
+        list_rejected(bad, table.rejects.get(split))
         dropped += [(error.where or "", error.what) for _, error in bad]
-        if not made:
-            _refuse_empty(part, bad)
-        layout.require_sound(parts[part])
+        if not rows_and_examples:
+            _refuse_empty(split, bad)
+        layout.require_sound(examples_by_split[split])
         if rows is table.first and not classes:
-            _refuse_one_answer(parts[part], rows, task.columns)
-    return Examples(
+            _refuse_one_answer(examples_by_split[split], rows, task.columns)
+    return Dataset(
         task,
-        parts,
-        known,
+        examples_by_split,
+        vocabulary,
         dropped,
         table.counts,
         groups,
         repaired=changed,
         unlabelled=unlabelled,
-        folded=_joined(table, task, known) if fold_labels else 0,
+        folded=_joined(table, task, vocabulary) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )
 
 
-def _refuse_empty(part: str, bad: Sequence[tuple[Row, DataError]]) -> None:
+def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
     if not bad:
         raise DataError(
             "the part has no rows",
-            where=part,
+            where=split,
             found="0 rows",
             wanted="at least one row",
             do="leave the part out",
         )
-    row, first = bad[0]
+    row, error = bad[0]
     raise DataError(
         "all rows of the part were left out, as they are bad",
         where=row.file,
-        found=f"{len(bad):,} bad rows; the first: {first.what}, {first.found} ({first.where})",
-        wanted=first.wanted,
+        found=f"{len(bad):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
+        wanted=error.wanted,
         do="correct the rows",
     )
 
 
-def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
+def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int:
     """How many labels stand there in a spelling that was joined with another."""
-    if known is None or not known.folded:
+    if vocabulary is None or not vocabulary.folded:
         return 0
-    rows = (row for part in table.parts.values() for row in part)
+    rows = (row for split_rows in table.parts.values() for row in split_rows)
     return sum(
-        spelled(cell, row, known.column, known.has_numbers, words=True) in known.folded
+        label_of(cell, row, vocabulary.column, vocabulary.has_numbers, words=True)
+        in vocabulary.folded
         for row in rows
-        for cell in classes_of.readable(row, task)
+        for cell in readable_labels(row, task)
         if not is_empty(cell)
     )
 
@@ -158,18 +162,22 @@ def _joined(table: Table, task: Task, known: Vocabulary | None) -> int:
 def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
     """The rows without answers that `no_label` stands for, and how many had no other."""
     columns = task.columns
-    made = {
-        part: [columns.layout.without(row, columns, no_label) for row in rows]
-        for part, rows in table.parts.items()
+    kept_rows = {
+        split: [columns.layout.without(row, columns, no_label) for row in rows]
+        for split, rows in table.parts.items()
     }
-    parts = {part: [row for row in rows if row is not None] for part, rows in made.items()}
-    for part, rows in list(table.parts.items()):
-        if rows and not parts[part]:
+    labelled_rows = {
+        split: [row for row in rows if row is not None] for split, rows in kept_rows.items()
+    }
+    for split, rows in list(table.parts.items()):
+        if rows and not labelled_rows[split]:
             hidden = str(columns.layout.answers(rows[0], columns)[0])
-            if not table.without_labels(part, rows, instead(hidden)):
-                raise no_answers(part, rows, columns, hidden)
-            del parts[part]
-    return replace(table, parts=parts), sum(row is None for rows in made.values() for row in rows)
+            if not table.without_labels(split, rows, shown_answer(hidden)):
+                raise no_answers(split, rows, columns, hidden)
+            del labelled_rows[split]
+    return replace(table, parts=labelled_rows), sum(
+        row is None for rows in kept_rows.values() for row in rows
+    )
 
 
 def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns) -> str | None:
@@ -190,7 +198,7 @@ def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns
     return value[0] if len(rows) > 1 and share ** len(rows) < UNLIKELY else None
 
 
-def instead(hidden: str) -> str:
+def shown_answer(hidden: str) -> str:
     """How `hidden` is shown."""
     return repr(hidden) if hidden else "nothing"
 
@@ -198,16 +206,16 @@ def instead(hidden: str) -> str:
 def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
     """The values of the answer of a row as texts; of equal ones, one."""
     values = columns.layout.answers(row, columns)
-    spelled = tuple("" if is_empty(value) else str(value).strip() for value in values)
-    return spelled if len(set(spelled)) > 1 else (spelled[:1] or ("",))
+    values_as_text = tuple("" if is_empty(value) else str(value).strip() for value in values)
+    return values_as_text if len(set(values_as_text)) > 1 else (values_as_text[:1] or ("",))
 
 
-def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
+def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
     """The error for a part of which `hidden_by` says what stands in place of its answers."""
     return DataError(
-        "the rows have no labels" if part == ALL else f"the part {part!r} has no labels",
+        "the rows have no labels" if split == ALL else f"the part {split!r} has no labels",
         where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
-        found=f"{instead(hidden)} in all {len(rows):,} rows",
+        found=f"{shown_answer(hidden)} in all {len(rows):,} rows",
         wanted="labels to compare with",
         do="name a part or a file with labels, or take the file out of the folder: a part can be "
         "drawn from the training rows",
@@ -216,14 +224,14 @@ def no_answers(part: str, rows: Sequence[Row], columns: Columns, hidden: str) ->
 
 def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
     """Refuse training rows of which all have one answer, unless it is a text."""
-    first = examples[0]
-    may_be_right = first.has_text_answer and first.repeated
+    first_example = examples[0]
+    may_be_right = first_example.has_text_answer and first_example.repeated
     if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
         role = columns.layout.answer_role
         raise DataError(
             "all labels are the same",
             where=f"{rows[0].file}, column {columns[role]!r}",
-            found=f"{instead(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
+            found=f"{shown_answer(_spelled(rows[0], columns)[0])} in all {len(examples):,} rows",
             wanted="at least two different answers",
             do=f"add rows with another, or name another column (--column {role}=…)",
         )
@@ -241,25 +249,25 @@ def prepare(
     fold_labels: bool = False,
     repair_tags: bool = False,
     no_label: str | None = None,
-    division: Division = splits.DEFAULT,
-    reading: Reading = DEFAULT_READING,
+    division: SplitOptions = splits.DEFAULT,
+    reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
-) -> Examples:
+) -> Dataset:
     """Labelled files as a task with all its parts; `task.lines()` says what was understood.
 
     Args:
-        data, train, validation, test, header, reading, rejects: as `table.load` takes them.
+        data, train, validation, test, header, reading, rejects: as `files.load` takes them.
         columns: role -> column, where it must not be guessed; `group` keeps rows together.
         task: its name, where it must not be inferred.
         fold_labels: join labels that differ only by case or blanks.
         no_label: what stands where a label is not known; such rows are left out.
-        repair_tags: let spans of tags begin with B- where they begin with I- (`repair.py`).
+        repair_tags: let spans of tags begin with B- where they begin with I-.
         division: how parts that did not come as files are drawn.
 
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.
     """
-    rows = table.load(
+    rows = load(
         data,
         train=train,
         validation=validation,
@@ -269,7 +277,7 @@ def prepare(
         rejects=rejects,
     )
     inferred = infer(rows, columns, task, no_label)
-    made = build(
+    dataset = build(
         rows,
         inferred,
         fold_labels=fold_labels,
@@ -277,4 +285,4 @@ def prepare(
         no_label=no_label,
         reading=reading,
     )
-    return splits.complete(made, division)
+    return splits.split_dataset(dataset, division)

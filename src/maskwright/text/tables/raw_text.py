@@ -91,8 +91,8 @@ def read_names(source: Source) -> dict[str, Names] | None:
         if type(value[inner[0]]) not in (list, dict):
             break
         value = value[inner[0]]
-    if type(value) is list and value and all(type(each) is dict for each in value):
-        pairs = [_pair(each) for each in value]
+    if type(value) is list and value and all(type(entry) is dict for entry in value):
+        pairs = [_pair(entry) for entry in value]
         if None in pairs and match[1]:
             return None
         return {column: _numbered([p for p in pairs if p is not None], value, source.shown)}
@@ -185,43 +185,44 @@ def as_read(text: str) -> str:
 def places_read(text: str) -> NDArray[np.int64]:
     """(length of `as_read(text)` + 1,): the place in `text` of each character that is read, and of
     the end."""
-    kept = np.ones(len(text) + 1, bool)
-    kept[[match.start() for match in LEFT_OUT.finditer(text)]] = False
-    return np.flatnonzero(kept)
+    is_kept = np.ones(len(text) + 1, bool)
+    is_kept[[match.start() for match in LEFT_OUT.finditer(text)]] = False
+    return np.flatnonzero(is_kept)
 
 
-def slice_of(given: str, text: str, start: int) -> slice | None:
-    """Where `text` stands in `given`, of which something is left out when it is read: from `start`
-    on as counted in `given`, else as counted in what is read. None where it is at neither."""
-    wanted, read = as_read(text), as_read(given)
-    if len(read) == len(given) or not wanted or start < 0:
+def slice_of(raw_text: str, text: str, start: int) -> slice | None:
+    """The slice of `raw_text` that holds `text`, if something is left out of `raw_text` when it is
+    read: from `start` as counted in `raw_text`, else as counted in what is read. None if at
+    neither."""
+    clean_text, clean_raw_text = as_read(text), as_read(raw_text)
+    if len(clean_raw_text) == len(raw_text) or not clean_text or start < 0:
         return None
-    places = places_read(given)
-    for begin in (int(np.searchsorted(places, start)), start):
-        if read[begin : begin + len(wanted)] == wanted:
-            return slice(int(places[begin]), int(places[begin + len(wanted) - 1]) + 1)
+    raw_offsets = places_read(raw_text)
+    for begin in (int(np.searchsorted(raw_offsets, start)), start):
+        if clean_raw_text[begin : begin + len(clean_text)] == clean_text:
+            return slice(int(raw_offsets[begin]), int(raw_offsets[begin + len(clean_text) - 1]) + 1)
     return None
 
 
 def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArray[np.integer]]]:
     """For each text its tokens as it is read, and the (begin, end) of each (T, 2) in the text as
     given."""
-    given = list(texts)
-    encoded = tokenizer.encode_batch(map(as_read, given), offsets=True)
-    for number, text in enumerate(given):
+    raw_texts = list(texts)
+    encoded = tokenizer.encode_batch(map(as_read, raw_texts), offsets=True)
+    for number, text in enumerate(raw_texts):
         if LEFT_OUT.search(text):
             ids, spans = encoded[number]
-            places = places_read(text)
-            begin = places[spans[:, 0]]
+            raw_offsets = places_read(text)
+            begin = raw_offsets[spans[:, 0]]
             # The end is that of the last character read, not the begin of the next one.
             end = np.where(
-                spans[:, 1] > spans[:, 0], places[np.maximum(spans[:, 1], 1) - 1] + 1, begin
+                spans[:, 1] > spans[:, 0], raw_offsets[np.maximum(spans[:, 1], 1) - 1] + 1, begin
             )
             encoded[number] = ids, np.stack([begin, end], axis=1)
     return encoded
 
 
-def cleaned(
+def clean_row(
     values: dict[str, Any], ledger: Ledger, *, line_ends: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the row as it is read, the values of those columns that this changed as they were given).
@@ -234,22 +235,26 @@ def cleaned(
     """
     texts = [value for value in values.values() if type(value) is str]
     if len(texts) == len(values):  # most rows of tables: nothing to do
-        every = "".join([*values, *texts])
-        if not LEFT_OUT.search(every) and "\ufeff" not in every:
+        all_text = "".join([*values, *texts])
+        if not LEFT_OUT.search(all_text) and "\ufeff" not in all_text:
             return values, {}
     read = _clean(values, ledger, line_ends)
-    first = next(iter(read), "")
-    if line_ends and type(read.get(first)) is str and read[first].startswith("\ufeff"):
-        read = {**read, first: read[first].removeprefix("\ufeff")}
+    first_column = next(iter(read), "")
+    if (
+        line_ends
+        and type(read.get(first_column)) is str
+        and read[first_column].startswith("\ufeff")
+    ):
+        read = {**read, first_column: read[first_column].removeprefix("\ufeff")}
         ledger.counts.byte_order_marks += 1
     if read is values or len(read) != len(values):
         return read, {}
-    given = {
+    original_values = {
         name: old
         for (name, new), old in zip(read.items(), values.values(), strict=True)
         if new is not old
     }
-    return read, given
+    return read, original_values
 
 
 def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
@@ -257,15 +262,15 @@ def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
     if type(value) is str:
         return text_as_read(value, ledger, line_ends)
     if isinstance(value, list):
-        inner = [_clean(each, ledger, line_ends) for each in value]
+        inner = [_clean(element, ledger, line_ends) for element in value]
         if all(map(operator.is_, inner, value)):
             return value
-        made = copy.copy(value)
-        made[:] = inner
-        return made
+        cleaned_list = copy.copy(value)
+        cleaned_list[:] = inner
+        return cleaned_list
     if isinstance(value, dict):
         names = [text_as_read(name, ledger, line_ends) for name in value]
-        inner = [_clean(each, ledger, line_ends) for each in value.values()]
+        inner = [_clean(element, ledger, line_ends) for element in value.values()]
         if all(map(operator.is_, names, value)) and all(map(operator.is_, inner, value.values())):
             return value
         row = copy.copy(value)

@@ -1,9 +1,9 @@
 """How labelled files are read, as options: `on_bad=skip`, `encoding=latin-1`, `separator=;`.
 
-Every field of `Reading` can be set, and four things more: `header=text,label` names the columns of
-a file without a header row, `fold_labels=true` joins labels that differ only by case or blanks,
-`no_label=-1` leaves out rows whose label is that, `repair_tags=true` lets spans of tags begin with
-B-.
+Every field of `ReadingOptions` can be set, and four more options: `header=text,label` names the
+columns of a file without a header row, `fold_labels=true` joins labels that differ only by case or
+blanks, `no_label=-1` leaves out rows with that label, `repair_tags=true` lets spans of tags begin
+with B-.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from maskwright.base import config, dotted
 from maskwright.base.errors import UsageError, near
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 
 WHERE = "--read"
 FLAGS = ("fold_labels", "repair_tags")
@@ -23,10 +23,10 @@ SPELLED = {"tab": "\t", "\\t": "\t"}
 
 
 @dataclass(frozen=True)
-class HowRead:
+class TableReadingOptions:
     """What `tasks.prepare` takes by these names, all of them: `prepare(data, **vars(read))`."""
 
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadingOptions = field(default_factory=ReadingOptions)
     header: tuple[str, ...] = ()
     fold_labels: bool = False
     repair_tags: bool = False
@@ -38,36 +38,44 @@ class HowRead:
         Raises:
             UsageError: naming it.
         """
-        usual = HowRead()
-        for each in fields(self):
-            if each.name not in names and getattr(self, each.name) != getattr(usual, each.name):
+        defaults = TableReadingOptions()
+        for option in fields(self):
+            if option.name not in names and getattr(self, option.name) != getattr(
+                defaults, option.name
+            ):
                 raise UsageError(
-                    "option has no effect here", where=f"{WHERE} {each.name}", do="leave it out"
+                    "option has no effect here", where=f"{WHERE} {option.name}", do="leave it out"
                 )
 
 
-AS_IT_COMES = HowRead()
+DEFAULT_OPTIONS = TableReadingOptions()
 
 
-def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> HowRead:
+def how_read(
+    settings: str | Sequence[str], usual: TableReadingOptions = DEFAULT_OPTIONS
+) -> TableReadingOptions:
     """From one word such as `on_bad=skip`, or several; what they do not name is as `usual`.
 
     Raises:
         UsageError: not NAME=VALUE, or no such name.  ConfigError: a value that is none of it.
     """
     # Of labelled data all columns are read; others choose which stay with the text.
-    own = [each.name for each in fields(Reading) if each.name != "notes" or usual.reading.notes]
-    known = [*own, "header", "no_label", *FLAGS]
+    reading_fields = [
+        option.name
+        for option in fields(ReadingOptions)
+        if option.name != "notes" or usual.reading.notes
+    ]
+    option_names = [*reading_fields, "header", "no_label", *FLAGS]
     values: dict[str, Any] = {}
     for setting in [settings] if isinstance(settings, str) else settings:
         name, sign, text = setting.partition("=")
-        if not sign or name not in known:
+        if not sign or name not in option_names:
             raise UsageError(
                 "unknown reading option",
                 where=WHERE,
                 found=repr(setting),
-                wanted=f"NAME=VALUE, {near(name, known)}",
-                do=f"of {', '.join(known)}",
+                wanted=f"NAME=VALUE, {near(name, option_names)}",
+                do=f"of {', '.join(option_names)}",
             )
         values[name] = text if name in AS_TYPED else dotted.parse_value(text)
         if name == "separator":
@@ -87,5 +95,5 @@ def how_read(settings: str | Sequence[str], usual: HowRead = AS_IT_COMES) -> How
     names = usual.header
     if header is not None:
         names = tuple(name.strip() for name in str(header).split(",") if name.strip())
-    reading = config.from_plain(Reading, config.to_plain(usual.reading) | values, WHERE)
-    return HowRead(reading, names, no_label=no_label, **flags)
+    reading = config.from_plain(ReadingOptions, config.to_plain(usual.reading) | values, WHERE)
+    return TableReadingOptions(reading, names, no_label=no_label, **flags)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from maskwright.text.tables.column_contents import Column
-from maskwright.text.tables.columns import Columns
 from maskwright.text.tables.flags import columns_of_flags
-from maskwright.text.tables.layouts.layout import Layout
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 
@@ -27,7 +25,7 @@ ASPECTS = {
 TEXTLIKE = ("text", "whole", "number")
 
 
-class Search:
+class ColumnSearch:
     """One attempt: roles are filled one after the other, and a column has one role only."""
 
     def __init__(
@@ -46,20 +44,6 @@ class Search:
         self.by_plain: dict[str, str] = {}
         for name in described:
             self.by_plain.setdefault(plain(name), name)
-
-    def search(self, layout: Layout) -> Columns | None:
-        """The columns of `layout`; None where one of its roles has none."""
-        self.spellings = layout.spellings
-        layout.find(self)
-        if not all(role in self.roles for role in layout.roles):
-            return None
-        order = [*layout.roles, *(r for r in self.roles if r not in layout.roles)]
-        return Columns(
-            layout=layout,
-            roles={role: self.roles[role] for role in order},
-            why={role: self.why[role] for role in order},
-            described=self.described,
-        )
 
     def free(self) -> list[Column]:
         """Columns without a role; rows may be grouped by one that has another role, too."""
@@ -85,11 +69,13 @@ class Search:
         """The first of several names; another where more rows have it and none has both, so that
         it is the first that is misspelt."""
         best = names[0]
-        for other in names[1:]:
-            rows = [{best, other} & row.values.keys() for row in self.rows]
-            more = sum(other in there for there in rows) > sum(best in there for there in rows)
-            if more and all(len(there) < 2 for there in rows):
-                best = other
+        for candidate in names[1:]:
+            rows = [{best, candidate} & row.values.keys() for row in self.rows]
+            more = sum(candidate in present for present in rows) > sum(
+                best in present for present in rows
+            )
+            if more and all(len(present) < 2 for present in rows):
+                best = candidate
         return best
 
     def two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
@@ -118,8 +104,8 @@ class Search:
         free = [c for c in self.free() if not self.is_group(c)]
         flags = columns_of_flags(free)
         if len(flags) > 2:
-            others = [repr(c.name) for c in free if c.has_classes and c.name not in flags]
-            rivals = f"; {' and '.join(others[:3])} might be it, too" if others else ""
+            rival_names = [repr(c.name) for c in free if c.has_classes and c.name not in flags]
+            rivals = f"; {' and '.join(rival_names[:3])} might be it, too" if rival_names else ""
             self.take("label", flags, f"each holds flags only: a label of its own{rivals}")
             return
         likely = [c for c in free if c.has_classes]
@@ -146,9 +132,9 @@ class Search:
 
     def _tell_rivals(self, free: Sequence[str]) -> None:
         """Say which columns have a label's name, too, where none is called just that."""
-        taken = self.roles.get("label", ("label",))[0]
+        label_column = self.roles.get("label", ("label",))[0]
         rivals = [name for name in free if plain(name) in NAMES["label"][SURE:]]
-        if rivals and plain(taken) not in NAMES["label"][:SURE]:
+        if rivals and plain(label_column) not in NAMES["label"][:SURE]:
             self.why["label"] += f"; {' and '.join(map(repr, rivals))} might be it, too"
 
     def label_name(self) -> None:

@@ -20,94 +20,124 @@ from maskwright.text.tables.column_contents import (
     read_lists,
     refuse_list_of_numpy,
 )
-from maskwright.text.tables.columns import COMMON, Columns, as_names, option
-from maskwright.text.tables.files import TABLE_FILE, Table
+from maskwright.text.tables.files import Table
 from maskwright.text.tables.flags import columns_of_flags, columns_of_marks
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.role_search import Search
-from maskwright.text.tables.shapes import layouts, may_be_list, roles
+from maskwright.text.tables.layout import Columns, Layout
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TABLE_FILE
+from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
-from maskwright.text.tables.unused_columns import refuse_half
 
 # What the numbers of rows are called.
 IDS = {
     *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
     *("guid", "uuid", ""),
 }
+# What a text called so is about, and what it is about, often stand in columns of their own.
+ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
+QUESTION_CONTEXTS = {
+    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text")
+}
+# What is answered, summed up, and so on; a title is no answer.
+ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
+# Names of columns that rate an answer or a translation.
+JUDGING = {
+    *("label", "labels", "goldlabel", "gold", "score", "rating", "grade", "quality", "verdict"),
+    *("issafe", "safe", "iscorrect", "correct", "correctness", "helpfulness", "preference"),
+}
 
 
-def find(
+def find_columns(
     table: Table,
     given: Mapping[str, str | Sequence[str]] | None = None,
-    among: Iterable[Layout] | None = None,
+    allowed_layouts: Iterable[Layout] | None = None,
 ) -> Columns:
     """The columns of the first layout that fits.
 
     Args:
         table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
         given: role -> column, or columns; what is not given is searched for.
-        among: the layouts to try; None: all.
+        allowed_layouts: the layouts to try; None: all.
 
     Raises:
         UsageError: an unknown role or column, or no layout that has all the roles given.
         DataError: no layout fits, a part lacks a column that another has, or some labels only are
             lists.
     """
-    wanted = as_names(given)
-    lists = read_lists(table, _texts(table, wanted))
+    requested = as_names(given)
+    lists = read_lists(table, _texts(table, requested))
     described = describe(table.first, lists)
-    _check_given(wanted, described)
-    if "group" in wanted and wanted["group"][0] in wanted.get("label", ()):
-        raise _label_as_group(wanted["group"][0])
-    known = layouts() if among is None else tuple(among)
+    _check_given(requested, described)
+    if "group" in requested and requested["group"][0] in requested.get("label", ()):
+        raise _label_as_group(requested["group"][0])
+    candidate_layouts = layouts() if allowed_layouts is None else tuple(allowed_layouts)
     optional = {*COMMON, *roles(lambda layout: layout.optional)}
-    tried = [layout for layout in known if set(wanted) <= {*layout.roles, *optional}]
+    tried = [layout for layout in candidate_layouts if set(requested) <= {*layout.roles, *optional}]
     if not tried:
         raise UsageError(
             "no task has all these columns",
-            found=", ".join(wanted),
-            wanted="; ".join(f"{layout.name}: {', '.join(layout.roles)}" for layout in known),
+            found=", ".join(requested),
+            wanted="; ".join(
+                f"{layout.name}: {', '.join(layout.roles)}" for layout in candidate_layouts
+            ),
             do="name only columns of one task (--column)",
         )
     partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
         for layout in tried:
-            search = Search(table.first, described, wanted, by_content, len(tried) == 1)
-            selected = search.search(layout)
+            search = ColumnSearch(table.first, described, requested, by_content, len(tried) == 1)
+            selected = _searched(layout, search)
             if selected is None:
                 missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
                     partly.append((layout, search.roles))
             else:
                 selected = layout.complete(table, selected)
-                refuse_half(table, selected, wanted)
-                if "label" not in wanted:  # who names its column has seen that it is one
+                _refuse_half(table, selected, requested)
+                if "label" not in requested:  # who names its column has seen that it is one
                     _refuse_row_as_header(table, selected)
                 _check_parts(table, selected)
                 _refuse_mixed_lists(table, selected)
                 return selected
-    if "group" in wanted:
-        others = {role: names for role, names in wanted.items() if role != "group"}
+    if "group" in requested:
+        without_group = {role: names for role, names in requested.items() if role != "group"}
         searched = [
-            Search(table.first, described, others, c, len(tried) == 1).search(layout)
+            _searched(
+                layout, ColumnSearch(table.first, described, without_group, c, len(tried) == 1)
+            )
             for c in (False, True)
             for layout in tried
         ]
-        if any(s and s.roles.get("label") == wanted["group"] for s in searched):
-            raise _label_as_group(wanted["group"][0])
+        if any(s and s.roles.get("label") == requested["group"] for s in searched):
+            raise _label_as_group(requested["group"][0])
     raise _nothing_fits(table, described, tried, partly)
 
 
+def _searched(layout: Layout, search: ColumnSearch) -> Columns | None:
+    """The columns of `layout`; None if one of its roles has none."""
+    search.spellings = layout.spellings
+    layout.find(search)
+    if not all(role in search.roles for role in layout.roles):
+        return None
+    order = [*layout.roles, *(role for role in search.roles if role not in layout.roles)]
+    return Columns(
+        layout=layout,
+        roles={role: search.roles[role] for role in order},
+        why={role: search.why[role] for role in order},
+        described=search.described,
+    )
+
+
 # ------------------------------------------------------------------------------ checks and refusals
-def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
-    known = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
+def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
+    known_roles = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
     multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
-    for role, names in wanted.items():
-        if role not in known:
+    for role, names in requested.items():
+        if role not in known_roles:
             raise UsageError(
                 "no such role of a column",
                 found=repr(role),
-                wanted=near(role, known),
+                wanted=near(role, known_roles),
                 do="correct the role: --column ROLE=NAME",
             )
         if len(names) > 1 and role not in multi_column:
@@ -129,10 +159,10 @@ def _check_given(wanted: Mapping[str, tuple[str, ...]], described: Mapping[str, 
                 )
 
 
-def _texts(table: Table, given: Mapping[str, tuple[str, ...]]) -> set[str]:
+def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Columns of texts, as the user says or by their names; what is called as a text to be written
     is one where a text to be read is there, too."""
-    role_of = {name: role for role, names in given.items() for name in names}
+    role_of = {name: role for role, names in requested.items() for name in names}
     as_lists, as_texts = _called()
     called = {plain(name) for name in table.columns}
     written = {
@@ -215,30 +245,77 @@ def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
                 )
 
 
+def _refuse_half(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
+    """Where a question is read, what it is about and what is answered are not left out without a
+    word of the user; nor, where answers are learned, what judges them.
+
+    Raises:
+        DataError: such a column would be left out.
+    """
+    texts = [role for role in ("text", "first", "second", "source") if role in columns.roles]
+    if not texts or set(texts) & set(requested):
+        return
+    options = " ".join(
+        option(role, name) for role, names in columns.roles.items() for name in names
+    )
+    unused = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
+    numeric = ("whole", "number", "boolean")
+    judging = [
+        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numeric)
+    ]
+    if "target" in columns.roles and judging:
+        pair_options = f"{option('first', columns['source'])} {option('second', columns['target'])}"
+        raise DataError(
+            "a column that may judge the texts is not read",
+            where=table.first[0].file,
+            found=f"{judging[0]!r} next to {columns['target']!r}",
+            wanted="columns whose roles are clear",
+            do=f"to learn to write, whatever it says: {options}; to learn it: {pair_options} "
+            f"{option('label', judging[0])}",
+        )
+    asking = next((role for role in texts if plain(columns[role]) in ASKING), None)
+    unread = [c.name for c in unused if plain(c.name) in QUESTION_CONTEXTS]
+    if "text" in columns.roles:
+        paired = [c.name for c in unused if (plain(columns["text"]), plain(c.name)) in ANSWERED]
+        answers = [c.name for c in unused if c.kind == "text" and not c.has_classes and c.words > 1]
+        unread += paired + [c.name for c in unused if asking and c.is_prose]
+        unread += answers if len(answers) > 2 else []
+        asking = asking or ("text" if paired else None)
+    if asking is None or not unread:
+        return
+    unread = list(dict.fromkeys(unread))
+    joined_advice = f"to read it behind the other: {options} {option(asking, unread[0])}; "
+    raise DataError(
+        "a column that may belong to the question is not read",
+        where=table.first[0].file,
+        found=f"{' and '.join(map(repr, unread))} next to {columns[asking]!r}",
+        wanted="columns whose roles are clear",
+        do=f"to leave it out: {options}; "
+        + (joined_advice if columns.described[unread[0]].kind in TEXTLIKE else "")
+        + "or say what each column is, such as --column context=NAME --column question=NAME "
+        "--column answers=NAME",
+    )
+
+
 def _check_parts(table: Table, columns: Columns) -> None:
-    for part, rows in list(table.parts.items()):
+    for split, rows in list(table.parts.items()):
         for role, names in columns.roles.items():
-            for name in names if role != "label_name" and part in table.parts else ():
+            for name in names if role != "label_name" and split in table.parts else ():
                 outer = name.partition(".")[0]
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
-                    others = sorted({n for row in rows for n in row.values})
-                    alike = get_close_matches(name, set(others) - set(table.columns))
-                    hidden = role == columns.layout.answer_role and not alike
-                    if hidden and table.without_labels(part, rows, f"no column {name!r}"):
+                    names_here = sorted({n for row in rows for n in row.values})
+                    similar_names = get_close_matches(name, set(names_here) - set(table.columns))
+                    hidden = role == columns.layout.answer_role and not similar_names
+                    if hidden and table.without_labels(split, rows, f"no column {name!r}"):
                         break
                     raise DataError(
-                        f"the part {part!r} has no column {name!r}",
+                        f"the part {split!r} has no column {name!r}",
                         where=rows[0].file,
-                        found=f"the columns {', '.join(others)}",
+                        found=f"the columns {', '.join(names_here)}",
                         wanted=f"{name!r}, which holds the {role} in {table.first[0].file}",
-                        do=f"rename the column ({near(name, others)}), or move the file out of "
+                        do=f"rename the column ({near(name, names_here)}), or move the file out of "
                         "the folder",
                     )
-
-
-def _counts(column: Column) -> bool:
-    """Whether a column has another whole number in every row, as one of ids."""
-    return column.kind == "whole" and column.distinct == column.rows > 1
 
 
 def _missing(
@@ -252,14 +329,13 @@ def _missing(
         free = [c for c in free if c.has_classes or c.kind == "number"]
     elif role in ("answers", "tags", "choices"):
         free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
-    known = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
+    columns_found = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
     if not free:
-        return (
-            f"{known} {'were' if len(assigned) > 1 else 'was'} found: add a column with the {role}"
-        )
-    others = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
+        verb = "were" if len(assigned) > 1 else "was"
+        return f"{columns_found} {verb} found: add a column with the {role}"
+    alternatives = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
     advice = option(role, free[0].name)
-    return f"{known} were found; say which column is the {role}: {advice}{others}"
+    return f"{columns_found} were found; say which column is the {role}: {advice}{alternatives}"
 
 
 def _nothing_fits(
@@ -287,18 +363,26 @@ def _nothing_fits(
         do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in layout.roles)}; "
         do += "or choose another task, or none"
     elif len(texts) > 1 and len(tried) > 1:
-        one, other = texts[:2]
-        do = f"say what the texts are: {option('text', one)}, or {option('text', one)} "
-        do += f"{option('text', other)} for one text of both, or {option('first', one)} "
-        do += f"{option('second', other)} for pairs, or {option('source', one)} "
-        do += f"{option('target', other)} for texts to be written"
+        one_text, another = texts[:2]
+        do = f"say what the texts are: {option('text', one_text)}, or {option('text', one_text)} "
+        do += f"{option('text', another)} for one text of both, or {option('first', one_text)} "
+        do += f"{option('second', another)} for pairs, or {option('source', one_text)} "
+        do += f"{option('target', another)} for texts to be written"
     elif texts and len(flags) > 1:
         do = f"where each of {', '.join(flags[:4])}{', …' if len(flags) > 4 else ''} is a label of "
         do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
         do += f"the label: {option('label', flags[0])}"
     elif texts and not likely and len(tried) > 1:
-        others = [c.name for c in free if c.name not in texts and not _counts(c)]
-        do = f"if {others[0]!r} is the label: {option('label', others[0])}; else " if others else ""
+        candidates = [
+            c.name
+            for c in free
+            if c.name not in texts and not (c.kind == "whole" and c.distinct == c.rows > 1)
+        ]
+        do = (
+            f"if {candidates[0]!r} is the label: {option('label', candidates[0])}; else "
+            if candidates
+            else ""
+        )
         do += "add a column with labels; for text without labels use pretraining"
     elif len(likely) > 1:
         do = f"say which column is the label: {option('label', likely[0])} (or "

@@ -23,10 +23,10 @@ from maskwright.base.storage.files import new_text
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import csv_file, jsonl, parquet
 from maskwright.text.corpus.files import RegularFile, Source
-from maskwright.text.corpus.ledger import Counts, Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.ledger import Counts, Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.read import text_blocks
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.corpus.row_faults import above_header, is_comment
 from maskwright.text.tables import raw_text
 from maskwright.text.tables.formats import (
@@ -34,10 +34,11 @@ from maskwright.text.tables.formats import (
     class_folders,
     conll,
     conllu,
+    spacy_json,
     squad,
     unnamed_files,
 )
-from maskwright.text.tables.formats.unnamed_files import Parallel
+from maskwright.text.tables.formats.unnamed_files import ParallelText
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.split_files import PARTS, noted_languages
 
@@ -48,14 +49,14 @@ WRAPPERS = ("data", "rows", "records", "items", "examples")
 def is_one_value(text: str, *, lines: bool) -> bool:
     """Whether a file that begins with `text` is no JSON Lines: its first line is no whole object,
     or is one that holds everything. With `lines`, a first line that is broken is a bad row."""
-    first, _, rest = text.lstrip().partition("\n")
+    first_line, _, rest = text.lstrip().partition("\n")
     try:
-        value = parse(jsonl.with_escapes(first))
+        value = parse(jsonl.with_escapes(first_line))
     except DataError:
-        is_begun = first.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
-        return not lines or is_begun or first.strip() in ("[", "{") or _is_whole(first)
+        is_begun = first_line.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
+        return not lines or is_begun or first_line.strip() in ("[", "{") or _is_whole(first_line)
     if rest.strip():  # a line of each pair of a text and its marks, or of each row
-        return type(value) is not dict and not annotation_exports.is_line(value)
+        return type(value) is not dict and not spacy_json.is_pair(value)
     return not _is_row(value) or annotation_exports.is_one(value)
 
 
@@ -92,7 +93,7 @@ def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
     if all(map(str.isdecimal, value)):
         return inner
     keys = inner[0].keys()
-    if keys and all(map(str.isdecimal, keys)) and all(each.keys() == keys for each in inner):
+    if keys and all(map(str.isdecimal, keys)) and all(mapping.keys() == keys for mapping in inner):
         return [{name: value[name][key] for name in value} for key in keys]
     return None
 
@@ -115,10 +116,10 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
         elif all(type(v) is dict for v in values):
             rows = _of_numbered(value)
         if rows is not None and rows is not data:
-            what = f"{len(rows):,} rows made of the columns or rows of one object"
-            ledger.counts.notes.append(Finding("rows-of-one-object", what, file))
-    parts = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
-    if rows is None or parts or (rows and not any(type(item) is dict for item in rows)):
+            message = f"{len(rows):,} rows made of the columns or rows of one object"
+            ledger.counts.notes.append(Finding("rows-of-one-object", message, file))
+    has_splits = type(value) is dict and bool({*PARTS, "dev"} & value.keys())
+    if rows is None or has_splits or (rows and not any(type(item) is dict for item in rows)):
         raise DataError(
             "the .json file is no table",
             where=file,
@@ -127,7 +128,7 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
             else f"a list of {type(value[0]).__name__}",
             wanted='[{"text": "…", "label": "…"}, …], or JSON Lines',
             do="write each part into a file of its own in one folder: train.json, test.json"
-            if parts
+            if has_splits
             else "write a list of objects, one for each row",
         )
     return rows
@@ -152,7 +153,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
         ) from None
     value = values[0] if len(values) == 1 else values
     try:  # exports are read whole; of other values a bad item is one row
-        checked = jsonl.checked(value, ledger)
+        checked = jsonl.check_texts(value, ledger)
     except DataError:
         checked = None
     lines = text.count("\n") + (not text.endswith("\n"))
@@ -169,10 +170,10 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
     # Bad rows are a share of the items: all may stand on one line.
     ledger.counts.rows -= lines
     if any("paragraphs" in item for item in items if type(item) is dict):
-        given = squad.rows_and_faults({"data": items}, file)
+        checked_items = squad.rows_and_faults({"data": items}, file)
     else:
-        given = iter(items)
-    for number, item in enumerate(given, 1):
+        checked_items = iter(items)
+    for number, item in enumerate(checked_items, 1):
         ledger.counts.rows += 1
         try:
             if isinstance(item, DataError):
@@ -183,13 +184,13 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
                     found=repr(item)[:80],
                     wanted='an object such as {"text": "…", "label": "…"}',
                 )
-            yield jsonl.checked(item, ledger) if checked is None else item, number
+            yield jsonl.check_texts(item, ledger) if checked is None else item, number
         except DataError as error:
-            place = "" if error.where else f"{file}, item {number}"
-            ledger.reject(jsonl.completed(error, place), file=file, line=number)
+            where = "" if error.where else f"{file}, item {number}"
+            ledger.reject(jsonl.with_place(error, where), file=file, line=number)
 
 
-DEFAULT_READING = Reading()
+DEFAULT_READING = ReadingOptions()
 TABLE_FILE = re.compile(r"\.(csv|tsv)(\.(gz|zst))?$", re.IGNORECASE)
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines
@@ -227,7 +228,7 @@ class Row:
 
 def read_rows(
     sources: Sequence[Source],
-    reading: Reading = DEFAULT_READING,
+    reading: ReadingOptions = DEFAULT_READING,
     header: Sequence[str] = (),
     rejects: Path | None = None,
     counts: Counts | None = None,
@@ -248,7 +249,7 @@ def read_rows(
             ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:
                 counts.files += 1
-                for row in _rows(opened, source, header, ledger, alone=source in texts):
+                for row in _rows(opened, source, header, ledger, whole_file=source in texts):
                     counts.documents += 1
                     if not row.values.keys() <= columns:
                         columns.update(row.values)
@@ -276,9 +277,9 @@ def _require_few(columns: Collection[str], row: Row) -> None:
 
 # ------------------------------------------------------------------------------ one file
 def _rows(
-    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger, *, alone: bool
+    opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger, *, whole_file: bool
 ) -> Iterator[Row]:
-    """The rows of a file; of a text that is `alone` in its file, one."""
+    """The rows of a file; of a text that is `whole_file` in its file, one."""
     file = source.shown
     if source.format in ("parquet", "arrow"):
         yield from _of_parquet(opened, source, ledger)
@@ -286,10 +287,10 @@ def _rows(
     # Texts in which places are marked stay as given until their rows are made.
     marked = source.format in ("table", "jsonl")
     blocks = text_blocks(opened, source, ledger, as_given=marked)
-    if isinstance(source, Parallel):
+    if isinstance(source, ParallelText):
         yield from _of_two(blocks, source, ledger)
         return
-    if alone:
+    if whole_file:
         before = ledger.counts.rejected
         try:
             body = class_folders.whole_text(blocks, source.path)
@@ -299,11 +300,11 @@ def _rows(
         if ledger.counts.rejected == before:  # a text of which a line is bad is dropped whole
             yield Row(body, file, 1)
         return
-    first = next(blocks, None)
-    if first is None and source.format != "text":
+    first_block = next(blocks, None)
+    if first_block is None and source.format != "text":
         return
-    begin = first.text if first else ""
-    blocks = itertools.chain([first] if first else [], blocks)
+    begin = first_block.text if first_block else ""
+    blocks = itertools.chain([first_block] if first_block else [], blocks)
     numbered_rows: Iterator[tuple[dict[str, Any], int]]
     treebank = (
         source.format != "jsonl" and not header and conllu.is_one(begin, source.format != "columns")
@@ -327,8 +328,8 @@ def _rows(
         return
     elif conll.is_words(begin):
         numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
-    elif class_folders.is_labelled(begin):
-        multi_label = class_folders.has_multi_labels(begin)
+    elif begin.lstrip().startswith(class_folders.LABEL):
+        multi_label = class_folders.MULTI_LABEL.search(begin) is not None
         numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
     else:
         raise _no_labels(begin, source)
@@ -340,22 +341,24 @@ def _cleaned(
     values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
 ) -> Row:
     """A row as it is read, which keeps what was given."""
-    read, given = raw_text.cleaned(values, ledger, line_ends=bool(TABLE_FILE.search(file)))
-    return Row(read, file, number, unit, given)
+    read, original_values = raw_text.clean_row(
+        values, ledger, line_ends=bool(TABLE_FILE.search(file))
+    )
+    return Row(read, file, number, unit, original_values)
 
 
-def _as_read(blocks: Iterator[Block], ledger: Ledger) -> Iterator[Block]:
+def _as_read(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
     """Lines of words, in whose texts no places are marked, as they are read."""
     for block in blocks:
         text = raw_text.text_as_read(block.text, ledger, line_ends=True)
-        yield block if text is block.text else Block(text, block.line)
+        yield block if text is block.text else TextBlock(text, block.line)
 
 
-def _of_two(blocks: Iterator[Block], source: Parallel, ledger: Ledger) -> Iterator[Row]:
+def _of_two(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -> Iterator[Row]:
     with RegularFile(source.other) as opened:
         ledger.counts.files += 1
-        both = (blocks, text_blocks(opened, source.other, ledger))
-        for values, number in unnamed_files.aligned(both, source, ledger):
+        both_blocks = (blocks, text_blocks(opened, source.other, ledger))
+        for values, number in unnamed_files.aligned(both_blocks, source, ledger):
             yield Row(values, source.shown, number)
         ledger.counts.hashes[source.other.shown] = opened.finish()
 
@@ -364,13 +367,13 @@ def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator
     file, orders = source.shown, noted_languages(source)
     for values, number in parquet.rows(opened, source, ledger):
         for name, order in orders.items():  # in the file they are in the order of the alphabet
-            if type(both := values.get(name)) is dict and both.keys() == set(order):
-                values[name] = {language: both[language] for language in order}
+            if type(translations := values.get(name)) is dict and translations.keys() == set(order):
+                values[name] = {language: translations[language] for language in order}
         try:
-            checked = jsonl.checked(values, ledger)
+            checked = jsonl.check_texts(values, ledger)
         except DataError as error:
-            place = f"{file}, row {number}"
-            ledger.reject(jsonl.completed(error, place), file=file, line=number)
+            where = f"{file}, row {number}"
+            ledger.reject(jsonl.with_place(error, where), file=file, line=number)
             continue
         yield _cleaned(checked, file, number, ledger, "row")
 
@@ -438,7 +441,7 @@ def _likelier(names: Sequence[str], separator: str) -> str | None:
 
 
 def _table(
-    blocks: Iterator[Block], source: Source, header: Sequence[str], ledger: Ledger
+    blocks: Iterator[TextBlock], source: Source, header: Sequence[str], ledger: Ledger
 ) -> Iterator[Row]:
     file = source.shown
     rows = csv_file.rows(blocks, source, ledger)
@@ -446,21 +449,21 @@ def _table(
     if not names:
         return
     separator = csv_file.separator_of(source, ledger)
-    if (other := _likelier(names, separator)) is not None:
+    if (likelier := _likelier(names, separator)) is not None:
         raise DataError(
             "the table has one column only" if len(names) == 1 else "another separator is likely",
-            where=at(file, line),
+            where=line_in(file, line),
             found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
             f"{' … '.join(names)[:200]}",
             wanted="a column for the text and one for the label",
-            do=f"is the separator {other!r}? then: --read separator={other!r}",
+            do=f"is the separator {likelier!r}? then: --read separator={likelier!r}",
         )
     if header:
-        conll.require_names(header, names, at(file, line))
+        conll.require_names(header, names, line_in(file, line))
         if list(header) == [name.strip() for name in names]:
             raise UsageError(
                 "the file's first row holds these names already",
-                where=at(file, line),
+                where=line_in(file, line),
                 found=", ".join(names),
                 do="leave --read header out",
             )
@@ -468,24 +471,26 @@ def _table(
         names = list(header)
     else:
         _refuse_data_as_header(names, file, line)
-    first = next(rows, None)
-    if first is None:
+    first_row = next(rows, None)
+    if first_row is None:
         return
-    if not header and (is_title(names, first[0]) or (len(names) == 1 and is_comment(names))):
-        below = next((row for row in rows if not is_comment(row[0])), first)
-        raise above_header(names, file, (below if is_comment(first[0]) else first)[1])
-    named = (
+    if not header and (is_title(names, first_row[0]) or (len(names) == 1 and is_comment(names))):
+        data_row = next((row for row in rows if not is_comment(row[0])), first_row)
+        raise above_header(names, file, (data_row if is_comment(first_row[0]) else first_row)[1])
+    numbered_values = (
         (dict(zip(names, row, strict=True)), number)
-        for row, number in itertools.chain([first], rows)
+        for row, number in itertools.chain([first_row], rows)
     )
-    if (columns := conll.columns_of(names, first[0])) is None:
+    if (columns := conll.columns_of(names, first_row[0])) is None:
         if annotation_exports.is_table(names):
-            named = ((annotation_exports.of_table(values), number) for values, number in named)
-        yield from (_cleaned(values, file, number, ledger) for values, number in named)
+            numbered_values = (
+                (annotation_exports.of_table(values), number) for values, number in numbered_values
+            )
+        yield from (_cleaned(values, file, number, ledger) for values, number in numbered_values)
     else:
         read = (
-            (raw_text.cleaned(values, ledger, line_ends=True)[0], number)
-            for values, number in named
+            (raw_text.clean_row(values, ledger, line_ends=True)[0], number)
+            for values, number in numbered_values
         )
         sentences = conll.sentences(read, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in sentences)
@@ -493,9 +498,9 @@ def _table(
 
 def is_title(names: Sequence[str], row: Sequence[str]) -> bool:
     """Whether the row below the first one names the columns, as no name in the first does."""
-    known = {spelling for spellings in NAMES.values() for spelling in spellings}
-    is_known = [plain(cell) in known for cell in row]
-    return sum(is_known) > 1 and not any(plain(name) in known for name in names)
+    known_names = {spelling for spellings in NAMES.values() for spelling in spellings}
+    cells_known = [plain(cell) in known_names for cell in row]
+    return sum(cells_known) > 1 and not any(plain(name) in known_names for name in names)
 
 
 def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
@@ -505,7 +510,7 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
     if data_like:
         raise DataError(
             "the first row looks like data, not like the names of columns",
-            where=at(file, line),
+            where=line_in(file, line),
             found=repr(data_like[0][:80]),
             wanted="a header row, such as text,label",
             do=f"add a header row, name the {len(names)} columns (--read header=NAME,NAME…), or, "
@@ -514,7 +519,7 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
 
 
 def usable(
-    rows: Sequence[Row], read: Callable[[Row], Any], reading: Reading
+    rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
     """What `read` makes of the rows, and those it refused, by the policy."""
     results: list[Any] = []
@@ -527,16 +532,18 @@ def usable(
                 raise
             bad.append((row, error))
     if len(bad) > reading.max_bad_fraction * len(rows):
-        first = bad[0][1]
-        enough = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
+        reason = bad[0][1]
+        enough_fraction = next(n / 100 for n in range(1, 101) if len(bad) <= n / 100 * len(rows))
         raise DataError(
             "too many bad rows",
             where=rows[0].file,
-            found=f"{len(bad):,} of {len(rows):,} rows; the first: {first.what} ({first.where})",
+            found=f"{len(bad):,} of {len(rows):,} rows; the first: {reason.what} ({reason.where})",
             wanted=f"at most {reading.max_bad_fraction:.3g} of the rows (max_bad_fraction)",
             do="correct the rows"
             + (
-                "" if len(bad) == len(rows) else f", or raise it (--read max_bad_fraction={enough})"
+                ""
+                if len(bad) == len(rows)
+                else f", or raise it (--read max_bad_fraction={enough_fraction})"
             ),
         )
     return results, bad

@@ -7,48 +7,20 @@ names of metrics and the checks of settings ask here. No torch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from maskwright.base import catalogue
 from maskwright.base.errors import UsageError, near
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.base.terminal import shell_word
+
+if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
+    from maskwright.text.tables.layout import Layout, Shape
 
 ROOM = "tasks"
-# What stands in the column of labels; "" where a layout has no classes or numbers.
-Label = Literal["classes", "several", "number", ""]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The data of one task.
-
-    Attributes:
-        name: what `--task` takes.
-        layout: which columns a row has, and how it is read.
-        label: what is to be predicted of a row.
-        metrics: the names of its metrics, the usual one first.
-        selectable: further metrics by which an epoch can be selected.
-        inferred: whether a table of this layout and label is taken for this task without being
-            asked; of several tasks of one layout and label one may be inferred.
-    """
-
-    name: str
-    layout: Layout
-    label: Label = ""
-    metrics: tuple[str, ...]
-    selectable: tuple[str, ...] = ()
-    inferred: bool = True
-
-    @property
-    def has_classes(self) -> bool:
-        return self.label in ("classes", "several")
-
-    @property
-    def choosable(self) -> tuple[str, ...]:
-        """The metrics by which an epoch can be selected: the higher, the better."""
-        return (*(name for name in self.metrics if "error" not in name), *self.selectable)
+# Roles that a column may have in every layout: the names of classes that are numbers; what must not
+# be in two parts when parts are drawn.
+COMMON = ("label_name", "group")
 
 
 def shapes() -> dict[str, Shape]:
@@ -77,9 +49,9 @@ def _shapes(modules: tuple[str, ...]) -> dict[str, Shape]:
     return by_name
 
 
-def _declared_twice(name: str, what: str, module: str) -> UsageError:
+def _declared_twice(name: str, message_end: str, module: str) -> UsageError:
     return UsageError(
-        f"two task types {what}",
+        f"two task types {message_end}",
         where=f"maskwright.{ROOM}, {module}",
         found=name,
         wanted="names of their own, and `inferred` for one of them",
@@ -93,15 +65,15 @@ def shape_of(task: str) -> Shape:
     Raises:
         UsageError: no such task; the message has the near names.
     """
-    known = shapes()
-    if task not in known:
+    known_tasks = shapes()
+    if task not in known_tasks:
         raise UsageError(
             "no such task",
             found=repr(task),
-            wanted=near(task, known),
-            do=f"choose one of: {', '.join(known)}",
+            wanted=near(task, known_tasks),
+            do=f"choose one of: {', '.join(known_tasks)}",
         )
-    return known[task]
+    return known_tasks[task]
 
 
 def shape_for(layout: Layout, label: str) -> Shape | None:
@@ -117,10 +89,10 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def roles(
-    what: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
+    roles_of: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
 ) -> tuple[str, ...]:
     """The roles that layouts have, such as `roles(lambda layout: layout.joined)`."""
-    return tuple(dict.fromkeys(role for layout in layouts() for role in what(layout)))
+    return tuple(dict.fromkeys(role for layout in layouts() for role in roles_of(layout)))
 
 
 def may_be_joined(role: str) -> bool:
@@ -131,3 +103,34 @@ def may_be_joined(role: str) -> bool:
 def may_be_list(role: str) -> bool:
     """Whether the cells of this role may be lists."""
     return any(role in layout.lists for layout in layouts())
+
+
+def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
+    """Role -> names of columns, where one name may be given as a text."""
+    return {
+        role: (names,) if isinstance(names, str) else tuple(names)
+        for role, names in (columns or {}).items()
+    }
+
+
+def option(role: str, name: str) -> str:
+    """The option of the command line that gives `name` this role."""
+    return f"--column {shell_word(f'{role}={name}')}"
+
+
+def require_selectable(metric: str, task: str | None = None) -> None:
+    """Refuse a metric by which no epoch of `task` can be selected; None: of no task.
+
+    Raises:
+        UsageError: with the near names.
+    """
+    task_shapes = shapes().values() if task is None else (shape_of(task),)
+    selectable_metrics = dict.fromkeys(name for shape in task_shapes for name in shape.choosable)
+    if metric not in selectable_metrics:
+        raise UsageError(
+            "no such metric to select by",
+            where="--measure",
+            found=metric,
+            wanted=near(metric, selectable_metrics),
+            do=f"choose one of: {', '.join(selectable_metrics)}",
+        )

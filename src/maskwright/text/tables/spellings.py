@@ -1,5 +1,4 @@
-"""How columns are called in data that people share: the spellings `column_search.py` looks
-for.
+"""How columns are called in data that people share: the spellings that `role_search` looks for.
 
 All without case and signs (`plain`), the most telling first.
 """
@@ -15,14 +14,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "chunktags",
     ),
     "question": (
-        "question",
-        "query",
-        "ctx",
-        "premise",
-        "prompt",
-        "sentence",
-        "goal",
-        "startphrase",
+        *("question", "query", "ctx", "premise", "prompt", "sentence", "goal", "startphrase"),
         *("questionstem", "stem", "sent2"),
     ),
     "context": ("context", "passage", "paragraph", "article", "document", "premise", "sent1"),
@@ -31,17 +23,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "text": (
         *("text", "sentence", "review", "reviewtext", "content", "body", "comment", "commenttext"),
         *("message", "tweet", "utterance", "document", "article", "post", "description", "snippet"),
-        *(
-            "paragraph",
-            "passage",
-            "question",
-            "query",
-            "headline",
-            "title",
-            "input",
-            "sms",
-            "email",
-        ),
+        *("paragraph", "passage", "question", "query", "headline", "title", "input", "sms"),
+        "email",
     ),
     "label": (
         # What somebody thinks of a text stands before what it is from or about.

@@ -67,13 +67,13 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     """
     sources_by_part: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, says_part):
-        above = [class_folders.above(source) for source in texts]
-        files, apart = texts, len(set(above)) > 1
-        names = [_part_in_name(name) if apart else ALL for name in above]
+        upper_folders = [source.path.parent.parent.name for source in texts]
+        files, has_split_folders = texts, len(set(upper_folders)) > 1
+        names = [_part_in_name(name) if has_split_folders else ALL for name in upper_folders]
     else:
         names = _by_names(files)
-    for source, part in zip(files, names, strict=True):
-        sources_by_part.setdefault(part, []).append(source)
+    for source, split in zip(files, names, strict=True):
+        sources_by_part.setdefault(split, []).append(source)
     if sources_by_part.keys() == {ALL}:
         return sources_by_part
     sources_by_part.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
@@ -81,29 +81,29 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         raise UsageError(
             "the folder has no training data",
             where=files[0].path.parent,
-            found=", ".join(f"{part}: {s[0].path.name}" for part, s in sources_by_part.items()),
+            found=", ".join(f"{split}: {s[0].path.name}" for split, s in sources_by_part.items()),
             wanted="a file whose name has the word train",
             do="rename the file, as train.csv; or name it alone: --data FILE",
         )
-    for part, sources in sources_by_part.items():
+    for split, sources in sources_by_part.items():
         suffixes = Counter(source.suffix for source in sources)
         if len(suffixes) > 1:
             raise UsageError(
                 "the folder has one part in two formats",
                 where=files[0].path.parent,
-                found=f"{part}: " + ", ".join(sorted(source.path.name for source in sources)),
+                found=f"{split}: " + ", ".join(sorted(source.path.name for source in sources)),
                 wanted="one of them",
                 do="move what is not meant out of the folder",
             )
-    return {part: sources_by_part[part] for part in PARTS if part in sources_by_part}
+    return {split: sources_by_part[split] for split in PARTS if split in sources_by_part}
 
 
 def _by_names(files: Sequence[Source]) -> list[str]:
     """The part of each file: by a word in its name, or where no name has one, by its folder's."""
-    parts = [_part_of(source) for source in files]
-    if set(parts) == {ALL}:
+    split_names = [_part_of(source) for source in files]
+    if set(split_names) == {ALL}:
         return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
-    return parts
+    return split_names
 
 
 def _part_in_name(folder: str) -> str:
@@ -119,16 +119,16 @@ def says_part(folder: str) -> bool:
 
 def _part_of(source: Source) -> str:
     words = [w.lower() for w in WORD.findall(source.path.name)]
-    parts = {SPELLINGS[w] for w in words if w in SPELLINGS}
-    if len(parts) > 1:
+    split_names = {SPELLINGS[w] for w in words if w in SPELLINGS}
+    if len(split_names) > 1:
         raise UsageError(
             "the file's name contains two parts",
             where=source.shown,
-            found=" and ".join(sorted(parts)),
+            found=" and ".join(sorted(split_names)),
             wanted="one of train, validation, test",
             do="rename the file, or move it out of the folder",
         )
-    return parts.pop() if parts else ALL
+    return split_names.pop() if split_names else ALL
 
 
 def noted_names(source: Source) -> dict[str, Names]:
@@ -150,7 +150,11 @@ def noted_languages(source: Source) -> dict[str, list[str]]:
         for name, feature in _features(source).items()
         if type(feature) is dict and feature.get("_type") == "Translation"
     }
-    return {name: list(map(str, some)) for name, some in values.items() if type(some) is list}
+    return {
+        name: list(map(str, languages))
+        for name, languages in values.items()
+        if type(languages) is list
+    }
 
 
 def _features(source: Source) -> dict[str, Any]:

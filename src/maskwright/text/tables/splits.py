@@ -20,9 +20,10 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import ConfigError, DataError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.base.randomness import key, uniforms
-from maskwright.text.tables.columns import Columns, option
-from maskwright.text.tables.examples import Example, Examples, folded
-from maskwright.text.tables.labels import sharing
+from maskwright.text.tables.examples import Example, folded
+from maskwright.text.tables.labels import group_by_shared_keys
+from maskwright.text.tables.layout import Columns, Dataset
+from maskwright.text.tables.shapes import option
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
 
@@ -53,43 +54,44 @@ def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
 def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
     """The role of the text that most rows share with others, and it of each of these rows, "" of
     one with a text of its own; None where there is none to keep rows together by."""
-    best, most = None, 0
+    best, most_rows = None, 0
     for role, texts in texts_by_role(rows).items():
         counts = Counter(texts)
-        sharing = sum(n for n in counts.values() if n > 1)
-        if sharing > most and max(counts.values()) <= max(MOST * len(rows), 2):
-            best, most = (role, [text if counts[text] > 1 else "" for text in texts]), sharing
+        count = sum(n for n in counts.values() if n > 1)
+        if count > most_rows and max(counts.values()) <= max(MOST * len(rows), 2):
+            most_rows = count
+            best = role, [text if counts[text] > 1 else "" for text in texts]
     return best
 
 
-def findings(examples: Examples) -> Iterator[Finding]:
+def findings(dataset: Dataset) -> Iterator[Finding]:
     """One for each text that rows of a part share with the training rows, and for a column by which
     rows of parts that were drawn may belong together."""
-    columns = examples.task.columns
-    train = texts_by_role(examples.parts.get(TRAIN, []))
+    columns = dataset.task.columns
+    train = texts_by_role(dataset.parts.get(TRAIN, []))
     for role, texts in train.items():
         if sum(len(text.split()) for text in texts) < WORDS * len(texts):
             continue
         name = columns.roles[role][0]
-        known = set(texts)
-        for part, rows in examples.parts.items():
-            if part == TRAIN:
+        training_texts = set(texts)
+        for split, rows in dataset.parts.items():
+            if split == TRAIN:
                 continue
-            again = [
+            sharing = [
                 row
                 for row, text in zip(rows, texts_by_role(rows)[role], strict=True)
-                if text in known
+                if text in training_texts
             ]
-            if again:
-                is_sampled = part in examples.sampled and "group" not in columns.roles
+            if sharing:
+                is_sampled = split in dataset.sampled and "group" not in columns.roles
                 yield Finding(
                     "text-shared-with-train",
-                    f"{counted(len(again), 'row')} of {part} share their {name!r} with rows of "
+                    f"{counted(len(sharing), 'row')} of {split} share their {name!r} with rows of "
                     "train, and are easier for it",
-                    f"the first: {again[0].where}",
+                    f"the first: {sharing[0].where}",
                     f"{option('group', name)} keeps them together" if is_sampled else "",
                 )
-    if examples.sampled and "group" not in columns.roles and not examples.together:
+    if dataset.sampled and "group" not in columns.roles and not dataset.together:
         for name in _of_groups(columns):
             yield Finding(
                 "possible-groups",
@@ -109,7 +111,7 @@ def _of_groups(columns: Columns) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Division:
+class SplitOptions:
     """How one table is divided; checked when it is made.
 
     Raises:
@@ -141,64 +143,80 @@ class Division:
             )
 
 
-DEFAULT = Division()
+DEFAULT = SplitOptions()
 
 
-def complete(examples: Examples, division: Division = DEFAULT) -> Examples:
+def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
     """The same examples with a train and a validation part, and a test part where one is wanted.
 
     Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
     no groups are given, rows that share a premise or a passage stay together.
 
     Args:
-        examples: of one table.
+        dataset: of one table.
         division: shares and seed; groups (a column given as `group`) stay whole.
 
     Raises:
         DataError: too few rows for a part.
     """
-    parts = dict(examples.parts)
-    from_ = ALL if ALL in parts else TRAIN
-    rows = parts.pop(from_)
-    wanted = replace(
+    examples_by_split = dict(dataset.parts)
+    source_split = ALL if ALL in examples_by_split else TRAIN
+    rows = examples_by_split.pop(source_split)
+    missing_splits = replace(
         division,
-        validation=0.0 if VALIDATION in parts else division.validation,
-        test=0.0 if TEST in parts else division.test,
+        validation=0.0 if VALIDATION in examples_by_split else division.validation,
+        test=0.0 if TEST in examples_by_split else division.test,
     )
     texts, classes = [e.apart_by for e in rows], _classes_of(rows)
-    groups = dict(examples.groups)
-    own = groups.pop(from_, None)
-    together = shared_text(rows) if own is None and (wanted.validation or wanted.test) else None
-    sampled = divide(texts, classes, wanted, together[1] if together else own)
-    parts |= {part: [rows[i] for i in places] for part, places in sampled.items()}
-    if own is not None:
-        groups |= {part: [own[i] for i in places] for part, places in sampled.items()}
-    parts = {part: parts[part] for part in PARTS if part in parts}
-    new = tuple(part for part in parts if part in sampled and part != TRAIN)
+    groups = dict(dataset.groups)
+    own_groups = groups.pop(source_split, None)
+    together = (
+        shared_text(rows)
+        if own_groups is None and (missing_splits.validation or missing_splits.test)
+        else None
+    )
+    sampled = split_rows(texts, classes, missing_splits, together[1] if together else own_groups)
+    examples_by_split |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
+    if own_groups is not None:
+        groups |= {split: [own_groups[i] for i in indices] for split, indices in sampled.items()}
+    examples_by_split = {
+        split: examples_by_split[split] for split in PARTS if split in examples_by_split
+    }
+    sampled_splits = tuple(
+        split for split in examples_by_split if split in sampled and split != TRAIN
+    )
     return replace(
-        examples, parts=parts, groups=groups, sampled=new, together=together[0] if together else ""
+        dataset,
+        parts=examples_by_split,
+        groups=groups,
+        sampled=sampled_splits,
+        together=together[0] if together else "",
     )
 
 
-def with_few(examples: Examples, count: int, seed: int = 0, *, balanced: bool = False) -> Examples:
-    """The same examples with only `count` of the training rows; see `few`.
+def draw_examples(
+    dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = False
+) -> Dataset:
+    """The same examples with only `count` of the training rows; see `draw_rows`.
 
     Raises:
         UsageError: more than there are, or fewer than one.
     """
-    rows = examples.parts[TRAIN]
+    rows = dataset.parts[TRAIN]
     texts, classes = [e.whole_text for e in rows], _classes_of(rows)
-    kept = few(texts, classes, count, seed, balanced=balanced)
-    groups = dict(examples.groups)
+    indices = draw_rows(texts, classes, count, seed, balanced=balanced)
+    groups = dict(dataset.groups)
     if TRAIN in groups:
-        groups[TRAIN] = [groups[TRAIN][i] for i in kept]
-    return replace(examples, parts=examples.parts | {TRAIN: [rows[i] for i in kept]}, groups=groups)
+        groups[TRAIN] = [groups[TRAIN][i] for i in indices]
+    return replace(
+        dataset, parts=dataset.parts | {TRAIN: [rows[i] for i in indices]}, groups=groups
+    )
 
 
-def divide(
+def split_rows(
     texts: Sequence[str],
     classes: Sequence[Hashable],
-    division: Division = DEFAULT,
+    division: SplitOptions = DEFAULT,
     groups: Sequence[str] | None = None,
 ) -> dict[str, list[int]]:
     """The places of the rows of each part, ascending; parts of share 0 are left out.
@@ -219,32 +237,33 @@ def divide(
         names = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
     keys = _draws("split", division.seed, names)
     shares = {TEST: division.test, VALIDATION: division.validation}
-    place = _by_quota(units, classes, keys, shares, division.seed)
-    wanted = [TRAIN, *(part for part, share in shares.items() if share)]
-    assigned: dict[str, list[int]] = {part: [] for part in wanted}
-    for unit, part in zip(units, place, strict=True):
-        assigned[part] += unit
-    for part, rows in assigned.items():
+    split_of_unit = _by_quota(units, classes, keys, shares, division.seed)
+    split_names = [TRAIN, *(split for split, share in shares.items() if share)]
+    assigned: dict[str, list[int]] = {split: [] for split in split_names}
+    for unit, split in zip(units, split_of_unit, strict=True):
+        assigned[split] += unit
+    for split, rows in assigned.items():
         if not rows:
-            often = Counter(name for name in classes if name is not None)
-            alone = len(often) > 1 and 2 * len(often) > len(texts)
+            label_counts = Counter(name for name in classes if name is not None)
+            may_be_no_classes = len(label_counts) > 1 and 2 * len(label_counts) > len(texts)
             raise DataError(
-                f"no rows are left for {part}"
-                + f": {len(often):,} labels for {len(texts):,} rows" * alone,
+                f"no rows are left for {split}"
+                + f": {len(label_counts):,} labels for {len(texts):,} rows" * may_be_no_classes,
                 found=f"{len(texts):,} rows that make {len(units):,} after joining duplicates"
                 + (" and groups" if groups is not None else ""),
-                wanted=f"enough rows for a share of {shares.get(part, 1 - sum(shares.values())):g}",
+                wanted="enough rows for a share of "
+                f"{shares.get(split, 1 - sum(shares.values())):g}",
                 do=(
                     "if they are no names of classes, name another column (--column label=…); or "
-                    * alone
+                    * may_be_no_classes
                 )
                 + "add rows, or give the parts as files of their own: a folder with train.csv, "
                 "validation.csv and test.csv",
             )
-    return {part: sorted(assigned[part]) for part in PARTS if part in assigned}
+    return {split: sorted(assigned[split]) for split in PARTS if split in assigned}
 
 
-def few(
+def draw_rows(
     texts: Sequence[str],
     classes: Sequence[Hashable],
     count: int,
@@ -269,21 +288,21 @@ def few(
         )
     keys = _draws("draw", seed, [hash_of(t) for t in texts])
     by_class: dict[Hashable, list[int]] = defaultdict(list)
-    seen: Counter[str] = Counter()
+    text_counts: Counter[str] = Counter()
     copies = []
     for text in texts:
-        copies.append(seen[folded(text)])
-        seen[folded(text)] += 1
-    for place, name in enumerate(classes):
-        by_class[name].append(place)
+        copies.append(text_counts[folded(text)])
+        text_counts[folded(text)] += 1
+    for index, name in enumerate(classes):
+        by_class[name].append(index)
     ranked = []
-    for name, places in by_class.items():
+    for name, indices in by_class.items():
         start = float(_draws("draw", seed, [hash_of(f"class {name}")])[0])
-        places.sort(key=lambda i: (copies[i], keys[i]))  # a text that came before comes last
-        for rank, i in enumerate(places):
+        indices.sort(key=lambda i: (copies[i], keys[i]))  # a text that came before comes last
+        for rank, i in enumerate(indices):
             turn = rank + start
-            ranked.append((turn if balanced else turn / len(places), str(name), i))
-    return [place for _, _, place in sorted(ranked)[:count]]
+            ranked.append((turn if balanced else turn / len(indices), str(name), i))
+    return [index for _, _, index in sorted(ranked)[:count]]
 
 
 def hash_of(text: str) -> int:
@@ -314,7 +333,7 @@ def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]
 def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
     """Rows that must stay together: those with the same text, and those of the same group."""
     named = groups or [""] * len(texts)
-    return sharing(
+    return group_by_shared_keys(
         [("text", folded(text)), *([("group", name)] if name else [])]
         for text, name in zip(texts, named, strict=True)
     )
@@ -333,23 +352,23 @@ def _by_quota(
     for number, unit in enumerate(units):
         counts = Counter(classes[i] for i in unit)
         by_class[min(counts, key=lambda c: (-counts[c], str(c)))].append(number)
-    place = [TRAIN] * len(units)
+    split_of_unit = [TRAIN] * len(units)
     for name, numbers in by_class.items():
         rows = sum(len(units[n]) for n in numbers)
         rounding = float(_draws("split", seed, [hash_of(f"class {name}")])[0])
         # At least one row of a class stays in train: the model must have seen it.
-        left: dict[str, int] = {}
-        spare = kept = rows - 1
-        for part, share in shares.items():
-            left[part] = min(int(share * rows + rounding), spare)
-            spare -= left[part]
+        remaining: dict[str, int] = {}
+        spare = training_left = rows - 1
+        for split, share in shares.items():
+            remaining[split] = min(int(share * rows + rounding), spare)
+            spare -= remaining[split]
         numbers.sort(key=lambda n: keys[n])
         for number in numbers:
             size = len(units[number])
-            for part in shares:
-                if left[part] >= size / 2 and left[part] > 0 and size <= kept:
-                    place[number] = part
-                    left[part] -= size
-                    kept -= size
+            for split in shares:
+                if remaining[split] >= size / 2 and remaining[split] > 0 and size <= training_left:
+                    split_of_unit[number] = split
+                    remaining[split] -= size
+                    training_left -= size
                     break
-    return place
+    return split_of_unit

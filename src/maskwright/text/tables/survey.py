@@ -21,8 +21,9 @@ from maskwright.base.terminal import shell_word
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables import splits
 from maskwright.text.tables.column_contents import as_number, means_nothing
-from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, Examples, folded
+from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, folded
 from maskwright.text.tables.labels import near_misses
+from maskwright.text.tables.layout import Dataset
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
@@ -43,7 +44,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartSurvey:
     """What one part holds.
 
     Attributes:
@@ -84,7 +85,7 @@ class Survey:
     """The parts, what they share, and what the user should know."""
 
     task: str
-    parts: dict[str, Part]
+    parts: dict[str, PartSurvey]
     leaks: list[Leak]
     findings: list[Finding] = field(default_factory=list)
 
@@ -114,57 +115,57 @@ class Survey:
             for name, p in self.parts.items()
         ]
         note = "Copies: a text that came before with the same label; contradictions: with another."
-        made = [{"title": f"The data ({self.task})", "head": head, "rows": rows, "note": note}]
-        first = next(iter(self.parts.values()))
-        if first.classes:
-            made.append(self._classes(first))
-        return made
+        tables = [{"title": f"The data ({self.task})", "head": head, "rows": rows, "note": note}]
+        first_split = next(iter(self.parts.values()))
+        if first_split.classes:
+            tables.append(self._classes(first_split))
+        return tables
 
-    def _classes(self, first: Part) -> dict[str, Any]:
-        common = sorted(first.classes, key=lambda name: -first.classes[name])
+    def _classes(self, training: PartSurvey) -> dict[str, Any]:
+        common = sorted(training.classes, key=lambda name: -training.classes[name])
         totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
         rows = [
             [name]
             + [
-                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[part]:.1%})"
-                for part, p in self.parts.items()
+                f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[split]:.1%})"
+                for split, p in self.parts.items()
             ]
             for name in common[:LISTED_CLASSES]
         ]
-        left = len(common) - LISTED_CLASSES
-        note = f"{left:,} smaller classes are not listed." if left > 0 else ""
+        unlisted = len(common) - LISTED_CLASSES
+        note = f"{unlisted:,} smaller classes are not listed." if unlisted > 0 else ""
         return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
 
 
-def survey(examples: Examples) -> Survey:
+def survey(dataset: Dataset) -> Survey:
     """Look through all parts of one table."""
-    parts = {name: _part(examples, rows) for name, rows in examples.parts.items()}
+    surveys = {name: _part(dataset, rows) for name, rows in dataset.parts.items()}
     leaks = [
-        _leak(name, examples.parts[name], other, examples.parts[other])
-        for other, name in combinations(examples.parts, 2)
+        _leak(name, dataset.parts[name], earlier, dataset.parts[earlier])
+        for earlier, name in combinations(dataset.parts, 2)
     ]
     leaks = [leak for leak in leaks if leak.rows]
-    result = Survey(examples.task.name, parts, leaks)
-    return replace(result, findings=list(_findings(examples, result)))
+    result = Survey(dataset.task.name, surveys, leaks)
+    return replace(result, findings=list(_findings(dataset, result)))
 
 
 # ------------------------------------------------------------------------------ one part
-def _part(examples: Examples, rows: Sequence[Example]) -> Part:
+def _part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
     texts = [e.whole_text for e in rows]
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
         by_text[folded(text)].append(example)
     copies, contradictions = 0, []
-    for same in by_text.values():
-        different = len({e.answer for e in same})
-        if different > 1 and not same[0].answers_may_differ:
-            contradictions.append(tuple(e.where for e in same))
-        copies += len(same) - different
+    for same_text in by_text.values():
+        different = len({e.answer for e in same_text})
+        if different > 1 and not same_text[0].answers_may_differ:
+            contradictions.append(tuple(e.where for e in same_text))
+        copies += len(same_text) - different
     labels = [e.answer for e in rows]
-    numeric = examples.labels is None and bool(rows) and isinstance(labels[0], float)
-    return Part(
+    numeric = dataset.labels is None and bool(rows) and isinstance(labels[0], float)
+    return PartSurvey(
         rows=len(rows),
-        classes=_classes(examples, rows),
+        classes=_classes(dataset, rows),
         values=(min(labels), float(np.mean(labels)), max(labels)) if numeric else None,
         words=_lengths(np.array([len(t.replace(BETWEEN, " ").split()) for t in texts])),
         copies=copies,
@@ -181,113 +182,114 @@ def _lengths(sizes: np.ndarray) -> Lengths:
     )
 
 
-def _classes(examples: Examples, rows: Sequence[Example]) -> dict[str, int]:
-    if examples.labels is None:
+def _classes(dataset: Dataset, rows: Sequence[Example]) -> dict[str, int]:
+    if dataset.labels is None:
         return {}
     counts: Counter[int] = Counter()
     for row in rows:
         label = row.answer
         counts.update(label if isinstance(label, tuple) else [label])
-    return {name: counts[place] for place, name in enumerate(examples.labels.names)}
+    return {name: counts[class_number] for class_number, name in enumerate(dataset.labels.names)}
 
 
 # ------------------------------------------------------------------------------ between parts
-def _leak(part: str, rows: Sequence[Example], other: str, others: Sequence[Example]) -> Leak:
-    there: dict[str, list[Example]] = defaultdict(list)
-    for example in others:
-        there[folded(example.apart_by)].append(example)
-    places: list[tuple[str, str]] = []
+def _leak(
+    split: str, rows: Sequence[Example], earlier_split: str, earlier_rows: Sequence[Example]
+) -> Leak:
+    earlier_by_text: dict[str, list[Example]] = defaultdict(list)
+    for example in earlier_rows:
+        earlier_by_text[folded(example.apart_by)].append(example)
+    first_places: list[tuple[str, str]] = []
     count = relabelled = 0
     for example in rows:
-        same = there.get(folded(example.apart_by))
-        if same is None:
+        same_text = earlier_by_text.get(folded(example.apart_by))
+        if same_text is None:
             continue
         count += 1
         if not example.shares_apart_by:
-            relabelled += all(e.answer != example.answer for e in same)
-        if len(places) < LISTED:
-            places.append((example.where, same[0].where))
-    return Leak(part, other, count, relabelled, places)
+            relabelled += all(e.answer != example.answer for e in same_text)
+        if len(first_places) < LISTED:
+            first_places.append((example.where, same_text[0].where))
+    return Leak(split, earlier_split, count, relabelled, first_places)
 
 
-def as_read(part: str, counts: Counts) -> Iterator[Finding]:
-    """What was met when the files of `part` were read; its files where there are several."""
+def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
+    """What was met when the files of `split` were read; its files where there are several."""
     if len(files := list(counts.hashes)) > 1:
         more = len(files) - LISTED_FILES
         listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
-        yield Finding("files-of-part", f"{part}: {listed}")
-    yield from (finding.of(part) for finding in counts.findings)
+        yield Finding("files-of-part", f"{split}: {listed}")
+    yield from (finding.of(split) for finding in counts.findings)
 
 
-def left_out(examples: Examples) -> Iterator[Finding]:
+def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
     """Where the examples are not the rows of the files."""
-    if examples.dropped:
-        where, reason = examples.dropped[0]
+    if dataset.dropped:
+        where, reason = dataset.dropped[0]
         yield Finding(
             "bad-rows",
-            f"left out: {counted(len(examples.dropped), 'bad row')}",
+            f"left out: {counted(len(dataset.dropped), 'bad row')}",
             f"the first: {where}, {reason}",
         )
-    if examples.rejects and (examples.dropped or any(c.rejected for c in examples.counts.values())):
-        yield Finding("list-of-bad-rows", f"rows left out are listed in {examples.rejects}")
-    if examples.unlabelled:
+    if dataset.rejects and (dataset.dropped or any(c.rejected for c in dataset.counts.values())):
+        yield Finding("list-of-bad-rows", f"rows left out are listed in {dataset.rejects}")
+    if dataset.unlabelled:
         yield Finding(
-            "rows-without-label",
-            f"left out: {counted(examples.unlabelled, 'row')} without a label",
+            "rows-without-label", f"left out: {counted(dataset.unlabelled, 'row')} without a label"
         )
-    if examples.folded:
+    if dataset.folded:
         yield Finding(
             "labels-joined",
-            f"{counted(examples.folded, 'label')} joined with a commoner spelling, which "
+            f"{counted(dataset.folded, 'label')} joined with a commoner spelling, which "
             "differs only by case or blanks",
         )
-    if examples.repaired:
+    if dataset.repaired:
         yield Finding(
             "tags-changed",
-            f"{counted(examples.repaired, 'tag')} changed, so that spans begin with B-",
+            f"{counted(dataset.repaired, 'tag')} changed, so that spans begin with B-",
         )
 
 
-def _findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """Each thing that should not pass in silence."""
-    for name, counts in examples.counts.items():
-        yield from as_read(name, counts)
+    for name, counts in dataset.counts.items():
+        yield from reading_findings(name, counts)
     for leak in survey.leaks:
-        here, there = leak.places[0]
+        where, earlier_where = leak.places[0]
         also = f", {leak.relabelled:,} of them with another label" if leak.relabelled else ""
         yield Finding(
             "rows-in-two-parts",
             f"{counted(leak.rows, 'row')} of {leak.part} stand{_s(leak.rows)} in {leak.other}, "
             f"too{also}",
-            f"the first: {here} and {there}",
+            f"the first: {where} and {earlier_where}",
         )
-    yield from splits.findings(examples)
-    for name, part in survey.parts.items():
-        yield from _repeated(name, part)
-        yield from _same_answer(name, examples.parts[name])
-        yield from examples.task.columns.layout.findings(name, examples)
-    yield from left_out(examples)
-    yield from _missing_answers(examples)
-    if examples.labels is not None:
-        yield from _label_findings(examples, survey)
-        yield from _class_findings(examples, survey)
+    yield from splits.findings(dataset)
+    for name, split_survey in survey.parts.items():
+        yield from _repeated(name, split_survey)
+        yield from _same_answer(name, dataset.parts[name])
+        yield from dataset.task.columns.layout.findings(name, dataset)
+    yield from left_out_findings(dataset)
+    yield from _missing_answers(dataset)
+    if dataset.labels is not None:
+        yield from _label_findings(dataset, survey)
+        yield from _class_findings(dataset, survey)
 
 
-def _repeated(name: str, part: Part) -> Iterator[Finding]:
+def _repeated(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
     """Texts that stand in a part more than once."""
-    if part.contradictions:
-        places = " and ".join(part.contradictions[0][:2])
+    if part_survey.contradictions:
+        first_places = " and ".join(part_survey.contradictions[0][:2])
         yield Finding(
             "contradicting-labels",
             f"different labels of the same text in {name}: "
-            f"{counted(len(part.contradictions), 'text')}",
-            f"the first: {places}",
+            f"{counted(len(part_survey.contradictions), 'text')}",
+            f"the first: {first_places}",
         )
-    if part.copies:
+    if part_survey.copies:
         yield Finding(
             "repeated-rows",
-            f"{counted(part.copies, 'row')} of {name} repeat{_s(part.copies)} an earlier row, "
-            "label included",
+            f"{counted(part_survey.copies, 'row')} of {name} repeat{_s(part_survey.copies)} an "
+            "earlier row, label included",
         )
 
 
@@ -300,56 +302,60 @@ def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
         )
 
 
-def _missing_answers(examples: Examples) -> Iterator[Finding]:
+def _missing_answers(dataset: Dataset) -> Iterator[Finding]:
     """What may be an answer that nobody gave, in any part."""
-    columns = examples.task.columns
+    columns = dataset.task.columns
     if len(columns.roles[columns.layout.answer_role]) > 1:
         return  # flags, of which each column has its own
     counts = Counter(
         value
-        for rows in examples.parts.values()
+        for rows in dataset.parts.values()
         for row in rows
-        for value in _values(row.answer, examples)
+        for value in _values(row.answer, dataset)
     )
-    what = "the name of a class" if examples.labels is not None else "an answer"
+    role = "the name of a class" if dataset.labels is not None else "an answer"
     for value in filter(means_nothing, counts):
         number = as_number(value)
-        others = [n for other in counts if other != value and (n := as_number(other)) is not None]
-        if number is None or _is_apart(number, others):
+        other_numbers = [
+            n
+            for other_value in counts
+            if other_value != value and (n := as_number(other_value)) is not None
+        ]
+        if number is None or _is_apart(number, other_numbers):
             yield Finding(
                 "label-like-missing-value",
-                f"{value!r} ({counted(counts[value], 'row')}) is read as {what}",
+                f"{value!r} ({counted(counts[value], 'row')}) is read as {role}",
                 remedy="where it means that there is none, use --read no_label="
                 f"{shell_word(value)}",
             )
 
 
-def _values(answer: Any, examples: Examples) -> Iterator[str]:
+def _values(answer: Any, dataset: Dataset) -> Iterator[str]:
     """The classes, the number or the texts of an answer, each once and as a text."""
     values = answer if isinstance(answer, tuple | frozenset) else (answer,)
     for value in dict.fromkeys(values):
-        if examples.labels is None:
+        if dataset.labels is None:
             yield f"{value:g}" if isinstance(value, float) else str(value)
         elif value != UNKNOWN:
-            yield examples.labels.names[value]
+            yield dataset.labels.names[value]
 
 
-def _is_apart(number: float, others: Sequence[float]) -> bool:
+def _is_apart(number: float, other_numbers: Sequence[float]) -> bool:
     """Whether a number lies outside of the others: below 0 where none of them does, or farther away
     than they are from each other."""
-    low, high = min(others, default=number), max(others, default=number)
+    low, high = min(other_numbers, default=number), max(other_numbers, default=number)
     far = max(low - number, number - high) > max(high - low, 1)
-    return not others or number < 0 <= low or (far and len(others) > 1)
+    return not other_numbers or number < 0 <= low or (far and len(other_numbers) > 1)
 
 
-def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """What may be wrong with the names of the classes."""
-    columns = examples.task.columns
+    columns = dataset.task.columns
     names = columns.roles.get("label", ())
-    if examples.labels is not None:
-        yield from columns.layout.label_findings(examples.labels.names)
-    if examples.task.shape.label == "several":
-        yield from _sets_of_labels(examples, names)
+    if dataset.labels is not None:
+        yield from columns.layout.label_findings(dataset.labels.names)
+    if dataset.task.shape.label == "several":
+        yield from _sets_of_labels(dataset, names)
     blank = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
     if blank:
         yield Finding(
@@ -359,9 +365,9 @@ def _label_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Finding]:
+def _sets_of_labels(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
     """Sets of labels, in the columns `names`, that are empty, or never more than one label."""
-    empty = examples.task.columns.described[names[0]].empty if len(names) == 1 else 0
+    empty = dataset.task.columns.described[names[0]].empty if len(names) == 1 else 0
     if empty:
         yield Finding(
             "empty-labels",
@@ -369,7 +375,7 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
             f"{counted(empty, 'row')}",
             remedy="take out rows whose labels are not known",
         )
-    sets = [row.label for rows in examples.parts.values() for row in rows]
+    sets = [row.label for rows in dataset.parts.values() for row in rows]
     if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
         yield Finding(
             "one-label-per-row",
@@ -379,11 +385,11 @@ def _sets_of_labels(examples: Examples, names: Sequence[str]) -> Iterator[Findin
         )
 
 
-def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
+def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     names = list(survey.parts)
-    first = survey.parts[names[0]]
-    for name, part in survey.parts.items():
-        empty = [c for c, n in part.classes.items() if n == 0]
+    training = survey.parts[names[0]]
+    for name, split_survey in survey.parts.items():
+        empty = [c for c, n in split_survey.classes.items() if n == 0]
         if empty and name == names[0]:
             yield Finding(
                 "class-never-seen",
@@ -394,25 +400,25 @@ def _class_findings(examples: Examples, survey: Survey) -> Iterator[Finding]:
                 "class-not-scored",
                 f"{name} has no row of {_listed(empty)}: no score can be given for them",
             )
-    here = {c: n for c, n in first.classes.items() if n}
-    rare = [c for c, n in here.items() if n < RARE]
+    counts = {c: n for c, n in training.classes.items() if n}
+    rare = [c for c, n in counts.items() if n < RARE]
     if rare:
         yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
-    if here and max(here.values()) > UNEVEN * min(here.values()):
-        common, least = max(here, key=lambda c: here[c]), min(here, key=lambda c: here[c])
+    if counts and max(counts.values()) > UNEVEN * min(counts.values()):
+        common, least = (max(counts, key=lambda c: counts[c]), min(counts, key=lambda c: counts[c]))
         yield Finding(
             "uneven-classes",
-            f"the classes are uneven: {here[common]:,} of {common!r} and {here[least]:,} of "
+            f"the classes are uneven: {counts[common]:,} of {common!r} and {counts[least]:,} of "
             f"{least!r}",
             remedy="look at each class"
-            if "macro_f1" not in examples.task.shape.metrics
+            if "macro_f1" not in dataset.task.shape.metrics
             else "look at macro F1 besides accuracy",
         )
-    for miss, name in near_misses(here):
+    for miss, name in near_misses(counts):
         yield Finding(
             "misspelt-label",
-            f"{miss!r} ({counted(here[miss], 'row')}) may be {name!r} "
-            f"({counted(here[name], 'row')}) misspelt",
+            f"{miss!r} ({counted(counts[miss], 'row')}) may be {name!r} "
+            f"({counted(counts[name], 'row')}) misspelt",
         )
 
 

@@ -46,18 +46,20 @@ class Spelling:
         """(prefix, entity type) of a tag; None where it has none of this spelling."""
         prefix, entity_type = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
         mark = tag[-2:-1] if self.last else tag[1:2]
-        known = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
-        if len(tag) == 1 and known and not self.last:
+        is_prefix = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
+        if len(tag) == 1 and is_prefix and not self.last:
             return prefix.upper(), ""
         return (
-            (prefix.upper(), entity_type) if known and entity_type and mark == self.mark else None
+            (prefix.upper(), entity_type)
+            if is_prefix and entity_type and mark == self.mark
+            else None
         )
 
     def read(self, tag: str) -> str:
         """The tag as tags.py has it."""
-        if tag == self.outside or tag in self.empty or (parts := self.split(tag)) is None:
+        if tag == self.outside or tag in self.empty or (prefix_and_type := self.split(tag)) is None:
             return OUTSIDE
-        return "-".join(parts) if parts[1] else parts[0]
+        return "-".join(prefix_and_type) if prefix_and_type[1] else prefix_and_type[0]
 
     def write(self, tag: str) -> str:
         """The reverse of `read`."""
@@ -82,15 +84,19 @@ def spelling_of(names: Iterable[str]) -> Spelling | None:
 @lru_cache(maxsize=256)
 def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
     for mark in MARKS:
-        for last in (False, True):
+        for prefix_last in (False, True):
             for lower in (False, True):
-                spelling = Spelling(mark, last, lower)
-                alone = [name for name in names if name != OUTSIDE and spelling.split(name) is None]
-                outside = OUTSIDE if OUTSIDE in names else "".join(alone)
-                if alone and (outside == OUTSIDE or alone[0].casefold() not in OUTSIDES):
+                spelling = Spelling(mark, prefix_last, lower)
+                without_prefix = [
+                    name for name in names if name != OUTSIDE and spelling.split(name) is None
+                ]
+                outside = OUTSIDE if OUTSIDE in names else "".join(without_prefix)
+                if without_prefix and (
+                    outside == OUTSIDE or without_prefix[0].casefold() not in OUTSIDES
+                ):
                     continue
-                if len(alone) < 2 and _is_scheme(
-                    spelling, marked := set(names) - {outside, *alone}
+                if len(without_prefix) < 2 and _is_scheme(
+                    spelling, marked := set(names) - {outside, *without_prefix}
                 ):
                     return replace(
                         spelling,
@@ -103,13 +109,14 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
 def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
     """Whether tags of this spelling are those of entities: others than the usual one need a tag
     that begins one."""
-    parts = [split for name in marked if (split := spelling.split(name)) is not None]
-    begins = any(prefix in "BSUW" for prefix, _ in parts)
+    prefixes_and_types = [split for name in marked if (split := spelling.split(name)) is not None]
+    begins = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
     usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
-    with_types = all(entity_type for _, entity_type in parts)
-    without = all(not entity_type for _, entity_type in parts)
-    return bool(parts) and (
-        (with_types and (usual or begins)) or (without and "B" in {prefix for prefix, _ in parts})
+    with_types = all(entity_type for _, entity_type in prefixes_and_types)
+    without = all(not entity_type for _, entity_type in prefixes_and_types)
+    return bool(prefixes_and_types) and (
+        (with_types and (usual or begins))
+        or (without and "B" in {prefix for prefix, _ in prefixes_and_types})
     )
 
 
@@ -123,8 +130,8 @@ def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]
         for name, entity_type in entity_types.items()
         if entity_type.casefold() in ("o", outside.casefold())
     ]
-    others = {entity_types[name] for name in entity_types if name not in empty}
-    return [] if all(len(entity_type) == 1 for entity_type in others) else empty
+    other_types = {entity_types[name] for name in entity_types if name not in empty}
+    return [] if all(len(entity_type) == 1 for entity_type in other_types) else empty
 
 
 @lru_cache(maxsize=256)
@@ -150,9 +157,11 @@ def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
 def as_usual(tag: str, names: Collection[str]) -> str:
     """A tag as tags.py has it, whichever its spelling is; others as they are. A type without a
     prefix is inside, where `names` has this type with one."""
-    for last, lower, mark in itertools.product((False, True), (False, True), MARKS):
-        if (parts := Spelling(mark, last, lower).split(tag)) is not None and parts[1]:
-            return f"{ALSO.get(parts[0], parts[0])}-{parts[1]}"
+    for prefix_last, lower, mark in itertools.product((False, True), (False, True), MARKS):
+        if (
+            prefix_and_type := Spelling(mark, prefix_last, lower).split(tag)
+        ) is not None and prefix_and_type[1]:
+            return f"{ALSO.get(prefix_and_type[0], prefix_and_type[0])}-{prefix_and_type[1]}"
     inside = next((name for name in (f"I-{tag}", f"B-{tag}") if name in names), tag)
     return OUTSIDE if tag.casefold() in OUTSIDES else inside
 

@@ -65,15 +65,15 @@ def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
         DataError: a tag that is none of an entity.
     """
     result: list[Entity] = []
-    first, before, entity_type = 0, OUTSIDE, ""
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        prefix, this = split_tag(tag, f"{where}, word {place + 1}".removeprefix(", "))
-        begins = prefix in "BS" or before in "OES" or this != entity_type
-        if before != OUTSIDE and (begins or prefix == OUTSIDE):
-            result.append(Entity(first, place, entity_type))
+    start, previous_prefix, entity_type = 0, OUTSIDE, ""
+    for index, tag in enumerate([*tags, OUTSIDE]):
+        prefix, next_type = split_tag(tag, f"{where}, word {index + 1}".removeprefix(", "))
+        begins = prefix in "BS" or previous_prefix in "OES" or next_type != entity_type
+        if previous_prefix != OUTSIDE and (begins or prefix == OUTSIDE):
+            result.append(Entity(start, index, entity_type))
         if begins:
-            first = place
-        before, entity_type = prefix, this
+            start = index
+        previous_prefix, entity_type = prefix, next_type
     return result
 
 
@@ -88,16 +88,18 @@ def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
             "no such scheme of tags", found=repr(scheme), wanted=near(scheme, SCHEMES)
         )
     tags = [OUTSIDE] * length
-    last = Entity(0, 0, "")
+    previous = Entity(0, 0, "")
     for entity in sorted(entities):
-        if not last.stop <= entity.first < entity.stop <= length:
+        if not previous.stop <= entity.first < entity.stop <= length:
             raise DataError(
                 "entities that overlap or reach beyond the words",
                 found=entity,
-                wanted=f"words {last.stop} to {length - 1}",
+                wanted=f"words {previous.stop} to {length - 1}",
             )
         touches = (
-            last.stop == entity.first and last.entity_type == entity.entity_type and last.stop > 0
+            previous.stop == entity.first
+            and previous.entity_type == entity.entity_type
+            and previous.stop > 0
         )
         size = entity.stop - entity.first
         prefixes = ["B"] + ["I"] * (size - 1)
@@ -105,9 +107,9 @@ def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
             prefixes[0] = "I"
         elif scheme == "IOBES":
             prefixes[-1] = "S" if size == 1 else "E"
-        for place, prefix in enumerate(prefixes, entity.first):
-            tags[place] = f"{prefix}-{entity.entity_type}" if entity.entity_type else prefix
-        last = entity
+        for index, prefix in enumerate(prefixes, entity.first):
+            tags[index] = f"{prefix}-{entity.entity_type}" if entity.entity_type else prefix
+        previous = entity
     return tags
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.text.tables import flags
 from maskwright.text.tables.column_contents import CODE, MOSTLY, NUMBER, is_empty, value_of
-from maskwright.text.tables.columns import Columns
+from maskwright.text.tables.layout import Columns
 from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import plain
@@ -61,19 +61,21 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         _refuse_numbers_and_words(column.name, cells)
 
 
-def _refusal(what: str, name: str, example: tuple[Row, Any], wanted: str, do: str) -> DataError:
+def _refusal(
+    message: str, name: str, example: tuple[Row, Any], expected: str, do: str
+) -> DataError:
     return DataError(
-        what,
+        message,
         where=f"{example[0].where}, column {name!r}",
         found=repr(example[1])[:80],
-        wanted=wanted,
+        wanted=expected,
         do=do,
     )
 
 
 def _refuse_commas(name: str, cells: Cells) -> None:
     """2,75 is a number in many countries, and would be two labels here."""
-    example = next((each for each in cells if "," in str(each[1])), None)
+    example = next((row_and_cell for row_and_cell in cells if "," in str(row_and_cell[1])), None)
     thousands = all(THOUSANDS.fullmatch(str(cell)) for _, cell in cells)
     if example is None or not (thousands or all(DECIMAL.fullmatch(str(cell)) for _, cell in cells)):
         return
@@ -89,7 +91,9 @@ def _refuse_commas(name: str, cells: Cells) -> None:
 
 def _refuse_units(name: str, cells: Cells) -> None:
     """45% and €12 are numbers, and more than a few different ones no names of classes."""
-    example = next((each for each in cells if re.search(UNIT, str(each[1]))), None)
+    example = next(
+        (row_and_cell for row_and_cell in cells if re.search(UNIT, str(row_and_cell[1]))), None
+    )
     values = {str(cell) for _, cell in cells}
     if example is None or len(values) <= FEW_LABELS or not all(map(MEASURED.fullmatch, values)):
         return
@@ -104,7 +108,14 @@ def _refuse_units(name: str, cells: Cells) -> None:
 
 def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
     """Shares of classes are neither classes nor flags."""
-    example = next((e for e in cells if type(e[1]) is list and None in map(as_integer, e[1])), None)
+    example = next(
+        (
+            row_and_cell
+            for row_and_cell in cells
+            if type(row_and_cell[1]) is list and None in map(as_integer, row_and_cell[1])
+        ),
+        None,
+    )
     if example is not None:
         raise _refusal(
             "lists of numbers with fractions",
@@ -117,8 +128,12 @@ def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
 
 def _refuse_repeated(name: str, cells: Cells) -> None:
     """[2, 0, 1, 0] are values at places, and no classes of which 0 is right twice."""
-    lists = [each for each in cells if type(each[1]) is list and each[1]]
-    repeated = [each for each in lists if len(set(each[1])) < len(each[1])]
+    lists = [
+        row_and_cell for row_and_cell in cells if type(row_and_cell[1]) is list and row_and_cell[1]
+    ]
+    repeated = [
+        row_and_cell for row_and_cell in lists if len(set(row_and_cell[1])) < len(row_and_cell[1])
+    ]
     if 2 * len(repeated) > len(lists):
         raise _refusal(
             "lists of numbers that come back within a row",
@@ -151,7 +166,9 @@ def _refuse_few_fractions(name: str, cells: Cells) -> None:
 
 def _refuse_unread_lists(name: str, cells: Cells) -> None:
     """[sport, sea] without quotes would be the names '[sport' and 'sea]'."""
-    bracketed = [each for each in cells if BRACKETED.fullmatch(str(each[1]).strip())]
+    bracketed = [
+        row_and_cell for row_and_cell in cells if BRACKETED.fullmatch(str(row_and_cell[1]).strip())
+    ]
     if 2 * len(bracketed) > len(cells):
         raise _refusal(
             "cells that look like lists and are none",

@@ -25,7 +25,7 @@ from maskwright.learn.train.schedule import Phase, Ramp, Schedule
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.objectives.base.spec import Member, Spec, member_of
-from maskwright.text.corpus.reading import AUTO, Reading
+from maskwright.text.corpus.reading import AUTO, ReadingOptions
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 
 Weights = tuple[float, ...] | dict[str, float]
@@ -226,7 +226,7 @@ class CharacterRanges:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(Reading):
+class Corpus(ReadingOptions):
     """Where the text comes from, and how files are read. No `text` means the embedded corpus;
     `$NAME` stands for an environment variable. `held_out` is the share of documents (of a few
     documents: of their text) that only evaluation sees, unless `held_out_text` names files for it.

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import UsageError
 from maskwright.base.metrics import metrics
-from maskwright.text.tables.examples import Example, Examples, Pair, Single
+from maskwright.text.tables.examples import Example, PairExample, TextExample
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
@@ -48,7 +49,7 @@ class Baseline:
     description: str
 
 
-def baselines(examples: Examples) -> list[Baseline]:
+def baselines(examples: Dataset) -> list[Baseline]:
     """Both baselines on the test part, or on validation where there is no test part.
 
     Raises:
@@ -56,7 +57,7 @@ def baselines(examples: Examples) -> list[Baseline]:
     """
     rows_by_part = examples.parts
     if not isinstance(
-        next((row for rows in rows_by_part.values() for row in rows), None), Single | Pair
+        next((row for rows in rows_by_part.values() for row in rows), None), TextExample | PairExample
     ):
         raise UsageError(
             "no baseline for this task",
@@ -79,7 +80,7 @@ def baselines(examples: Examples) -> list[Baseline]:
 def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     """(rows,) the classes, or the numbers, of examples with one label each; of several labels each
     (rows, classes) 0 and 1."""
-    labels = [e.label for e in rows if isinstance(e, Single | Pair)]
+    labels = [e.label for e in rows if isinstance(e, TextExample | PairExample)]
     if not isinstance(labels[0], tuple):
         return np.array(labels)
     indicators = np.zeros((len(labels), classes), np.int64)
@@ -89,11 +90,11 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     return indicators
 
 
-def _classes(examples: Examples) -> int:
+def _classes(examples: Dataset) -> int:
     return 0 if examples.labels is None else len(examples.labels)
 
 
-def _constant(examples: Examples, eval_part: str) -> Baseline:
+def _constant(examples: Dataset, eval_part: str) -> Baseline:
     truth = targets(examples.parts[TRAIN], _classes(examples))
     count = len(examples.parts[eval_part])
     if truth.ndim > 1:  # each label by itself; where none has half the rows, the commonest
@@ -112,7 +113,7 @@ def _constant(examples: Examples, eval_part: str) -> Baseline:
     return Baseline("majority", eval_part, np.full(count, commonest), f"{name!r} for all")
 
 
-def _words(examples: Examples, eval_part: str, choosing: Sequence[Example]) -> Baseline:
+def _words(examples: Dataset, eval_part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
     classes = _classes(examples)
     bag = _BagOfWords(train, WEIGHTS // max(1, classes))
@@ -187,7 +188,7 @@ class _BagOfWords:
     def features(self, rows: Sequence[Example]) -> Any:
         """(rows, features), sparse."""
         first_weights = self.weigh.transform([_texts(e)[0] for e in rows])
-        if not isinstance(rows[0], Pair):
+        if not isinstance(rows[0], PairExample):
             return first_weights
         second_weights = self.weigh.transform([_texts(e)[1] for e in rows])
         from scipy import sparse
@@ -200,7 +201,7 @@ class _BagOfWords:
 
 
 def _texts(example: Example) -> tuple[str, ...]:
-    if isinstance(example, Pair):
+    if isinstance(example, PairExample):
         return example.first, example.second
-    assert isinstance(example, Single)
+    assert isinstance(example, TextExample)
     return (example.text,)

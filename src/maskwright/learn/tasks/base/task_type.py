@@ -30,10 +30,10 @@ from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.model.objectives.supervised import Options, Problem
-from maskwright.text.tables import examples as labelled
 from maskwright.text.tables.column_contents import is_empty, text_in
+from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.shapes import ROOM, Shape, shape_of
+from maskwright.text.tables.shapes import ROOM, shape_of
 from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 
@@ -274,7 +274,7 @@ class TaskType(ABC):
         """Whether training can continue from a head with these `labels`."""
         return not self.labels or tuple(labels) == self.labels
 
-    def of_data(self, data: labelled.Examples) -> Self:
+    def of_data(self, data: Dataset) -> Self:
         """The task type with the options that follow from column names or labels of `data`."""
         return self
 
@@ -457,7 +457,7 @@ class TaskType(ABC):
         computes the model's outputs for these data with given options."""
         return self
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         """(name, answers) of baselines without pretraining, for the part `eval_part`."""
         return []
 

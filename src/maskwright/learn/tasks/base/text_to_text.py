@@ -39,7 +39,7 @@ from maskwright.learn.tasks.windows.windows import Cuts, fit, room_of
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
-from maskwright.text.tables import examples as labelled
+from maskwright.text.tables.layout import Dataset
 from maskwright.text.tokenizer.report import lost_finding
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class TaskAsText(TextGeneration):
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         return self.head_type.estimated(rows, answers)
 
-    def baselines(self, data: labelled.Examples, eval_part: str) -> list[tuple[str, Answers]]:
+    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
         return self.head_type.baselines(data, eval_part)
 
     @property

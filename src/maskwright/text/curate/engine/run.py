@@ -37,7 +37,7 @@ from maskwright.base.storage.files import TEMPORARY, file_state
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.version import VERSION
 from maskwright.text.corpus.files import Paths, find, listed
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.corpus import (
     Progress,
     ShardCorpus,
@@ -134,7 +134,7 @@ def require_files(recipe: CurationRecipe) -> None:
 
 def read_files(
     paths: Paths,
-    reading: Reading,
+    reading: ReadingOptions,
     work: Path,
     engine: DaftEngine,
     progress: Progress,

@@ -25,7 +25,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.corpus.document import Document, JsonText
 from maskwright.text.corpus.files import Source
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.tables import write_parts
 from maskwright.text.curate.step import CurationBatch
 
@@ -71,7 +71,7 @@ class FileGroup:
     key: str
 
 
-def group_files(sources: Sequence[Source], reading: Reading, skip: bool = False) -> list[FileGroup]:
+def group_files(sources: Sequence[Source], reading: ReadingOptions, skip: bool = False) -> list[FileGroup]:
     """The files in groups, in their order.
 
     Raises:
@@ -136,7 +136,7 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     """
     out = Path(task["out"])
     if not out.is_dir():
-        reading = from_plain(Reading, task["reading"])
+        reading = from_plain(ReadingOptions, task["reading"])
         files = _DocumentReader([Path(name) for name in task["files"]], reading, task["skip"])
         commit_once(out, lambda stage: _write(stage, files))
     return {}
@@ -177,7 +177,7 @@ class _DocumentReader:
         rejected: a line of JSON for each row and each file that could not be read.
     """
 
-    def __init__(self, paths: Sequence[Path], reading: Reading, skip: bool) -> None:
+    def __init__(self, paths: Sequence[Path], reading: ReadingOptions, skip: bool) -> None:
         self.paths, self.reading, self.skip = paths, reading, skip
 
     def __iter__(self) -> Iterator[Document]:

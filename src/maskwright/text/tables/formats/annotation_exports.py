@@ -2,9 +2,9 @@
 
     Label Studio   JSON, JSON_MIN and CSV (label_studio.py)
     spaCy          [text, {"entities": [[0, 4, "PER"]]}], and the JSON of its version 2
-    others         doccano, Prodigy, ner-annotator, Dataturks, LightTag, Rasa
+    others         doccano, Prodigy, ner-annotator, LightTag, Rasa
 
-`resolve.py` decides which of them are learned from, when all rows are there.
+`resolve_annotations.py` decides which of them are learned from, when all rows are there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats import label_studio, spacy_json
-from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
-from maskwright.text.tables.formats.annotation_rows import row
+from maskwright.text.tables.formats import annotation_rows, label_studio, spacy_json
+from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
 
 
 # ------------------------------------------------------------------------------ files
@@ -34,17 +33,17 @@ def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
         return label_studio.rows(items, file, ledger)
     if all(map(spacy_json.is_document, items)):
         return list(spacy_json.sentences(items, file, ledger))
-    if all(each is None or spacy_json.is_pair(each) for each in items):
+    if all(entry is None or spacy_json.is_pair(entry) for entry in items):
         if blank := items.count(None):
-            what = f"passed over: {counted(blank, 'null')} among the texts"
-            ledger.counts.notes.append(Finding("null-texts", what))
-        return [spacy_json.row(each, number) for number, each in enumerate(items, 1) if each]
-    if isinstance(value, dict) and not all(type(each) is dict for each in items):
+            message = f"passed over: {counted(blank, 'null')} among the texts"
+            ledger.counts.notes.append(Finding("null-texts", message))
+        return [spacy_json.row(entry, number) for number, entry in enumerate(items, 1) if entry]
+    if isinstance(value, dict) and not all(type(entry) is dict for entry in items):
         return None
-    if any(type(each) is not dict or "paragraphs" in each for each in items):
+    if any(type(entry) is not dict or "paragraphs" in entry for entry in items):
         return None
-    made = [row(each) for each in items]
-    return made if type(value) is dict or any(type(each) is Exported for each in made) else None
+    rows = [_row(values) for values in items]
+    return rows if type(value) is dict or any(type(row) is ExportedRow for row in rows) else None
 
 
 def is_one(value: Any) -> bool:
@@ -70,17 +69,18 @@ def _listed(value: Any) -> list[Any] | None:
     return items if type(items) is list and items else None
 
 
-def is_line(value: Any) -> bool:
-    """Whether a line that is no object is a row all the same."""
-    return spacy_json.is_pair(value)
-
-
 def line(value: Any) -> Any:
     """A line of JSON Lines as a row: also a pair of a text and its marks, as spaCy has it. Other
     values are given back."""
     if spacy_json.is_pair(value):
         return spacy_json.row(value)
-    return row(value) if type(value) is dict else value
+    return _row(value) if type(value) is dict else value
+
+
+def _row(values: dict[str, Any]) -> dict[str, Any]:
+    """A row of a file with the forms of these programs converted to columns."""
+    is_label_studio = label_studio.is_row(values)
+    return label_studio.row(values) if is_label_studio else annotation_rows.row(values)
 
 
 def is_table(names: Sequence[str]) -> bool:
@@ -97,7 +97,7 @@ def of_table(values: dict[str, str]) -> dict[str, Any]:
     """A row of such a table."""
     if label_studio.is_row(values):
         return label_studio.of_table(values)
-    made = Exported(values)  # doccano
+    row = ExportedRow(values)  # doccano
     if all(pieces := [piece.strip() for piece in values["label"].split("#")]):
-        made["label"] = Chosen(pieces)
-    return made
+        row["label"] = ChosenLabels(pieces)
+    return row

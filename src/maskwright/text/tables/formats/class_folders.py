@@ -18,8 +18,8 @@ from typing import Any
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import Source
-from maskwright.text.corpus.ledger import Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.ledger import Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
 
 LABEL = "__label__"
 MULTI_LABEL = re.compile(rf"^{LABEL}\S+[ \t]+{LABEL}", re.MULTILINE)
@@ -39,37 +39,34 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
     """
     if any(source.format != "text" for source in files):
         return []
-    every = {source.path.parent for source in files}
-    above = {folder for path in every for folder in path.parents}
-    leaves = {folder for folder in every - above if folder.name.lower() not in UNLABELLED}
+    text_folders = {source.path.parent for source in files}
+    parent_folders = {folder for path in text_folders for folder in path.parents}
+    leaves = {
+        folder for folder in text_folders - parent_folders if folder.name.lower() not in UNLABELLED
+    }
     folders = {folder for folder in leaves if not says_part(folder.name)}
-    among = {
+    between_classes = {
         folder
         for folder in leaves - folders
-        if any(other.parent == folder.parent for other in folders)
+        if any(folder_of_class.parent == folder.parent for folder_of_class in folders)
     }
-    if unsure := sorted(folder for folder in among if folder.name.isalpha()):
+    if ambiguous := sorted(folder for folder in between_classes if folder.name.isalpha()):
         raise UsageError(
             "a folder that may be a class or a part",
-            where=unsure[0],
+            where=ambiguous[0],
             found=f"texts in it, next to {min(folders).name}",
             wanted="folders of classes in those of parts, as train/pos",
             do="rename it, if it is a class; else move it out",
         )
-    folders |= among  # as `blood-test`: no part is called so that lies among classes
+    folders |= between_classes  # as `blood-test`: no part is called so that lies among classes
     parents = {folder.parent for folder in folders}
-    apart = len(parents) == 1 or all(says_part(folder.name) for folder in parents)
-    if not apart or len({folder.name for folder in folders}) < 2:
+    folders_apart = len(parents) == 1 or all(says_part(folder.name) for folder in parents)
+    if not folders_apart or len({folder.name for folder in folders}) < 2:
         return []
     return [source for source in files if source.path.parent in folders]
 
 
-def above(source: Source) -> str:
-    """The name of the folder that holds the folder of its class."""
-    return source.path.parent.parent.name
-
-
-def whole_text(blocks: Iterable[Block], path: Path) -> dict[str, str]:
+def whole_text(blocks: Iterable[TextBlock], path: Path) -> dict[str, str]:
     """A file as a row.
 
     Raises:
@@ -96,25 +93,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def is_labelled(text: str) -> bool:
-    """Whether a file that begins with `text` has a label at the begin of each line."""
-    return text.lstrip().startswith(LABEL)
-
-
-def has_multi_labels(text: str) -> bool:
-    """Whether a line of `text` begins with several labels."""
-    return MULTI_LABEL.search(text) is not None
-
-
 def lines(
-    blocks: Iterable[Block], multi_label: bool, file: str, ledger: Ledger
+    blocks: Iterable[TextBlock], multi_label: bool, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The rows of such a file, each with its line and its label, or the list of its labels.
 
     Raises:
         DataError: a line without a label, or with more than are to be, when the policy is strict.
     """
-    for number, line in (each for block in blocks for each in block.lines()):
+    for number, line in (numbered_line for block in blocks for numbered_line in block.lines()):
         if not line.strip():
             ledger.counts.blank += 1
             continue
@@ -122,10 +109,10 @@ def lines(
         end = match.end() if match else 0
         labels = [word.removeprefix(LABEL).rstrip(",") for word in line[:end].split()]
         if not all(labels) or not labels or (len(labels) > 1 and not multi_label):
-            what = "a line with several labels" if all(labels) and labels else ""
+            message = "a line with several labels" if all(labels) and labels else ""
             fault = DataError(
-                what or "a line without a label",
-                where=at(file, number),
+                message or "a line without a label",
+                where=line_in(file, number),
                 found=repr(line[:80]),
                 wanted=f"{LABEL}NAME, then the text",
                 do="correct the line, or take it out",

@@ -23,9 +23,9 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
-from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, at
-from maskwright.text.corpus.lines import Block
-from maskwright.text.corpus.reading import Reading
+from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
+from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.formats.conllu import blank_word, sentence_lines
 from maskwright.text.tables.spellings import plain
 
@@ -37,27 +37,28 @@ SENTENCES = (
 NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
 
 
-def columns_of(names: Sequence[str], first: Sequence[str]) -> tuple[str, str] | None:
+def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str] | None:
     """(what numbers the sentences, what holds the words) by the header and the first row below
     it; None of another table."""
-    called = {plain(name): name for name in names}
+    name_by_spelling = {plain(name): name for name in names}
     number, word = (
-        next((called[spelling] for spelling in spellings if spelling in called), None)
+        next(
+            (name_by_spelling[spelling] for spelling in spellings if spelling in name_by_spelling),
+            None,
+        )
         for spellings in (SENTENCES, WORDS)
     )
     if number is None or word is None:
         return None
-    one = dict(zip(names, first, strict=True))
-    single = len(one[word].split()) == 1 and not one[word].lstrip().startswith("[")
-    return (number, word) if single and NUMBERED.fullmatch(one[number].strip()) else None
+    first_values = dict(zip(names, first_row, strict=True))
+    single = len(first_values[word].split()) == 1 and not first_values[word].lstrip().startswith(
+        "["
+    )
+    return (number, word) if single and NUMBERED.fullmatch(first_values[number].strip()) else None
 
 
 def sentences(
-    rows: Iterable[tuple[Mapping[str, str], int]],
-    number: str,
-    word: str,
-    file: str,
-    ledger: Ledger,
+    rows: Iterable[tuple[Mapping[str, str], int]], number: str, word: str, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences, each with the line that it begins at.
 
@@ -71,7 +72,7 @@ def sentences(
             ledger.reject(
                 DataError(
                     "the word is missing",
-                    where=at(file, line),
+                    where=line_in(file, line),
                     found=repr(values[word]),
                     wanted=f"one in the column {word!r}",
                     do="correct the row",
@@ -105,31 +106,12 @@ MOSTLY = 0.95
 TOKENS, TAGS = "tokens", "tags"
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The columns of a file.
-
-    Attributes:
-        names: of each column, None of one that is left out.
-    """
-
-    names: tuple[str | None, ...]
-
-    def row(self, words: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """A sentence by column."""
-        return {
-            name: [columns[place] for columns in words]
-            for place, name in enumerate(self.names)
-            if name is not None
-        }
-
-
 class _Column:
     """What a column holds in the lines looked at."""
 
-    def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], place: int) -> None:
-        self.place = place
-        self.by_sentence = [[columns[place] for columns in words] for words in sentences]
+    def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], index: int) -> None:
+        self.index = index
+        self.by_sentence = [[columns[index] for columns in words] for words in sentences]
         self.values = [value for values in self.by_sentence for value in values]
         self.distinct = set(self.values)
         self.tags = sum(bool(TAG.fullmatch(value)) for value in self.values)
@@ -150,8 +132,12 @@ class _Column:
     @property
     def has_entity_types(self) -> bool:
         """Entity types without a scheme: PER, and O of most words."""
-        others = self.distinct - {"O"}
-        return "O" in self.distinct and 0 < len(others) <= CLASSES and all(map(_is_name, others))
+        entity_types = self.distinct - {"O"}
+        return (
+            "O" in self.distinct
+            and 0 < len(entity_types) <= CLASSES
+            and all(map(_is_name, entity_types))
+        )
 
     @property
     def has_classes(self) -> bool:
@@ -184,8 +170,8 @@ class _Column:
     def is_of_sentence(self) -> bool:
         """Whether it has one value for all words of a sentence, such as a document's name."""
         longer = [values for values in self.by_sentence if len(values) > 1]
-        same = all(len(set(values)) == 1 for values in longer)
-        return same and sum(map(len, longer)) >= MIN_VALUES
+        is_constant = all(len(set(values)) == 1 for values in longer)
+        return is_constant and sum(map(len, longer)) >= MIN_VALUES
 
     @property
     def is_lettered(self) -> bool:
@@ -193,10 +179,10 @@ class _Column:
         return sum(value.isalpha() for value in self.values) * 2 > len(self.values)
 
 
-def layout_of(
+def column_names(
     sentences: Sequence[Sequence[Sequence[str]]], where: str, header: Sequence[str]
-) -> Layout:
-    """The columns of sentences that have as many.
+) -> tuple[str | None, ...]:
+    """The name of each column of sentences that have as many; None for one that is left out.
 
     Args:
         sentences: the columns of each line of the first of them.
@@ -209,20 +195,20 @@ def layout_of(
     width = len(sentences[0][0])
     if header:
         require_names(header, sentences[0][0], where)
-        return Layout(tuple(header))
-    alike = list(_sample(sentences))
-    columns = [_Column(alike, place) for place in range(width)]
-    left = 0
+        return tuple(header)
+    sampled = list(_sample(sentences))
+    columns = [_Column(sampled, index) for index in range(width)]
+    first_word_column = 0
     if width > 1 and columns[0].counts_words and not (width == 2 and columns[1].has_tags):
-        left = 1  # numbers of the words
-    _require_words(columns[left:], where, width)
-    if width - left > 1:
-        _require_tags(columns[left:], where, width)
-    names: list[str | None] = [f"column {place + 1}" for place in range(width)]
-    names[0], names[left] = None, TOKENS
-    if width - left > 1:
+        first_word_column = 1  # numbers of the words
+    _require_words(columns[first_word_column:], where, width)
+    if width - first_word_column > 1:
+        _require_tags(columns[first_word_column:], where, width)
+    names: list[str | None] = [f"column {index + 1}" for index in range(width)]
+    names[0], names[first_word_column] = None, TOKENS
+    if width - first_word_column > 1:
         names[-1] = TAGS
-    return Layout(tuple(names))
+    return tuple(names)
 
 
 def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
@@ -263,114 +249,74 @@ def _is_name(value: str) -> bool:
 
 def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     """Refuse a first column that holds no words."""
-    first, others = columns[0], columns[1:]
-    if not others:
+    head, rest = columns[0], columns[1:]
+    if not rest:
         return
-    tags = next((c.place for c in others[::-1] if c.has_entity_tags), others[-1].place)
-    if first.may_have_tags and len(first.values) >= MIN_VALUES and not others[-1].has_tags:
-        words = next((c for c in others if c.is_lettered), others[0])
-        raise _unclear(
-            "the tags stand before the words", where, first, width, words.place, first.place
-        )
-    if len(others) > 1:
-        words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
-        if first.is_of_sentence and not words.is_of_sentence:
-            raise _unclear(
-                "the first column holds no words, but the same for all words of a sentence",
-                where,
-                first,
-                width,
-                words.place,
-                tags,
-            )
-        if first.is_number and len(first.values) >= MIN_VALUES and words.is_lettered:
-            raise _unclear(
-                "the first column holds no words, but numbers",
-                where,
-                first,
-                width,
-                words.place,
-                tags,
-            )
-        richer = next(
-            (
-                c
-                for c in others[:-1]
-                if c.is_lettered
-                and not c.is_of_sentence
-                and len(c.distinct) > MIN_VALUES * len(first.distinct)
-            ),
-            None,
-        )
-        if richer is not None and first.has_classes and len(first.values) >= MANY:
-            raise _unclear(
-                "the first column holds few different values, and another many words",
-                where,
-                first,
-                width,
-                richer.place,
-                tags,
-            )
+    tags = next((c for c in rest[::-1] if c.has_entity_tags), rest[-1])
+    enough_values = len(head.values) >= MIN_VALUES
+    if head.may_have_tags and enough_values and not rest[-1].has_tags:
+        words = next((c for c in rest if c.is_lettered), rest[0])
+        raise _unclear("the tags stand before the words", where, width, head, words, head)
+    if len(rest) == 1:
+        return
+    words = next((c for c in rest if not c.is_of_sentence and not c.is_number), rest[0])
+    if head.is_of_sentence and not words.is_of_sentence:
+        message = "the first column holds no words, but the same for all words of a sentence"
+        raise _unclear(message, where, width, head, words, tags)
+    if head.is_number and enough_values and words.is_lettered:
+        message = "the first column holds no words, but numbers"
+        raise _unclear(message, where, width, head, words, tags)
+    least = MIN_VALUES * len(head.distinct)
+    candidates = (c for c in rest[:-1] if c.is_lettered and not c.is_of_sentence)
+    richer = next((c for c in candidates if len(c.distinct) > least), None)
+    if richer is not None and head.has_classes and len(head.values) >= MANY:
+        message = "the first column holds few different values, and another many words"
+        raise _unclear(message, where, width, head, richer, tags)
 
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Refuse a last column that holds no tags, where another may."""
-    words, last, between = columns[0], columns[-1], columns[1:-1]
-    if last.has_tags:
+    """Refuse a last column that holds no tags if another may."""
+    words, tail, between = columns[0], columns[-1], columns[1:-1]
+    if tail.has_tags:
         return
-    other = (
+    typed = () if tail.has_entity_types else between[::-1]
+    better = (
         next((c for c in between[::-1] if c.has_entity_tags), None)
-        or next(
-            (c for c in between[::-1] if c.has_entity_types and not last.has_entity_types), None
-        )
+        or next((c for c in typed if c.has_entity_types), None)
         or next((c for c in between if c.has_classes), None)
     )
-    doubtful = (
-        len(last.distinct) == 1
-        or last.is_fraction
-        or not any(map(_is_name, last.distinct))
-        # Nearly as many as words, and many more than the other: lemmas.
-        or (
-            other is not None
-            and 2 * len(last.distinct) > len(words.distinct)
-            and len(last.distinct) > MIN_VALUES * len(other.distinct)
-        )
-    )
-    if other is not None and (
-        other.has_entity_tags or (other.has_entity_types and not last.has_entity_types)
-    ):
-        raise _unclear(
-            "the last column holds no tags, and another seems to",
-            where,
-            last,
-            width,
-            words.place,
-            other.place,
-        )
-    if other is not None and doubtful:
-        raise _unclear(
-            "the last column seems to hold no tags", where, last, width, words.place, other.place
-        )
-    if last.is_fraction:
+    if better is not None:
+        count = len(tail.distinct)
+        # Nearly as many values as words, and many more than the other column: lemmas.
+        lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
+        nameless = tail.is_fraction or not any(map(_is_name, tail.distinct))
+        message = None
+        if better.has_entity_tags or (better.has_entity_types and not tail.has_entity_types):
+            message = "the last column holds no tags, and another seems to"
+        elif count == 1 or nameless or lemmas:
+            message = "the last column seems to hold no tags"
+        if message is not None:
+            raise _unclear(message, where, width, tail, words, better)
+    if tail.is_fraction:
         raise DataError(
             "the last column holds numbers, not tags",
             where=where,
-            found=_shown(last),
+            found=_shown(tail),
             wanted="a word, and its tag in the last column",
             do="put the tags into the last column",
         )
 
 
 def _unclear(
-    what: str, where: str, column: _Column, width: int, words: int, tags: int
+    message: str, where: str, width: int, column: _Column, words: _Column, tags: _Column
 ) -> DataError:
-    names = [f"column{place + 1}" for place in range(width)]
-    names[tags] = TAGS
-    names[words] = TOKENS
+    names = [f"column{number}" for number in range(1, width + 1)]
+    names[tags.index] = TAGS
+    names[words.index] = TOKENS
     return DataError(
-        what,
+        message,
         where=where,
-        found=f"column {column.place + 1} of {width}: {_shown(column)}",
+        found=f"column {column.index + 1} of {width}: {_shown(column)}",
         wanted="words in the first column and their tags in the last, or the names of the columns",
         do=f"name all columns in their order, words as {TOKENS} and tags as {TAGS}, perhaps "
         f"--read header={','.join(names)}",
@@ -424,19 +370,19 @@ class Sentence:
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """(begin, end) in the text of each word."""
-        spans, at = [], 0
+        spans, offset = [], 0
         for number, word in enumerate(self.words, 1):
-            begin = self.text.find(word, at)
+            begin = self.text.find(word, offset)
             if begin < 0:
                 raise DataError(
                     "a word that is not in the text",
                     where=self.where or None,
                     found=f"{word!r}, word {number}",
-                    wanted=f"a part of {self.text[at : at + 40]!r}",
+                    wanted=f"a part of {self.text[offset : offset + 40]!r}",
                     do="correct the row",
                 )
-            at = begin + len(word)
-            spans.append((begin, at))
+            offset = begin + len(word)
+            spans.append((begin, offset))
         return tuple(spans)
 
 
@@ -452,7 +398,7 @@ def is_one(text: str) -> bool:
     if not lines[1] or width < 2 or any(len(columns) != width for columns in words):
         return False
     return all(len(columns[0].split()) <= 1 for columns in words) and any(
-        all(LAST.fullmatch(columns[place]) for columns in words) for place in range(width)
+        all(LAST.fullmatch(columns[index]) for columns in words) for index in range(width)
     )
 
 
@@ -468,12 +414,12 @@ def is_words(text: str) -> bool:
     width = len(words[0]) if words else 0
     if width < 2 or any(len(columns) != width for columns in words):
         return False
-    columns = [{line[place] for line in words} for place in range(width)]
+    columns = [{line[index] for line in words} for index in range(width)]
     return any(values != {"O"} and all(map(TAG.fullmatch, values)) for values in columns)
 
 
 def rows(
-    blocks: Iterable[Block], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
+    blocks: Iterable[TextBlock], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
     that it begins at. The first column is the word, the last its tag; a single column has none, and
@@ -491,25 +437,33 @@ def rows(
             another number of columns than the others, or a word of blanks.
         UsageError: more or fewer names than columns.
     """
-    blocks, ledger = iter(blocks), ledger or Ledger(Reading(), Counts(), None)
-    first = next(blocks, None)
-    if first is None:
+    blocks, ledger = iter(blocks), ledger or Ledger(ReadingOptions(), Counts(), None)
+    first_block = next(blocks, None)
+    if first_block is None:
         return
-    sample = list(_sentences(iter([first]), file, None, 0))
+    sample = list(_sentences(iter([first_block]), file, None, 0))
     widths = [len(words[0]) for words, _ in sample]
-    usual = max(set(widths), key=widths.count, default=0)
-    layouts: dict[int, Layout] = {}  # sentences of another width are looked at by themselves
-    for words, line in _sentences(itertools.chain([first], blocks), file, ledger, usual):
+    usual_width = max(set(widths), key=widths.count, default=0)
+    names: dict[int, tuple[str | None, ...]] = {}  # by the number of columns of a sentence
+    blocks = itertools.chain([first_block], blocks)
+    for words, line in _sentences(blocks, file, ledger, usual_width):
         width = len(words[0])
-        if width not in layouts:
-            alike = [each for each in sample if len(each[0][0]) == width] or [(words, line)]
-            where = at(file, alike[0][1])
-            layouts[width] = layout_of([words for words, _ in alike], where, header)
-        yield layouts[width].row(words), line
+        if width not in names:
+            same_width = [s for s in sample if len(s[0][0]) == width] or [(words, line)]
+            where = line_in(file, same_width[0][1])
+            names[width] = column_names([words for words, _ in same_width], where, header)
+        yield (
+            {
+                name: [columns[index] for columns in words]
+                for index, name in enumerate(names[width])
+                if name is not None
+            },
+            line,
+        )
 
 
 def _sentences(
-    blocks: Iterator[Block], file: str, ledger: Ledger | None, usual: int
+    blocks: Iterator[TextBlock], file: str, ledger: Ledger | None, usual: int
 ) -> Iterator[tuple[list[list[str]], int]]:
     """The columns of each line of each sentence, and its first line; without a ledger, of those
     that have no fault. `usual` is the number of columns of most sentences."""
@@ -521,7 +475,7 @@ def _sentences(
             if ledger is not None:
                 ledger.counts.rows += start_line > 0
             if fault is not None and ledger is not None:
-                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last_line=number - 1, rows=1)
             elif words and fault is None:
                 yield words, start_line
             words, start_line, fault = [], 0, None
@@ -532,7 +486,7 @@ def _sentences(
             words, fault = [], None  # it was a comment, such as a source: "#", "http://…"
         start_line = start_line if words else number
         width = len(words[0]) if words else len(columns)
-        fault = fault or _fault(line, columns, width, usual, at(file, number))
+        fault = fault or _fault(line, columns, width, usual, line_in(file, number))
         if fault is not None and ledger is not None and ledger.reading.on_bad == "strict":
             raise fault
         words.append(columns)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from maskwright.base.errors import DataError
-from maskwright.text.corpus.ledger import OR_SKIP, Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
 
 COLUMNS = 10
 LOOKED_AT = 1000  # lines
@@ -54,7 +54,7 @@ def is_one(text: str, may_be_table: bool) -> bool:
 
 
 def rows(
-    blocks: Iterable[Block], file: str, ledger: Ledger
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """The sentences of a file as rows, each with the line of its first word.
 
@@ -64,13 +64,15 @@ def rows(
     for numbered in sentences(blocks, file, ledger):
         words = [columns for _, columns in numbered]
         row = {"tokens": [word[WORD] for word in words]}
-        for place, name in ANNOTATION_COLUMNS.items():
-            if any(word[place] != NOTHING for word in words):
-                row[name] = [word[place] for word in words]
+        for column, name in ANNOTATION_COLUMNS.items():
+            if any(word[column] != NOTHING for word in words):
+                row[name] = [word[column] for word in words]
         yield row, numbered[0][0]
 
 
-def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[list[NumberedWord]]:
+def sentences(
+    blocks: Iterable[TextBlock], file: str, ledger: Ledger
+) -> Iterator[list[NumberedWord]]:
     """The words of each sentence; one with a bad line is dropped whole, where that is the policy.
 
     Raises:
@@ -83,7 +85,7 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
         if line is None:
             ledger.counts.rows += start_line > 0
             if fault is not None:
-                ledger.reject(fault, file=file, line=start_line, last=number - 1, rows=1)
+                ledger.reject(fault, file=file, line=start_line, last_line=number - 1, rows=1)
             elif words:
                 yield words
             words, fault, start_line = [], None, 0
@@ -93,7 +95,7 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
             if len(columns) != COLUMNS:
                 error = DataError(
                     "not a line of CoNLL-U",
-                    where=at(file, number),
+                    where=line_in(file, number),
                     found=f"{len(columns)} columns: {line[:60]!r}",
                     wanted=f"{COLUMNS}, apart by tabs",
                     do="correct the line; a file of words and tags alone is called .conll; "
@@ -102,14 +104,14 @@ def sentences(blocks: Iterable[Block], file: str, ledger: Ledger) -> Iterator[li
                 fault = fault or error
             elif columns[0].isdecimal():
                 if not columns[WORD].strip(" "):
-                    fault = fault or blank_word(at(file, number), line)
+                    fault = fault or blank_word(line_in(file, number), line)
                 words.append((number, columns))
             if fault is not None and ledger.reading.on_bad == "strict":
                 raise fault
 
 
 def sentence_lines(
-    blocks: Iterable[Block], ledger: Ledger | None
+    blocks: Iterable[TextBlock], ledger: Ledger | None
 ) -> Iterator[tuple[int, str | None]]:
     """Each line with its number; None in place of an empty one, and once more behind the last. The
     lines are taken out of the ledger's count of rows: sentences are rows here."""

@@ -21,7 +21,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
+from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
 
 # Type of result -> the key of its value that holds the answer.
 VALUES = {
@@ -68,27 +68,30 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
         where = f"{file}, item {number}"
         if "result" in task:
             task = {**task["task"], "annotations": [task]}
-        every = task.get("annotations", task.get("completions"))
-        if not all(type(each) is dict and type(each.get("result")) is list for each in every):
+        annotations = task.get("annotations", task.get("completions"))
+        if not all(
+            type(candidate) is dict and type(candidate.get("result")) is list
+            for candidate in annotations
+        ):
             raise DataError(
                 "no annotation of Label Studio",
                 where=where,
-                found=repr(every)[:80],
+                found=repr(annotations)[:80],
                 wanted='objects with a list "result"',
                 do="export the project as JSON or JSON-MIN",
             )
-        live = [a for a in every if not a.get("was_cancelled") and not a.get("skipped")]
-        true = [a for a in live if a.get("ground_truth") is True]
-        golden += bool(true) and len(true) < len(live)
-        live = true or live
-        multiply_annotated += len(live) > 1
-        base = Exported(task["data"])
+        valid = [a for a in annotations if not a.get("was_cancelled") and not a.get("skipped")]
+        ground_truth = [a for a in valid if a.get("ground_truth") is True]
+        golden += bool(ground_truth) and len(ground_truth) < len(valid)
+        valid = ground_truth or valid
+        multiply_annotated += len(valid) > 1
+        base = ExportedRow(task["data"])
         base.setdefault("id", task.get("id"))
-        if not live:
-            base.left_out, base.item = _why(task, every), number
+        if not valid:
+            base.left_out, base.item = _why(task, annotations), number
             exported_rows.append(base)
-        for annotation in live:
-            annotated = Exported({**base, **_answers(annotation["result"], unread, where)})
+        for annotation in valid:
+            annotated = ExportedRow({**base, **_answers(annotation["result"], unread, where)})
             annotated.item = number
             exported_rows.append(annotated)
     _note(ledger.counts.notes, multiply_annotated, golden, unread)
@@ -97,20 +100,20 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
 
 def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Counter[str]) -> None:
     if multiply_annotated:
-        what = f"{counted(multiply_annotated, 'text')} with several annotations: a row for each"
-        notes.append(Finding("several-annotations", what))
+        message = f"{counted(multiply_annotated, 'text')} with several annotations: a row for each"
+        notes.append(Finding("several-annotations", message))
     if golden:
-        what = (
+        message = (
             f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
         )
-        notes.append(Finding("annotation-marked-true", what))
+        notes.append(Finding("annotation-marked-true", message))
     for result_type, number in unread.items():
-        what = f"not read: {counted(number, 'result')} of the type {result_type}"
-        notes.append(Finding("results-not-read", what))
+        message = f"not read: {counted(number, 'result')} of the type {result_type}"
+        notes.append(Finding("results-not-read", message))
 
 
-def _why(task: Mapping[str, Any], every: list[Any]) -> str:
-    if every:
+def _why(task: Mapping[str, Any], annotations: list[Any]) -> str:
+    if annotations:
         return "its annotation was cancelled"
     return "predictions, and no annotation" if task.get("predictions") else "no annotation"
 
@@ -139,7 +142,7 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
         elif marks:
             answers.setdefault(name, []).append(value)
         elif result_type == "choices":
-            answers[name] = Chosen([*answers.get(name, ()), *answer])
+            answers[name] = ChosenLabels([*answers.get(name, ()), *answer])
         else:
             answers[name] = _single(answer)
     return answers
@@ -151,7 +154,7 @@ def _single(answer: Any) -> Any:
 
 def row(values: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the short export with its values as the full one has them."""
-    return Exported({name: _value(value) for name, value in values.items()})
+    return ExportedRow({name: _value(value) for name, value in values.items()})
 
 
 def of_table(values: Mapping[str, str]) -> dict[str, Any]:
@@ -173,7 +176,7 @@ def _value(value: Any) -> Any:
         if "start" not in inner and (keys := inner.keys() & {"rating", "number", "selected"}):
             return inner[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
-        return Chosen(value["choices"])
+        return ChosenLabels(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:
         return _single(value["text"])
     return value

@@ -15,79 +15,91 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.formats.annotation_labels import Chosen, Exported
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
+from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.rows import Row
 
 ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 
 
-def resolve_labels(parts: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
-    """Drop rows that nobody annotated or accepted from `parts`, and make chosen labels names or
-    lists. Findings in `counts` name what was dropped and how labels are read.
+def resolve_labels(rows_by_split: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
+    """Drop rows that nobody annotated or accepted, and turn chosen labels into names or lists.
+
+    Findings in `counts` name what was dropped and how labels are read.
 
     Raises:
         DataError: labels by numbers of which the names are not there; classes without a
             flag in some rows.
     """
-    for part, rows in parts.items():
-        parts[part] = _accepted(_annotated(rows, counts[part]), counts[part])
-        if rows and not parts[part]:
+    for split, rows in rows_by_split.items():
+        rows_by_split[split] = _accepted(_annotated(rows, counts[split]), counts[split])
+        if rows and not rows_by_split[split]:
             raise DataError(
                 "nothing to learn from",
                 where=rows[0].file,
-                found=counts[part].notes[-1],
+                found=counts[split].notes[-1],
                 wanted="texts with an annotation",
                 do="annotate some, or accept some, and export once more",
             )
-    every = [row for rows in parts.values() for row in rows]
-    if not any(type(row.values) is Exported for row in every):
-        _refuse_numbers(every)
+    all_rows = [row for rows in rows_by_split.values() for row in rows]
+    if not any(type(row.values) is ExportedRow for row in all_rows):
+        _refuse_numbers(all_rows)
         return
-    marks = {name for row in every for name, value in row.values.items() if are_parts(value)}
-    chosen = {name for row in every for name, value in row.values.items() if type(value) is Chosen}
-    chosen -= marks
-    one = {name for name in chosen if all(_is_one(row.values.get(name)) for row in every)}
+    span_columns = {
+        name for row in all_rows for name, value in row.values.items() if are_marked_spans(value)
+    }
+    label_columns = {
+        name
+        for row in all_rows
+        for name, value in row.values.items()
+        if type(value) is ChosenLabels
+    }
+    label_columns -= span_columns
+    single_label = {
+        name for name in label_columns if all(_is_one(row.values.get(name)) for row in all_rows)
+    }
     notes = next(iter(counts.values())).notes
-    for name in sorted(chosen):
-        _note_chosen(name, name in one, every, notes)
-    for part, rows in parts.items():
-        parts[part] = [
-            replace(row, values=_resolved(row.values, marks, chosen, one))
-            if type(row.values) is Exported
+    for name in sorted(label_columns):
+        _note_chosen(name, name in single_label, all_rows, notes)
+    for split, rows in rows_by_split.items():
+        rows_by_split[split] = [
+            replace(row, values=_resolved(row.values, span_columns, label_columns, single_label))
+            if type(row.values) is ExportedRow
             else row
             for row in rows
         ]
 
 
 def _annotated(rows: list[Row], counts: Counts) -> list[Row]:
-    reasons = Counter(row.values.left_out for row in rows if type(row.values) is Exported)
+    reasons = Counter(row.values.left_out for row in rows if type(row.values) is ExportedRow)
     del reasons[""]
     for reason, number in reasons.items():
         counts.notes.append(
             Finding("not-annotated", f"{counted(number, 'text')} left out: {reason}")
         )
-    return [row for row in rows if not (type(row.values) is Exported and row.values.left_out)]
+    return [row for row in rows if not (type(row.values) is ExportedRow and row.values.left_out)]
 
 
 def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
     """Those that an annotator accepted, where every row has Prodigy's answer."""
     decisions = [row.values.get("answer") for row in rows]
-    if not decisions or not all(type(one) is str and one in DECIDED for one in decisions):
+    if not decisions or not all(
+        type(decision) is str and decision in DECIDED for decision in decisions
+    ):
         return rows
-    kept = [row for row, one in zip(rows, decisions, strict=True) if one == ACCEPTED]
-    if left := len(rows) - len(kept):
-        what = f"{counted(left, 'row')} left out whose 'answer' is reject or ignore"
-        counts.notes.append(Finding("not-accepted", what))
-    return kept
+    accepted = [row for row, decision in zip(rows, decisions, strict=True) if decision == ACCEPTED]
+    if rejected := len(rows) - len(accepted):
+        message = f"{counted(rejected, 'row')} left out whose 'answer' is reject or ignore"
+        counts.notes.append(Finding("not-accepted", message))
+    return accepted
 
 
 def _is_one(value: Any) -> bool:
-    return type(value) is str or value is None or (type(value) is Chosen and len(value) == 1)
+    return type(value) is str or value is None or (type(value) is ChosenLabels and len(value) == 1)
 
 
-def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding]) -> None:
-    if one:
+def _note_chosen(name: str, is_single: bool, rows: Sequence[Row], notes: list[Finding]) -> None:
+    if is_single:
         notes.append(
             Finding(
                 "one-label-per-row",
@@ -96,8 +108,8 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
             )
         )
         return
-    values = [row.values.get(name) for row in every]
-    if empty := sum(type(value) is Chosen and not value for value in values):
+    values = [row.values.get(name) for row in rows]
+    if empty := sum(type(value) is ChosenLabels and not value for value in values):
         notes.append(
             Finding(
                 "empty-labels",
@@ -105,42 +117,47 @@ def _note_chosen(name: str, one: bool, every: Sequence[Row], notes: list[Finding
                 remedy="take out rows that nobody labelled",
             )
         )
-    label_sets = {value.among for value in values if type(value) is Chosen and value.among}
-    if len(label_sets) > 1:
-        common = frozenset.intersection(*label_sets)
-        incomplete = sorted(map(str, frozenset.union(*label_sets) - common))
+    choices = {value.among for value in values if type(value) is ChosenLabels and value.among}
+    if len(choices) > 1:
+        always_present = frozenset.intersection(*choices)
+        missing_somewhere = sorted(map(str, frozenset.union(*choices) - always_present))
         raise DataError(
             "some rows have no flag for some classes",
-            where=f"{every[0].file}, {name!r}",
-            found=", ".join(incomplete[:8]),
+            where=f"{rows[0].file}, {name!r}",
+            found=", ".join(missing_somewhere[:8]),
             wanted="0 or 1 of every class in every row",
             do="write 0 where a class does not fit",
         )
 
 
 def _resolved(
-    values: Mapping[str, Any], marks: set[str], chosen: set[str], one: set[str]
+    values: Mapping[str, Any],
+    span_columns: set[str],
+    label_columns: set[str],
+    single_label: set[str],
 ) -> dict[str, Any]:
-    made = dict(values)
-    for name in marks:  # where nothing was marked, there is nothing
-        made[name] = list(made.get(name) or ())
-    for name in chosen & made.keys():
-        value = made[name]
-        listed = list(value) if type(value) is Chosen else [value] if type(value) is str else value
-        made[name] = listed[0] if name in one and listed else listed
-    return made
+    resolved = dict(values)
+    for name in span_columns:  # where nothing was marked, there is nothing
+        resolved[name] = list(resolved.get(name) or ())
+    for name in label_columns & resolved.keys():
+        value = resolved[name]
+        labels = (
+            list(value) if type(value) is ChosenLabels else [value] if type(value) is str else value
+        )
+        resolved[name] = labels[0] if name in single_label and labels else labels
+    return resolved
 
 
-def _refuse_numbers(every: Sequence[Row]) -> None:
+def _refuse_numbers(rows: Sequence[Row]) -> None:
     """Old exports of doccano have numbers of labels, whose names are in another file."""
-    for row in every:
+    for row in rows:
         marks = row.values.get("annotations")
         if (
             type(marks) is list
             and marks
             and all(
-                type(each) is dict and type(each.get("label")) is int and "user" in each
-                for each in marks
+                type(mark) is dict and type(mark.get("label")) is int and "user" in mark
+                for mark in marks
             )
         ):
             raise DataError(

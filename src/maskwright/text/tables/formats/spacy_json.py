@@ -14,8 +14,8 @@ from typing import Any
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.ledger import Ledger
 from maskwright.text.tables.formats import annotation_rows
-from maskwright.text.tables.formats.annotation_labels import Exported
-from maskwright.text.tables.marked_text import are_parts
+from maskwright.text.tables.formats.annotation_rows import ExportedRow
+from maskwright.text.tables.marked_text import are_marked_spans
 
 UNKNOWN = ("", "-", None)  # tags of words of which nothing is known
 
@@ -24,17 +24,17 @@ def is_pair(value: Any) -> bool:
     """Whether a value is a text with its annotations."""
     if type(value) is not list or len(value) != 2 or type(value[0]) is not str:
         return False
-    return type(value[1]) is dict or value[1] == [] or are_parts(value[1])
+    return type(value[1]) is dict or value[1] == [] or are_marked_spans(value[1])
 
 
 def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
     """Such a value as a row, that of the entry `number`."""
     text, spans = value
     spans = spans if type(spans) is dict else {"entities": spans}
-    made = annotation_rows.row(Exported({"text": text, **spans}))
-    assert isinstance(made, Exported)
-    made.item = number
-    return made
+    row_with_labels = annotation_rows.row(ExportedRow({"text": text, **spans}))
+    assert isinstance(row_with_labels, ExportedRow)
+    row_with_labels.item = number
+    return row_with_labels
 
 
 def is_document(value: Any) -> bool:
@@ -45,7 +45,10 @@ def is_document(value: Any) -> bool:
         or not paragraphs
     ):
         return False
-    return all(type(each) is dict and type(each.get("sentences")) is list for each in paragraphs)
+    return all(
+        type(paragraph) is dict and type(paragraph.get("sentences")) is list
+        for paragraph in paragraphs
+    )
 
 
 def sentences(
@@ -57,22 +60,24 @@ def sentences(
         DataError: a word without text; a tag that is not known, when the policy is strict.
     """
     for number, document in enumerate(documents, 1):
-        for place, paragraph in enumerate(document["paragraphs"], 1):
-            where = f"{file}, item {number}, paragraph {place}"
-            words = [word for each in paragraph["sentences"] for word in _words(each, where)]
-            names = [name for name in ("ner", "tag") if any(name in word for word in words)]
+        for paragraph_number, paragraph in enumerate(document["paragraphs"], 1):
+            where = f"{file}, item {number}, paragraph {paragraph_number}"
+            words = [
+                word for tokenized in paragraph["sentences"] for word in _words(tokenized, where)
+            ]
+            tag_names = [name for name in ("ner", "tag") if any(name in word for word in words)]
             cats = paragraph.get("cats")
-            if type(cats) is list and cats and "ner" not in names:
+            if type(cats) is list and cats and "ner" not in tag_names:
                 yield _labelled(paragraph, cats, where)
                 continue
             for sentence in paragraph["sentences"]:
                 try:
-                    made = _tagged(_words(sentence, where), names, where)
+                    tagged_row = _tagged(_words(sentence, where), tag_names, where)
                 except DataError as error:
                     ledger.reject(error, file=file, line=number)
                     continue
-                made.item = number
-                yield made
+                tagged_row.item = number
+                yield tagged_row
 
 
 def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
@@ -90,8 +95,8 @@ def _words(sentence: Any, where: str) -> list[dict[str, Any]]:
     return words
 
 
-def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Exported:
-    exported = Exported({"tokens": [word["orth"] for word in words]})
+def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> ExportedRow:
+    exported = ExportedRow({"tokens": [word["orth"] for word in words]})
     for name in names:
         tags = [word.get(name) for word in words]
         if name == "ner" and any(tag in UNKNOWN for tag in tags):
@@ -110,7 +115,9 @@ def _tagged(words: list[dict[str, Any]], names: list[str], where: str) -> Export
 
 def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict[str, Any]:
     text = paragraph.get("raw")
-    if type(text) is not str or not all(type(each) is dict and "label" in each for each in cats):
+    if type(text) is not str or not all(
+        type(category) is dict and "label" in category for category in cats
+    ):
         raise DataError(
             "a labelled paragraph of another form",
             where=where,
@@ -118,5 +125,5 @@ def _labelled(paragraph: Mapping[str, Any], cats: list[Any], where: str) -> dict
             wanted='"raw" and "cats"',
             do='write rows such as {"text": …, "label": …}',
         )
-    flags = {str(each["label"]): each.get("value") for each in cats}
-    return annotation_rows.row(Exported({"text": text, "cats": flags}))
+    flags = {str(category["label"]): category.get("value") for category in cats}
+    return annotation_rows.row(ExportedRow({"text": text, "cats": flags}))

@@ -20,7 +20,7 @@ FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answ
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerSpan:
     """A slice of a context: its text and the character it begins at."""
 
     text: str
@@ -46,14 +46,14 @@ class Question:
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[AnswerSpan, ...] = ()
     where: str = ""
 
     def __post_init__(self) -> None:
         if not self.question.strip():
             raise DataError(
                 "a question without words",
-                where=", ".join(part for part in (self.where, f"question {self.id}") if part),
+                where=", ".join(text for text in (self.where, f"question {self.id}") if text),
                 found=repr(self.question),
                 wanted="a text",
                 do="write one, or take the row out",
@@ -73,91 +73,93 @@ def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] |
     Raises:
         DataError: no list of articles.
     """
-    known: set[str] = set()
+    ids: set[str] = set()
     for number, row_or_fault in enumerate(_questions(document, where), start=1):
         if isinstance(row_or_fault, DataError):
             yield row_or_fault
             continue
         try:
-            yield _row(*row_or_fault, number, known)
+            yield _row(*row_or_fault, number, ids)
         except DataError as error:
             yield error
 
 
 def _row(
-    title: str, context: str, row: Any, place: str, number: int, known: set[str]
+    title: str, context: str, row: Any, where: str, number: int, ids: set[str]
 ) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise DataError(
             "a question that is no object",
-            where=place,
+            where=where,
             found=repr(row)[:80],
             wanted='{"question": "…", "answers": […]}',
         )
-    name = str(row.get("id", number))
-    named = f"{place}, question {name}"
-    if name in known:
+    question_id = str(row.get("id", number))
+    where_question = f"{where}, question {question_id}"
+    if question_id in ids:
         raise DataError(
             "two questions of the same id",
-            where=place,
-            found=repr(name),
+            where=where,
+            found=repr(question_id),
             wanted="another id for each question",
         )
-    known.add(name)
-    impossible, golds = row.get("is_impossible"), row.get("answers", row.get("answer", []))
+    ids.add(question_id)
+    impossible, answers = row.get("is_impossible"), row.get("answers", row.get("answer", []))
     labelled = bool({"answers", "answer"} & row.keys()) or impossible is True
-    if type(golds) is dict:  # one answer, or columns of several
-        values = [value if type(value) is list else [value] for value in golds.values()]
+    if type(answers) is dict:  # one answer, or columns of several
+        values = [value if type(value) is list else [value] for value in answers.values()]
         if len(set(map(len, values))) > 1:
-            raise _wrong("answers", list, golds, named)
-        golds = [dict(zip(golds, each, strict=True)) for each in zip(*values, strict=True)]
-    labelled &= type(golds) is not str  # a text alone is looked for in the context
-    if type(golds) is not list and labelled:
-        raise _wrong("answers", list, golds, named)
-    if (impossible is True and golds) or (impossible is False and labelled and not golds):
+            raise _wrong("answers", list, answers, where_question)
+        answers = [dict(zip(answers, cells, strict=True)) for cells in zip(*values, strict=True)]
+    labelled &= type(answers) is not str  # a text alone is looked for in the context
+    if type(answers) is not list and labelled:
+        raise _wrong("answers", list, answers, where_question)
+    if (impossible is True and answers) or (impossible is False and labelled and not answers):
         raise DataError(
             "answers and is_impossible do not agree",
-            where=named,
-            found=f"{len(golds)} answers, is_impossible {impossible}",
+            where=where_question,
+            found=f"{len(answers)} answers, is_impossible {impossible}",
             wanted="answers, or is_impossible true",
         )
     return {
-        "id": name,
+        "id": question_id,
         "title": title,
         "context": context,
-        "question": _field(row, "question", str, named),
+        "question": _field(row, "question", str, where_question),
     } | (
         {
             "answers": {
-                "text": [_field(gold, "text", str, named) for gold in golds],
-                "answer_start": [_field(gold, "answer_start", int, named) for gold in golds],
+                "text": [_field(gold, "text", str, where_question) for gold in answers],
+                "answer_start": [
+                    _field(gold, "answer_start", int, where_question) for gold in answers
+                ],
             }
         }
         if labelled
-        else {name: value for name, value in row.items() if name not in FIELDS}
+        else {question_id: value for question_id, value in row.items() if question_id not in FIELDS}
     )  # what a question has in the place of answers is reported where answers are learned
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:
     """(title, context, question as it stands, place) for each question."""
     for a, article in enumerate(_field(document, "data", list, where), 1):
-        at = f"{where}, article {a}".removeprefix(", ")
+        where_article = f"{where}, article {a}".removeprefix(", ")
         title = article.get("title", "") if isinstance(article, Mapping) else ""
         try:
-            paragraphs = _field(article, "paragraphs", list, at)
+            paragraphs = _field(article, "paragraphs", list, where_article)
         except DataError as error:
             yield error
             continue
         for p, paragraph in enumerate(paragraphs, 1):
-            place = f"{at}, paragraph {p}"
+            where_paragraph = f"{where_article}, paragraph {p}"
             try:
-                context = _field(paragraph, "context", str, place)
-                questions = _field(paragraph, "qas", list, place)
+                context = _field(paragraph, "context", str, where_paragraph)
+                questions = _field(paragraph, "qas", list, where_paragraph)
             except DataError as error:
                 yield error
                 continue
             for row in questions:
-                yield str(title), context, row, place
+                yield str(title), context, row, where_paragraph
 
 
 def _field(row: Any, name: str, expected: type, where: str) -> Any:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.files import COMPRESSIONS, Source, shown
-from maskwright.text.corpus.ledger import Ledger, at
-from maskwright.text.corpus.lines import Block
+from maskwright.text.corpus.ledger import Ledger, line_in
+from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.tables.formats import class_folders
 from maskwright.text.tables.split_files import says_part
 
@@ -35,7 +35,7 @@ LANGUAGE = re.compile(rf"({CODES})([-_][A-Za-z]{{2,4}})?|[a-z]{{3}}_[A-Z][a-z]{{
 
 
 @dataclass(frozen=True)
-class Parallel(Source):
+class ParallelText(Source):
     """A text and its translation; `path` is the first of the two languages."""
 
     other: Source
@@ -80,7 +80,7 @@ def _of_one_language(paths: Sequence[Path]) -> list[Source]:
 
 
 def aligned(
-    blocks: tuple[Iterable[Block], Iterable[Block]], source: Parallel, ledger: Ledger
+    blocks: tuple[Iterable[TextBlock], Iterable[TextBlock]], source: ParallelText, ledger: Ledger
 ) -> Iterator[tuple[dict[str, str], int]]:
     """The rows of two such texts and their lines; those blank in both are counted. The partner of
     a line that was dropped is dropped, too.
@@ -88,36 +88,47 @@ def aligned(
     Raises:
         DataError: one of them has more lines.
     """
-    first, second = source.languages
-    before, dropped = ledger.counts.rejected, 0
-    sides = [(each for block in some for each in block.lines()) for some in blocks]
-    one, two = (next(side, None) for side in sides)
-    while one and two:
-        if one[0] == two[0]:
-            if one[1].strip() or two[1].strip():
-                yield {first: one[1], second: two[1]}, one[0]
+    first_language, second_language = source.languages
+    before, unpaired = ledger.counts.rejected, 0
+    sides = [
+        (numbered_line for block in side_blocks for numbered_line in block.lines())
+        for side_blocks in blocks
+    ]
+    first_line, second_line = (next(side, None) for side in sides)
+    while first_line and second_line:
+        if first_line[0] == second_line[0]:
+            if first_line[1].strip() or second_line[1].strip():
+                yield (
+                    {first_language: first_line[1], second_language: second_line[1]},
+                    first_line[0],
+                )
             else:
                 ledger.counts.blank += 1
-            one, two = (next(side, None) for side in sides)
-        elif one[0] < two[0]:
-            one, dropped = next(sides[0], None), dropped + 1
+            first_line, second_line = (next(side, None) for side in sides)
+        elif first_line[0] < second_line[0]:
+            first_line, unpaired = next(sides[0], None), unpaired + 1
         else:
-            two, dropped = next(sides[1], None), dropped + 1
-    for left, side, file in ((one, sides[0], source), (two, sides[1], source.other)):
-        rest = [left, *side] if left else []
-        more = [number for number, line in rest if line.strip()]
-        if len(more) > ledger.counts.rejected - before - dropped:  # else partners of bad lines
-            short = source.other if file is source else source
+            second_line, unpaired = next(sides[1], None), unpaired + 1
+    for current, side, file in (
+        (first_line, sides[0], source),
+        (second_line, sides[1], source.other),
+    ):
+        rest = [current, *side] if current else []
+        extra_lines = [number for number, line in rest if line.strip()]
+        if (
+            len(extra_lines) > ledger.counts.rejected - before - unpaired
+        ):  # else partners of bad lines
+            shorter = source.other if file is source else source
             raise DataError(
                 "two files of one text have different numbers of lines",
-                where=at(file.shown, more[0]),
-                found=f"a line of which {short.shown} has none",
+                where=line_in(file.shown, extra_lines[0]),
+                found=f"a line of which {shorter.shown} has none",
                 wanted="line n of one to be the translation of line n of the other",
                 do="align the files again",
             )
 
 
-def _parallel(paths: Sequence[Path]) -> list[Parallel]:
+def _parallel(paths: Sequence[Path]) -> list[ParallelText]:
     """Pairs of files that differ in their last ending alone, which is a language and the same two
     in every pair; a file without another is in none."""
     by_name: dict[Path, dict[str, Source]] = {}
@@ -127,12 +138,16 @@ def _parallel(paths: Sequence[Path]) -> list[Parallel]:
         if LANGUAGE.fullmatch(language):
             by_name.setdefault(plain.with_suffix(""), {})[language] = _text(path, compression)
     pairs = [texts for texts in by_name.values() if len(texts) > 1]
-    named = {tuple(sorted(texts)) for texts in pairs}
-    if len(named) != 1 or len(languages := named.pop()) != 2:
+    language_pairs = {tuple(sorted(texts)) for texts in pairs}
+    if len(language_pairs) != 1 or len(languages := language_pairs.pop()) != 2:
         return []
-    first, second = languages
+    first_language, second_language = languages
     return [
-        Parallel(**vars(texts[first]), other=texts[second], languages=(first, second))
+        ParallelText(
+            **vars(texts[first_language]),
+            other=texts[second_language],
+            languages=(first_language, second_language),
+        )
         for texts in pairs
     ]
 

@@ -22,14 +22,12 @@ from maskwright.text.tables.column_contents import (
     text_of,
     value_of,
 )
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Choice
+from maskwright.text.tables.examples import ChoiceExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NUMBERED
 
@@ -43,7 +41,7 @@ ANSWERING = (
 )
 
 
-class Choices(Layout):
+class ChoicesLayout(Layout):
     """A question, two choices or more, and which of them is right."""
 
     name = "choices"
@@ -53,7 +51,7 @@ class Choices(Layout):
     lists = ("choices",)
     rank = 30
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.by_name("choices", lambda c: c.kind in ("texts", "object"))
         if "choices" not in search.roles:
             numbered: dict[str, list[str]] = {}
@@ -89,13 +87,13 @@ class Choices(Layout):
         require_from_zero(itertools.chain.from_iterable(table.parts.values()), task.columns)
         return table, iter(())
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Choice:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> ChoiceExample:
         columns = task.columns
         options = options_of(row, columns.roles["choices"])
         right = right_of(row, columns["label"], options, keys_of(row, columns.roles["choices"]))
-        about = columns.roles.get("context", ())
-        context = text_in(row, about) if about else ""
-        return Choice(question_of(row, columns.roles), options, right, row.where, context)
+        context_columns = columns.roles.get("context", ())
+        context = text_in(row, context_columns) if context_columns else ""
+        return ChoiceExample(question_of(row, columns.roles), options, right, row.where, context)
 
 
 def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
@@ -142,24 +140,24 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
     value = value_of(row, name)
     if len(set(keys)) == len(options) and str(value).strip() in keys:
         return keys.index(str(value).strip())
-    place = as_integer(value)
+    index = as_integer(value)
     if type(value) is str:
-        known = Counter(options)
+        option_counts = Counter(options)
         letter = value.strip().upper()
-        if known[value] == 1:
-            own = options.index(value)
-            if place is not None and place != own and 0 <= place < len(options):
+        if option_counts[value] == 1:
+            named = options.index(value)
+            if index is not None and index != named and 0 <= index < len(options):
                 raise DataError(
                     "the label means two choices of this row",
                     where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {place} is {options[place]!r}, choice {own} is it",
+                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {named} is it",
                     wanted="a place, counted from 0, or the words of a choice",
                     do="write letters, A for the first choice, in all rows",
                 )
-            place = own
-        elif place is None and len(letter) == 1 and letter in LETTERS:
-            place = LETTERS.index(letter)
-    if place is None or not 0 <= place < len(options):
+            index = named
+        elif index is None and len(letter) == 1 and letter in LETTERS:
+            index = LETTERS.index(letter)
+    if index is None or not 0 <= index < len(options):
         raise DataError(
             "the label is no choice of this row",
             where=f"{row.where}, column {name!r}",
@@ -167,7 +165,7 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
             wanted=f"0 to {len(options) - 1}, a letter from A on, or the choice itself",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    return place
+    return index
 
 
 def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
@@ -178,28 +176,30 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
         DataError: these do.
     """
     name, choices = columns["label"], columns.roles["choices"]
-    last, count = None, 0
+    last_counted, count = None, 0
     for row in rows:
         value = value_of(row, name)
-        place = as_integer(value)
-        if place is None or str(value).strip() in keys_of(row, choices):
+        index = as_integer(value)
+        if index is None or str(value).strip() in keys_of(row, choices):
             continue
-        if place < 1:
+        if index < 1:
             return
         try:
             options = options_of(row, choices)
         except DataError:  # reported when the row is read
             continue
-        last = last or (row if place == len(options) and value not in options else None)
+        last_counted = last_counted or (
+            row if index == len(options) and value not in options else None
+        )
         count += 1
-    if last is not None and count >= MIN_ROWS:
+    if last_counted is not None and count >= MIN_ROWS:
         raise DataError(
             "the right choices seem to be counted from 1",
-            where=f"{last.where}, column {name!r}",
-            found=f"{value_of(last, name)!r}, and nowhere a 0",
+            where=f"{last_counted.where}, column {name!r}",
+            found=f"{value_of(last_counted, name)!r}, and nowhere a 0",
             wanted="places counted from 0, letters from A on, or the choices themselves",
             do="take one from each, or write letters: A for 1",
         )
 
 
-CHOICES = Choices()
+CHOICES = ChoicesLayout()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from maskwright.text.tables.column_contents import text_in, text_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Match as MatchExample
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.examples import MatchExample
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import MATCHES, NEGATIVE, plain
 
 
-class Match(Layout):
+class MatchLayout(Layout):
     """{"anchor": "…", "positive": "…", "negative": "…"}"""
 
     name = "match"
@@ -23,7 +21,7 @@ class Match(Layout):
     joined = ("anchor", "positive")
     rank = 70
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.two(("anchor", "positive"), MATCHES)
         near = [c.name for c in search.free() if NEGATIVE.fullmatch(plain(c.name))]
         if near and "negative" not in search.roles:
@@ -33,11 +31,11 @@ class Match(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has two texts that belong together"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> MatchExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> MatchExample:
         roles = task.columns.roles
         anchor, positive = (text_in(row, roles[role]) for role in ("anchor", "positive"))
         negatives = tuple(text_of(row, name) for name in roles.get("negative", ()))
         return MatchExample(anchor, positive, row.where, negatives)
 
 
-MATCH = Match()
+MATCH = MatchLayout()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from maskwright.text.tables.column_contents import text_in
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Pair
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.examples import PairExample
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.one_row import target_of
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import PAIRS
 
 
-class TwoTexts(Layout):
+class PairLayout(Layout):
     """{"first": "…", "second": "…", "label": "entailment"}"""
 
     name = "pair"
@@ -25,7 +23,7 @@ class TwoTexts(Layout):
     rank = 40
     has_label_forms = True
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.two(("first", "second"), PAIRS)
         if "first" in search.roles and "second" in search.roles:
             search.label()
@@ -37,9 +35,11 @@ class TwoTexts(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has two texts and a label"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Pair:
-        first, second = (text_in(row, task.columns.roles[role]) for role in ("first", "second"))
-        return Pair(first, second, target_of(row, task, known), row.where)
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> PairExample:
+        first_text, second_text = (
+            text_in(row, task.columns.roles[role]) for role in ("first", "second")
+        )
+        return PairExample(first_text, second_text, target_of(row, task, vocabulary), row.where)
 
 
-PAIR = TwoTexts()
+PAIR = PairLayout()

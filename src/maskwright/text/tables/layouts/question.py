@@ -12,18 +12,16 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, near
 from maskwright.base.findings import Finding
-from maskwright.text.tables import raw_text, required_fields
+from maskwright.text.tables import raw_text
 from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Answered, Examples
-from maskwright.text.tables.files import TABLE_FILE
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.examples import QuestionExample
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import cause_of_place
+from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.raw_text import as_integer
-from maskwright.text.tables.role_search import TEXTLIKE, Search
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.rows import TABLE_FILE, Row
 from maskwright.text.tables.spellings import NAMES, plain
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
@@ -32,7 +30,7 @@ NONE = '{"text": [], "answer_start": []}'
 UNANSWERABLE = ("isimpossible", "impossible", "unanswerable")
 
 
-class Question(Layout):
+class QuestionLayout(Layout):
     """{"question": "…", "context": "…", "answers": {"text": ["…"], "answer_start": [34]}}"""
 
     name = "question"
@@ -42,7 +40,7 @@ class Question(Layout):
     learned = "answers"
     rank = 20
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         if "answers" not in search.roles and any(
             c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
             for c in search.free()
@@ -60,12 +58,12 @@ class Question(Layout):
         texts = value.get("text") if type(value) is dict else value
         if type(texts) is not list or not texts:
             return [texts]
-        return [each.get("text") if type(each) is dict else each for each in texts]
+        return [answer.get("text") if type(answer) is dict else answer for answer in texts]
 
     def reason(self, columns: Columns) -> str:
         return "each row has a question, a context and answers in it"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Answered:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> QuestionExample:
         columns = task.columns
         question = text_in(row, columns.roles["question"])
         text_in(row, columns.roles["context"])  # nothing that is read is refused as such
@@ -82,22 +80,24 @@ class Question(Layout):
                 do="correct one of the two, or take the row out (--read on_bad=skip drops and "
                 "counts it)",
             )
-        return Answered(question, context, answers, row.where)
+        return QuestionExample(question, context, answers, row.where)
 
-    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+    def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
         """How many questions of a part have no answer."""
-        rows = examples.parts[part]
-        none = [row for row in rows if not row.answers]
-        if none:
+        rows = dataset.parts[split]
+        unanswered = [row for row in rows if not row.answers]
+        if unanswered:
             yield Finding(
                 "questions-without-answer",
-                f"{counted(len(none), 'question')} of {len(rows):,} in {part} "
-                f"({len(none) / len(rows):.0%}) have no answer in their context",
-                f"the first: {none[0].where}",
+                f"{counted(len(unanswered), 'question')} of {len(rows):,} in {split} "
+                f"({len(unanswered) / len(rows):.0%}) have no answer in their context",
+                f"the first: {unanswered[0].where}",
             )
-        columns = examples.task.columns
-        empty = columns.column("answers").empty if none else 0
-        if empty and TABLE_FILE.search(none[0].where.rpartition(",")[0]):  # else null is refused
+        columns = dataset.task.columns
+        empty = columns.column("answers").empty if unanswered else 0
+        if empty and TABLE_FILE.search(
+            unanswered[0].where.rpartition(",")[0]
+        ):  # else null is refused
             yield Finding(
                 "empty-answers",
                 f"an empty cell in the column {columns['answers']!r} is read as no answer",
@@ -105,7 +105,7 @@ class Question(Layout):
             )
 
 
-def _has_verdicts(search: Search) -> bool:
+def _has_verdicts(search: ColumnSearch) -> bool:
     """Whether a label rates each answer."""
     answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
     return (
@@ -115,7 +115,7 @@ def _has_verdicts(search: Search) -> bool:
     )
 
 
-def _is_yes_or_no(search: Search) -> bool:
+def _is_yes_or_no(search: ColumnSearch) -> bool:
     """Whether all answers are one of the two, which need not stand in the text."""
     name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
     answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
@@ -128,7 +128,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     starts: list[Any] = []
     if value is None and _impossible(row):
         return ()
-    required_fields.require_field(row, "answers", name, NONE)
+    require_field(row, "answers", name, NONE)
     if value is None:
         raise DataError(
             "null in the place of answers",
@@ -149,7 +149,7 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
                 "on_bad=skip drops and counts it)",
             )
         texts, starts = value["text"], value.get("answer_start", [])
-    elif type(value) is list and value and all(type(each) is dict for each in value):
+    elif type(value) is list and value and all(type(answer) is dict for answer in value):
         texts, starts = [v.get("text") for v in value], [v.get("answer_start") for v in value]
     else:
         texts = value if type(value) is list else [] if is_empty(value) else [value]
@@ -184,22 +184,24 @@ def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> 
         return text, context.index(text)
     if start is not None and (slice_ := raw_text.slice_of(context, text, start)) is not None:
         return context[slice_], slice_.start
-    there = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
+    text_at_start = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
     cause = cause_of_place(context, text, start) if start is not None else None
     if count == 1:
         do = f"it stands there once, at character {context.index(text)}: correct answer_start"
     elif count:
-        places = [match.start() for match in re.finditer(re.escape(text), context)]
-        do = f"it stands there {count} times, at {', '.join(map(str, places[:5]))}: give its place"
+        starts = [match.start() for match in re.finditer(re.escape(text), context)]
+        do = f"it stands there {count} times, at {', '.join(map(str, starts[:5]))}: give its place"
     else:
         do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
     raise DataError(
         "the answer is not in the context at its place",
         where=f"{row.where}, column {name!r}",
-        found=f"{text!r}, at character {start}: {there!r}" if start is not None else repr(text),
+        found=f"{text!r}, at character {start}: {text_at_start!r}"
+        if start is not None
+        else repr(text),
         wanted="context[start : start + len(answer)] == answer, in characters",
         do=f"{do}; {cause}" if cause else do,
     )
 
 
-QUESTION = Question()
+QUESTION = QuestionLayout()

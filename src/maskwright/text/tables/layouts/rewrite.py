@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from maskwright.text.tables.column_contents import MANY_ROWS, missing, text_in, value_of
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Rewrite as RewriteExample
+from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import SEQUENCES
 
 REFERENCES = "references"
 
 
-class Rewrite(Layout):
+class RewriteLayout(Layout):
     """{"source": "…", "target": "…", "references": ["…", "…"]}"""
 
     name = "rewrite"
@@ -27,7 +25,7 @@ class Rewrite(Layout):
     learned = "target"
     rank = 60
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         search.two(("source", "target"), SEQUENCES)
         sides = [name for name in search.described if name.startswith("translation.")]
         if len(sides) == 2 and not {"source", "target"} & set(search.roles):
@@ -45,7 +43,7 @@ class Rewrite(Layout):
         for rows in table.parts.values():
             for row in rows:
                 value = row.values.get(REFERENCES)
-                if type(value) is not list or not value or {type(each) for each in value} != {str}:
+                if type(value) is not list or not value or {type(text) for text in value} != {str}:
                     return columns
         return Columns(
             columns.layout,
@@ -57,16 +55,16 @@ class Rewrite(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has one text to read and one to write"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> RewriteExample:
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> RewriteExample:
         roles = task.columns.roles
         source, target = (text_in(row, roles[role]) for role in self.roles)
-        others: tuple[str, ...] = ()
+        references: tuple[str, ...] = ()
         if REFERENCES in roles:
             value = value_of(row, roles[REFERENCES][0])
             if type(value) is not list or not value or not all(type(v) is str for v in value):
                 raise missing(row, roles[REFERENCES][0], "list of references", "a list of texts")
-            others = tuple(value)
-        return RewriteExample(source, target, row.where, others)
+            references = tuple(value)
+        return RewriteExample(source, target, row.where, references)
 
 
-REWRITE = Rewrite()
+REWRITE = RewriteLayout()

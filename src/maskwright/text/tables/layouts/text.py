@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from maskwright.text.tables.column_contents import text_in
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import Single
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
+from maskwright.text.tables.examples import TextExample
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.one_row import target_of
-from maskwright.text.tables.role_search import TEXTLIKE, Search
+from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 
 # Of two columns of texts, one is the longer when the other has less than this share of its words.
 ALIKE = 0.5
 
 
-class Text(Layout):
+class TextLayout(Layout):
     """{"text": "…", "label": "good"}"""
 
     name = "text"
@@ -27,7 +25,7 @@ class Text(Layout):
     rank = 50
     has_label_forms = True
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         # Who calls them so means it, even if the texts spell numbers.
         exact = "text" in search.by_plain and not {"label", "labels"}.isdisjoint(search.by_plain)
         if exact and "text" not in search.roles:
@@ -60,10 +58,10 @@ class Text(Layout):
     def reason(self, columns: Columns) -> str:
         return "each row has a text and a label"
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Single:
-        return Single(
-            text_in(row, task.columns.roles["text"]), target_of(row, task, known), row.where
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> TextExample:
+        return TextExample(
+            text_in(row, task.columns.roles["text"]), target_of(row, task, vocabulary), row.where
         )
 
 
-TEXT = Text()
+TEXT = TextLayout()

@@ -15,24 +15,23 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.text.tables import labels, required_fields, tag_spelling, tags
+from maskwright.text.tables import labels, tag_spelling, tags
 from maskwright.text.tables.column_contents import (
     MANY_ROWS,
-    NoTag,
+    UnknownTag,
     is_empty,
     is_no_label,
     missing,
     text_of,
     value_of,
 )
-from maskwright.text.tables.columns import Columns
-from maskwright.text.tables.examples import UNKNOWN, Examples, Tagged
+from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.infer import Task
-from maskwright.text.tables.labels import Vocabulary
-from maskwright.text.tables.layouts.layout import Layout
-from maskwright.text.tables.marked_text import marked
-from maskwright.text.tables.role_search import Search
+from maskwright.text.tables.labels import LabelVocabulary
+from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
+from maskwright.text.tables.marked_text import tag_words
+from maskwright.text.tables.one_row import require_field
+from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.tag_spelling import as_usual, spelling_of
@@ -41,7 +40,7 @@ from maskwright.text.tables.tag_spelling import as_usual, spelling_of
 MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
 
 
-class Words(Layout):
+class WordsLayout(Layout):
     """{"tokens": ["Rome", "fell"], "tags": ["B-LOC", "O"]}"""
 
     name = "words"
@@ -51,7 +50,7 @@ class Words(Layout):
     ignored = ("-100",)  # what torch's cross-entropy leaves out, as datasets of tokens have it
     rank = 10
 
-    def find(self, search: Search) -> None:
+    def find(self, search: ColumnSearch) -> None:
         marks = [c.name for c in search.free() if c.kind == "parts"]
         marks = [name for name in marks if search.commonest([name, *marks]) == name]
         if len(marks) > 1:  # of a document of spaCy, the words have places and tags, too
@@ -92,17 +91,17 @@ class Words(Layout):
     def repair(self, table: Table, task: Task) -> tuple[Table, int]:
         return _repaired(table, task)
 
-    def read(self, row: Row, task: Task, known: Vocabulary | None) -> Tagged:
-        assert known is not None
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> TaggedExample:
+        assert vocabulary is not None
         columns = task.columns
         if (text := _marked_text(row, columns)) is not None:
-            tagging = marked(text, value_of(row, columns["tags"]), row.where)
-            numbers = tuple(known.index(tag, row) for tag in tagging.tags)
-            return Tagged(
-                tagging.words, numbers, row.where, text, tagging.widened, tagging.miscounted
+            tagging = tag_words(text, value_of(row, columns["tags"]), row.where)
+            tag_ids = tuple(vocabulary.index(tag, row) for tag in tagging.tags)
+            return TaggedExample(
+                tagging.words, tag_ids, row.where, text, tagging.widened, tagging.miscounted
             )
         cells = self.answers(row, columns)
-        return _tagged(row, columns["tokens"], columns["tags"], cells, known)
+        return _tagged(row, columns["tokens"], columns["tags"], cells, vocabulary)
 
     def answers(self, row: Row, columns: Columns) -> list[Any]:
         value = value_of(row, columns["tags"])
@@ -111,58 +110,58 @@ class Words(Layout):
         return value if type(value) is list else [] if is_empty(value) else [value]
 
     def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
-        """The row with a `NoTag` for each of these tags; None where all are."""
+        """The row with a `UnknownTag` for each of these tags; None where all are."""
         tags = self.answers(row, columns)
-        known = [not is_no_label(no_label, tag) for tag in tags]
-        if all(known):
+        is_known = [not is_no_label(no_label, tag) for tag in tags]
+        if all(is_known):
             return row
-        masked = [tag if ok else NoTag(tag) for tag, ok in zip(tags, known, strict=True)]
+        masked = [tag if ok else UnknownTag(tag) for tag, ok in zip(tags, is_known, strict=True)]
         name = columns["tags"]
-        return replace(row, values={**row.values, name: masked}) if any(known) else None
+        return replace(row, values={**row.values, name: masked}) if any(is_known) else None
 
     def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
         return tag_spelling.meanings({label for label in labels if type(label) is str})
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
         name = task.columns["tags"]
-        required_fields.require_field(row, "tags", name)
+        require_field(row, "tags", name)
         value = value_of(row, name)
         if (text := _marked_text(row, task.columns)) is not None:
-            yield from marked(text, value, f"{row.where}, column {name!r}").tags
+            yield from tag_words(text, value, f"{row.where}, column {name!r}").tags
             return
         if value is None:
             raise missing(row, name, "tags", "a list of tags")
-        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not NoTag)
+        yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not UnknownTag)
 
-    def require_sound(self, made: Sequence[Any]) -> None:
+    def require_sound(self, examples: Sequence[Any]) -> None:
         """Refuse texts whose marked parts begin and end within words, but in another counting of
         places with words: taking the whole words would mark the wrong ones."""
-        cut = [row for row in made if row.widened]
+        cut = [row for row in examples if row.widened]
         causes = Counter(row.miscounted for row in cut if row.miscounted)
         cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
         if rows >= MISCOUNTED_ROWS and rows >= MISCOUNTED * len(cut):
-            first = next(row for row in cut if row.miscounted == cause)
+            first_example = next(row for row in cut if row.miscounted == cause)
             raise DataError(
                 f"the places of marked parts seem to be counted in {cause}",
-                where=first.where,
+                where=first_example.where,
                 found=f"{counted(len(cut), 'row')} with parts that begin or end within a word; so "
                 f"counted, none does in {rows:,} of them",
                 wanted="places that count characters of the text as given",
                 do="count the places in characters",
             )
 
-    def findings(self, part: str, examples: Examples) -> Iterator[Finding]:
+    def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
         """Words without a tag, and marked parts that do not begin and end where words do."""
-        if unknown := sum(row.tags.count(UNKNOWN) for row in examples.parts[part]):
+        if unknown := sum(row.tags.count(UNKNOWN) for row in dataset.parts[split]):
             yield Finding(
                 "words-without-tag",
-                f"{counted(unknown, 'word')} of {part} without a tag: neither learned nor scored",
+                f"{counted(unknown, 'word')} of {split} without a tag: neither learned nor scored",
             )
-        widened = [row for row in examples.parts[part] if row.widened]
+        widened = [row for row in dataset.parts[split] if row.widened]
         if widened:
             yield Finding(
                 "marks-within-words",
-                f"{counted(sum(row.widened for row in widened), 'marked part')} of {part} "
+                f"{counted(sum(row.widened for row in widened), 'marked part')} of {split} "
                 "begin or end within a word, and take the whole of it",
                 f"the first: {widened[0].where}",
             )
@@ -179,7 +178,9 @@ def _marked_text(row: Row, columns: Columns) -> str | None:
     return text_of(row.as_given(), columns["tokens"])
 
 
-def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabulary) -> Tagged:
+def _tagged(
+    row: Row, name: str, tags_name: str, tags: list[Any], vocabulary: LabelVocabulary
+) -> TaggedExample:
     tokens = value_of(row, name)
     if (
         type(tokens) is not list
@@ -195,23 +196,25 @@ def _tagged(row: Row, name: str, tags_name: str, tags: list[Any], known: Vocabul
             wanted="one tag for each token",
             do="correct the row, or take it out (--read on_bad=skip drops and counts it)",
         )
-    numbers = tuple(UNKNOWN if type(tag) is NoTag else known.index(tag, row) for tag in tags)
-    _check_spans(numbers, tokens, row, tags_name, known)
-    return Tagged(tuple(tokens), numbers, row.where)
+    tag_ids = tuple(
+        UNKNOWN if type(tag) is UnknownTag else vocabulary.index(tag, row) for tag in tags
+    )
+    _check_spans(tag_ids, tokens, row, tags_name, vocabulary)
+    return TaggedExample(tuple(tokens), tag_ids, row.where)
 
 
 def _check_spans(
-    numbers: Sequence[int], tokens: Sequence[str], row: Row, name: str, known: Vocabulary
+    tag_ids: Sequence[int], tokens: Sequence[str], row: Row, name: str, vocabulary: LabelVocabulary
 ) -> None:
     """Refuse spans that are not written as the scheme of the tags writes them."""
-    spelling, scheme = spelling_of(known.names), tag_spelling.scheme_of(known.names)
+    spelling, scheme = spelling_of(vocabulary.names), tag_spelling.scheme_of(vocabulary.names)
     if spelling is None or scheme is None:
         return
-    places = [place for place, number in enumerate(numbers) if number != UNKNOWN]
-    given = [known.names[numbers[place]] for place in places]
-    read = [spelling.read(tag) for tag in given]
+    indices = [index for index, number in enumerate(tag_ids) if number != UNKNOWN]
+    row_tags = [vocabulary.names[tag_ids[index]] for index in indices]
+    read = [spelling.read(tag) for tag in row_tags]
     legal, _ = tags.repair(read, scheme, row.where)
-    if not any(spelling.read(name)[0] in "SUW" for name in known.names):  # a word alone is B
+    if not any(spelling.read(name)[0] in "SUW" for name in vocabulary.names):  # a word alone is B
         legal = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in legal]
     split = [
         (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
@@ -221,9 +224,9 @@ def _check_spans(
         return
     raise DataError(
         "a span begins with I-" if scheme == "IOB2" else "two schemes of tags, or a broken span",
-        where=f"{row.where}, column {name!r}, token {places[wrong] + 1}",
-        found=f"{given[wrong]!r} of {tokens[places[wrong]]!r} after "
-        f"{given[wrong - 1] if wrong else labels.OUTSIDE!r}",
+        where=f"{row.where}, column {name!r}, token {indices[wrong] + 1}",
+        found=f"{row_tags[wrong]!r} of {tokens[indices[wrong]]!r} after "
+        f"{row_tags[wrong - 1] if wrong else labels.OUTSIDE!r}",
         wanted=f"{spelling.write(legal[wrong])!r}, as {scheme} writes the span",
         do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
         "all spans begin with B- and go on with I- (--read repair_tags=true, for files in IOB1, "
@@ -242,60 +245,66 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
     name, changed = task.columns["tags"], 0
     names = _tags(table, name)
     spelling = spelling_of(names)
-    parts: dict[str, list[Row]] = {}
-    for part, rows in table.parts.items():
-        parts[part] = []
+    rows_by_split: dict[str, list[Row]] = {}
+    for split, rows in table.parts.items():
+        rows_by_split[split] = []
         for row in rows:
-            given = value_of(row, name)
-            made = row
-            if type(given) is list and given:
-                known = [n for n, tag in enumerate(given) if type(tag) is not NoTag]
-                if not all(type(given[n]) is str for n in known):
+            row_tags = value_of(row, name)
+            repaired_row = row
+            if type(row_tags) is list and row_tags:
+                known_indices = [n for n, tag in enumerate(row_tags) if type(tag) is not UnknownTag]
+                if not all(type(row_tags[n]) is str for n in known_indices):
                     raise UsageError(
                         "tags that are numbers do not mark where a span begins",
                         where=f"{row.where}, column {name!r}",
-                        found=given[:5],
+                        found=row_tags[:5],
                         wanted="tags such as B-LOC",
                         do="leave it out",
                     )
                 # Of several spellings in one file each tag is read in its own.
                 read = [
                     spelling.read(tag) if spelling else as_usual(tag, names)
-                    for tag in map(given.__getitem__, known)
+                    for tag in map(row_tags.__getitem__, known_indices)
                 ]
-                legal = list(given)
-                for n, tag in zip(known, tags.repair(read, "IOB2", row.where)[0], strict=True):
+                legal = list(row_tags)
+                for n, tag in zip(
+                    known_indices, tags.repair(read, "IOB2", row.where)[0], strict=True
+                ):
                     legal[n] = spelling.write(tag) if spelling else tag
-                here = sum(a != b for a, b in zip(given, legal, strict=True))
-                changed += here
-                made = replace(row, values={**row.values, name: legal}) if here else row
-            parts[part].append(made)
-    return replace(table, parts=parts), changed
+                changed_in_row = sum(a != b for a, b in zip(row_tags, legal, strict=True))
+                changed += changed_in_row
+                repaired_row = (
+                    replace(row, values={**row.values, name: legal}) if changed_in_row else row
+                )
+            rows_by_split[split].append(repaired_row)
+    return replace(table, parts=rows_by_split), changed
 
 
 def _without_empty(
-    table: Table, task: Task, known: Collection[str] = ()
+    table: Table, task: Task, model_classes: Collection[str] = ()
 ) -> tuple[Table, Counter[str]]:
     """The same with O for tags of the type O, as I-O, and how often each stood there. Those that a
-    model has as classes (`known`) stay."""
+    model has as classes (`model_classes`) stay."""
     name = task.columns["tags"]
     spelling = spelling_of(_tags(table, name))
-    empty = spelling.empty - set(known) if spelling is not None else frozenset[str]()
+    empty = spelling.empty - set(model_classes) if spelling is not None else frozenset[str]()
     counts: Counter[str] = Counter()
     if spelling is None or not empty:
         return table, counts
-    parts: dict[str, list[Row]] = {}
-    for part, rows in table.parts.items():
-        parts[part] = []
+    rows_by_split: dict[str, list[Row]] = {}
+    for split, rows in table.parts.items():
+        rows_by_split[split] = []
         for row in rows:
-            given = value_of(row, name)
-            made = row
-            if type(given) is list and (empty_tags := [tag for tag in given if _is_in(tag, empty)]):
+            row_tags = value_of(row, name)
+            new_row = row
+            if type(row_tags) is list and (
+                empty_tags := [tag for tag in row_tags if _is_in(tag, empty)]
+            ):
                 counts.update(empty_tags)
-                legal = [spelling.outside if _is_in(tag, empty) else tag for tag in given]
-                made = replace(row, values={**row.values, name: legal})
-            parts[part].append(made)
-    return replace(table, parts=parts), counts
+                legal = [spelling.outside if _is_in(tag, empty) else tag for tag in row_tags]
+                new_row = replace(row, values={**row.values, name: legal})
+            rows_by_split[split].append(new_row)
+    return replace(table, parts=rows_by_split), counts
 
 
 def _is_in(tag: Any, tags: Collection[str]) -> bool:
@@ -304,7 +313,7 @@ def _is_in(tag: Any, tags: Collection[str]) -> bool:
 
 def _tags(table: Table, name: str) -> set[str]:
     """Every tag of all parts that is a text."""
-    rows = (row for part in table.parts.values() for row in part)
+    rows = (row for split_rows in table.parts.values() for row in split_rows)
     lists = (value for row in rows if type(value := value_of(row, name)) is list)
     return {tag for tags in lists for tag in tags if type(tag) is str}
 
@@ -314,4 +323,4 @@ def _lengths(rows: Sequence[Row], name: str) -> list[int]:
     return [len(v) if type(v) is list else -1 for v in values]
 
 
-WORDS = Words()
+WORDS = WordsLayout()
