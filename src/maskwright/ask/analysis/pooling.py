@@ -74,7 +74,9 @@ class PoolingComparison:
     findings: Sequence[Finding] = ()
 
 
-def compare_pooling(subject: ProbedModel, data: Dataset, items: int | None = None) -> PoolingComparison:
+def compare_pooling(
+    subject: ProbedModel, data: Dataset, items: int | None = None
+) -> PoolingComparison:
     """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
     on all where they are in no parts, else on those of the test part."""
     task_type = task_for_vectors({})

@@ -76,7 +76,10 @@ def probe(
     examples = _pairs(data, columns, task, read)
     if examples is None:
         examples = prepare(data, columns=columns, task=task, division=DIVISION, **vars(read))
-    for line in (*examples.task.lines(), *(finding.line() for finding in left_out_findings(examples))):
+    for line in (
+        *examples.task.lines(),
+        *(finding.line() for finding in left_out_findings(examples)),
+    ):
         say(line)
     commit.probe_writable(out)
     require_new(out)

@@ -153,7 +153,9 @@ def prove(
 
         def figure(name: str, seed: int) -> float:
             run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
-            return float(getattr(evaluate_text(run, path, reading=ReadingOptions()).figures, measure))
+            return float(
+                getattr(evaluate_text(run, path, reading=ReadingOptions()).figures, measure)
+            )
 
         figures = {name: {s: figure(name, s) for s in range(seeds)} for name in figures}
         documents = (counts[0], counts[1], counts[3])

@@ -57,7 +57,8 @@ def baselines(examples: Dataset) -> list[Baseline]:
     """
     rows_by_part = examples.parts
     if not isinstance(
-        next((row for rows in rows_by_part.values() for row in rows), None), TextExample | PairExample
+        next((row for rows in rows_by_part.values() for row in rows), None),
+        TextExample | PairExample,
     ):
         raise UsageError(
             "no baseline for this task",

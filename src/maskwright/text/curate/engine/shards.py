@@ -71,7 +71,9 @@ class FileGroup:
     key: str
 
 
-def group_files(sources: Sequence[Source], reading: ReadingOptions, skip: bool = False) -> list[FileGroup]:
+def group_files(
+    sources: Sequence[Source], reading: ReadingOptions, skip: bool = False
+) -> list[FileGroup]:
     """The files in groups, in their order.
 
     Raises:
