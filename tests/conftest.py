@@ -9,17 +9,24 @@
   it. (Processes that a test starts choose by themselves.)
 - No test reaches a network, this machine's own included, unless it is marked `loopback`.
 - Random examples (hypothesis) are the same ones each time.
+- What is collected is garbage to nobody: it is kept out of the collector's rounds, which walked
+  through a million objects of modules and tests, a fifth of all time.
+- Modules are compiled once, also where the machine asks for no bytecode, not in each process.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import gc
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +61,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("everyday")
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

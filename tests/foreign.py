@@ -4,7 +4,7 @@ Its tensors lie in ordinary memory and hold exactly what the processor computes,
 they are elsewhere. As on a real device, to mix one with a tensor of the processor fails, and so
 does reading one as an array. What makes a real device wait (`item`, `nonzero`, copies to the
 processor) is counted in `WAITS`. It says nothing about speed, memory or the kernels of any real
-device (docs/decisions/0023-a-device-that-is-none.md).
+device (docs/decisions/0023-emulated-device.md).
 
 Everything that chooses a device by itself (`model/device/machine.py`) is given this one.
 """

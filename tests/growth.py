@@ -23,6 +23,7 @@ SEARCHES = {"count", "index", "remove", "insert"}
 def cost(function: Callable[[], object]) -> tuple[int, int]:
     """Calls, and bytes allocated."""
     calls = allocated = before = 0
+    traced_memory, reset_peak = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
     def count(frame: Any, event: str, argument: Any) -> None:
         nonlocal calls, allocated, before
@@ -30,13 +31,15 @@ def cost(function: Callable[[], object]) -> tuple[int, int]:
         if event == "c_call" and argument.__name__ in SEARCHES:
             searched = argument.__self__
             calls += len(searched) if isinstance(searched, list | tuple) else 0
-        allocated += max(0, tracemalloc.get_traced_memory()[1] - before)
-        tracemalloc.reset_peak()
-        before = tracemalloc.get_traced_memory()[0]
+        now, peak = traced_memory()
+        reset_peak()
+        if peak > before:
+            allocated += peak - before
+        before = now
 
     tracemalloc.start(1)
     try:
-        before = tracemalloc.get_traced_memory()[0]
+        before = traced_memory()[0]
         sys.setprofile(count)
         function()
     finally:

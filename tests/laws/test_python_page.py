@@ -41,7 +41,7 @@ SENTENCES = [
 
 
 def _small(name: str) -> Recipe:
-    """What `api.find` gives on the page: a recipe of that name, of two narrow layers."""
+    """What `api.find` gives on the page: a recipe of that name, of one narrow layer."""
     recipe = FIND("tiny")
     causal = name.startswith("gpt2")
     if causal:
@@ -50,7 +50,10 @@ def _small(name: str) -> Recipe:
         recipe = replace(recipe, model=model, objective=ObjectiveChoice(name="causal", options={}))
         recipe = replace(recipe, tokenizer=TokenizerChoice(kind="byte-bpe", vocabulary=400))
     else:
-        recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, vocabulary=400))
+        assert isinstance(recipe.model, FamilyModel)
+        model = replace(recipe.model, settings={**recipe.model.settings, "num_hidden_layers": 1})
+        tokenizer = replace(recipe.tokenizer, vocabulary=400)
+        recipe = replace(recipe, model=model, tokenizer=tokenizer)
     return replace(
         recipe,
         name=name,

@@ -111,14 +111,14 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     """As a comparison counts them; the recipe that is kept says how many tokens they are, and is
     one that the same run would have had."""
     asked = recipe(text)
-    asked = replace(asked, training=replace(asked.training, budget=Budget(flops=3e8)))
+    asked = replace(asked, training=replace(asked.training, budget=Budget(flops=1e8)))
     run.pretrain(asked, tmp_path / "run", stream=(log := io.StringIO()))
     made = run.read(tmp_path / "run" / "recipe.toml")
     prepared = prepare(made, tmp_path / "run", quiet)
     network = build.model(made, build.transformer_config(made, prepared.tokenizer))
     each = flops_per_token(made, prepared, build.objective(made, network, prepared.tokenizer))
-    assert made.training.budget == Budget(tokens=int(3e8 / each))
-    assert f"budget: 3e+08 flops are {made.training.budget}" in log.getvalue()
+    assert made.training.budget == Budget(tokens=int(1e8 / each))
+    assert f"budget: 1e+08 flops are {made.training.budget}" in log.getvalue()
     state, _ = checkpoints.read_state(folders.newest(tmp_path / "run"))
     assert made.training.budget.spent(**state.counted) and state.step > 1
     run.pretrain(made, tmp_path / "same", stream=io.StringIO())

@@ -35,7 +35,7 @@ FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
 # The published learning rate is for a width of 768; narrower models want more, by the square, and
 # few parameters want most. How much faster a head learns than what was pretrained. Why:
-# docs/decisions/0019-the-usual-rate.md.
+# docs/decisions/0019-fine-tuning-learning-rate.md.
 RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 HEAD_RATE = 10.0
 
