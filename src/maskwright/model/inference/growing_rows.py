@@ -511,7 +511,7 @@ class ContextReader:
         """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
         self.starts = [self.starts[row] for row in rows]
         if self.prefix_lengths is not None:
-            self.prefix_lengths = [self.seen[row] for row in rows]
+            self.prefix_lengths = [self.prefix_lengths[row] for row in rows]
         if self.states is not None and self.keep_states is not None:
             index = torch.tensor(rows, device=self.states.device)
             self.states, self.keep_states = self.states[index], self.keep_states[index]
