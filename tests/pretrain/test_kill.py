@@ -79,7 +79,7 @@ def test_the_comparison_sees_a_run_that_forgot_something(
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
     monkeypatch.setattr(
-        "maskwright.learn.train.optimizers.adamw.AdamWState.load",
+        "maskwright.learn.train.optimizers.states.AdamWState.load",
         lambda self, state, steps: setattr(self, "steps", steps),
     )
     with (tmp_path / "log").open("a") as stream:

@@ -215,7 +215,7 @@ def test_the_comparison_sees_what_was_forgotten(
         monkeypatch.setattr(checkpoints, "read_state", forget)
     else:
         monkeypatch.setattr(
-            "maskwright.learn.train.optimizers.lamb.LambState.load",
+            "maskwright.learn.train.optimizers.states.LambState.load",
             lambda self, state, steps: setattr(self, "steps", steps),
         )
     run.resume(out, stream=io.StringIO())
