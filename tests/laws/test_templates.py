@@ -22,9 +22,9 @@ from jinja2 import Environment, nodes
 import maskwright
 from curate.cards import card_with
 from maskwright.ask.analysis import pages
-from maskwright.ask.analysis.layers import Layered
-from maskwright.ask.analysis.pooling import Pooled
-from maskwright.ask.evaluate.compare_report import Comparison, Measure
+from maskwright.ask.analysis.layers import LayerProbe
+from maskwright.ask.analysis.pooling import PoolingComparison
+from maskwright.ask.evaluate.compare_report import Comparison, Metric
 from maskwright.ask.evaluate.compare_report import render as comparison_page
 from maskwright.base.findings import Finding
 from maskwright.base.metrics.intervals import Estimate
@@ -101,7 +101,7 @@ def of_curve(folder: Path, text: str) -> str:
 
 def of_comparison(folder: Path, text: str) -> str:
     both = [contender(text, [1.0, 1.1]), contender(text + "2", [2.0, 2.1])]
-    measures = [Measure("loss", text)]
+    measures = [Metric("loss", text)]
     return comparison_page(Comparison(text, both, measures, [[text, text, text]], [found_of(text)]))
 
 
@@ -112,7 +112,7 @@ def shown(folder: Path, show: Callable[..., Path], text: str, found: object) -> 
 
 def of_layers(folder: Path, text: str) -> str:
     figures = [[Estimate(value, 0.1, 0.9)] * 2 for value in (0.5, 0.4, 0.3)]
-    found = Layered(
+    found = LayerProbe(
         text,
         text,
         [text] * 2,
@@ -129,7 +129,7 @@ def of_layers(folder: Path, text: str) -> str:
 
 
 def of_pooling(folder: Path, text: str) -> str:
-    found = Pooled(
+    found = PoolingComparison(
         text, 5, 9, [text] * 2, {text: [HALF, HALF]}, [HALF, HALF], 0.2, [found_of(text)]
     )
     return shown(folder, pages.show_pooling, text, found)

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from maskwright.ask.evaluate.compare_report import (
-    CandidateReport,
     Comparison,
-    Measure,
+    Metric,
+    RecipeReport,
     Run,
     charts,
     render,
@@ -18,11 +18,11 @@ from maskwright.ask.evaluate.compare_report import (
 )
 from maskwright.base.report.drawing.curves import draw
 
-LOSS = Measure("loss", "loss")
-RIGHT = Measure("pairs", "pairs", higher_is_better=True)
+LOSS = Metric("loss", "loss")
+RIGHT = Metric("pairs", "pairs", higher_is_better=True)
 
 
-def contender(name: str, values: list[float], measure: str = "loss") -> CandidateReport:
+def contender(name: str, values: list[float], measure: str = "loss") -> RecipeReport:
     runs = [
         Run(
             seed,
@@ -38,7 +38,7 @@ def contender(name: str, values: list[float], measure: str = "loss") -> Candidat
         )
         for seed, value in enumerate(values)
     ]
-    return CandidateReport(name, "a <note>", 1234, "same", runs)
+    return RecipeReport(name, "a <note>", 1234, "same", runs)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def contender(name: str, values: list[float], measure: str = "loss") -> Candidat
     ],
 )
 def test_the_verdict_in_words(
-    measure: Measure, ours: list[float], theirs: list[float], says: str
+    measure: Metric, ours: list[float], theirs: list[float], says: str
 ) -> None:
     pair = [contender("a", theirs, measure.name), contender("b", ours, measure.name)]
     (said,) = verdicts(Comparison("5 tokens", pair, [measure]))
@@ -64,7 +64,7 @@ def test_several_verdicts_share_the_level_and_some_figures_give_none() -> None:
     many = [contender(n, [1.0, 1.1]) for n in "abcdef"]
     said = verdicts(Comparison("5 tokens", many, [LOSS]))
     assert len(said) == 5 and all("99 % interval" in each for each in said)
-    silent = Measure("loss", "own loss", compares=False)
+    silent = Metric("loss", "own loss", compares=False)
     assert verdicts(Comparison("5 tokens", many, [silent])) == []
     table = result(Comparison("5 tokens", many, [silent, RIGHT]))
     assert table["rows"][0] == ["a", "1.0500 ± 0.0707 (0.4147 to 1.6853)", "–", "2"]

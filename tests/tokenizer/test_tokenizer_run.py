@@ -64,7 +64,7 @@ def test_the_report_has_figures(
 def test_nothing_held_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tokenizer_run.Text, "held_out", lambda self: iter(()))
+    monkeypatch.setattr(tokenizer_run.CorpusText, "held_out", lambda self: iter(()))
     run(["the cat sat on the mat"] * 3, tmp_path)
     said = capsys.readouterr().out
     assert "measured on the training text" in said and "nan" not in said
