@@ -207,7 +207,7 @@ def test_a_loss_by_prepared_networks_is_that_of_the_network(
     asked.clear()
     monkeypatch.setattr(held_out_loss, "with_prepared", lambda objective: objective)
     plain = evaluate_text(model, [text], rows=16).figures
-    assert {*asked} == {"Stack"}  # the control
+    assert {*asked} == {"StackModule"}  # the control
     assert prepared.loss == pytest.approx(plain.loss, rel=1e-6)
     assert (prepared.targets, prepared.top1) == (plain.targets, pytest.approx(plain.top1, abs=1e-6))
     if plain.decided is not None:
