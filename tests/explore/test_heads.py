@@ -66,7 +66,7 @@ def test_shares(name: str, folders: dict[str, Path], looked: dict[str, dict[str,
     stack = found["stacks"][0]
     for measure in MEASURES:
         ours = [[head[measure] for head in layer] for layer in stack["found"]]
-        np.testing.assert_allclose(ours, wanted.found[measure], atol=1e-5)
+        np.testing.assert_allclose(ours, wanted.means[measure], atol=1e-5)
         even = [layer[measure] for layer in stack["even"]]
         np.testing.assert_allclose(even, wanted.even[measure], atol=1e-5)
     seen = one_text(subject, TEXT, 128)

@@ -187,7 +187,7 @@ def test_windows_of_pairs_by_hand() -> None:
     assert [row.cut for row in rows] == [0, 0]
     swapped = fit_pair_windows(tokenizer, second, first, 9)
     assert [row.tokens.tolist()[1:5] for row in swapped] == [[20, 21, 22, 23], [22, 23, 24, 25]]
-    assert swapped[1].places.tolist()[1:5] == [2, 3, 4, 5]
+    assert swapped[1].token_indices.tolist()[1:5] == [2, 3, 4, 5]
     (alone,) = fit_pair_windows(tokenizer, first, second[:3], 9)
     assert alone.tokens.tolist() == fit_pair(tokenizer, first, second[:3], 9).tokens.tolist()
     assert fit_pair_windows(tokenizer, second, second, 9)[0].cut == 1  # of which 5 of 6 stay
