@@ -29,7 +29,6 @@ STYLE = "bert"
 PREFIX = "bert."
 IGNORED = (".position_ids",)
 SWITCHES = {"add_pooling_layer": "pooler."}
-SERVED_BY = ("text-embeddings-inference",)
 
 ARCHITECTURES = {
     "BertModel": Architecture(pooler=True),

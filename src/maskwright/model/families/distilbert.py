@@ -27,7 +27,6 @@ STYLE = "bert"
 PREFIX = "distilbert."
 IGNORED = (".position_ids",)
 SWITCHES: dict[str, str] = {}
-SERVED_BY = ("text-embeddings-inference",)
 
 ARCHITECTURES = {
     "DistilBertModel": Architecture(),

@@ -48,7 +48,6 @@ STYLE = "bert"
 PREFIX = "model."
 IGNORED = (".inv_freq",)
 SWITCHES: dict[str, str] = {}
-SERVED_BY = ("text-embeddings-inference",)
 TOKEN_IDS = {
     "cls_token_id": "classify",
     "sep_token_id": "separator",

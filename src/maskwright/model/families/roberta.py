@@ -30,7 +30,6 @@ STYLE = "roberta"
 PREFIX = "roberta."
 IGNORED = (".position_ids",)
 SWITCHES = {"add_pooling_layer": "pooler."}
-SERVED_BY = ("text-embeddings-inference",)
 
 ARCHITECTURES = {
     "RobertaModel": Architecture(pooler=True),

@@ -16,7 +16,6 @@ The contract of a member module:
                                  is false where a file lacks a part
     TOKEN_IDS                    if it has any: further ids in config.json, each by its token's role
     FORMERLY                     if it has any: old names of classes, each with today's
-    SERVED_BY                    if there are any: servers of others that load such a model
     config(fields)               HF config -> our config
     weights(config)              the rules for its tensors
 """
@@ -80,7 +79,6 @@ class Family:
         self.switches: dict[str, str] = module.SWITCHES
         self.token_ids: dict[str, str] = getattr(module, "TOKEN_IDS", {})
         self.architectures: dict[str, Architecture] = module.ARCHITECTURES
-        self.served_by: tuple[str, ...] = getattr(module, "SERVED_BY", ())
         self._formerly: dict[str, str] = getattr(module, "FORMERLY", {})
         self.sizes: dict[str, dict[str, Any]] = module.SIZES
         self._coordinates: dict[str, Coordinate] = module.COORDINATES
