@@ -117,7 +117,7 @@ def uninformative_names(package: Package) -> Measures:
             else:
                 continue
             bound[subpackage] += 1
-            vague[subpackage] += word.strip("_") in UNINFORMATIVE
+            vague[subpackage] += word.lstrip("_") in UNINFORMATIVE
     return {
         f"uninformative names of {name}, %": round(100 * vague[name] / count, 1)
         for name, count in bound.items()
