@@ -1,8 +1,8 @@
-"""What a column holds: texts, numbers, lists; how many different ones, how long.
+"""Describe the contents of columns: the kind of values, how many are distinct, how long texts are.
 
-Everything in a csv is a text, so texts that spell numbers count as numbers here. A column of
-numbers with a few mistakes stays one: the mistakes are refused later, with their lines. Cells of a
-csv may also spell lists.
+Every cell of a csv file is a text, so texts that spell numbers count as numbers here. A column of
+numbers with a few mistakes stays numeric: the mistakes are refused later, with their lines. Cells
+of a csv file may also spell lists.
 """
 
 from __future__ import annotations
@@ -27,52 +27,52 @@ from maskwright.text.tables.marked_text import are_marked_spans
 from maskwright.text.tables.raw_text import INTEGER, as_integer
 from maskwright.text.tables.rows import TABLE_FILE, Row
 
-# A number with zeros before it, such as a postal code, is a name: 01067 is not 1067.
+# A number with leading zeros, such as a postal code, is a name: 01067 is not 1067.
 CODE = re.compile(r"\s*[-+]?0\d+\s*")
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
-# Blanks, soft hyphens, and what has no width: joiners, marks of direction and of byte order.
+# White space, soft hyphens, and characters of zero width: joiners, direction and byte order marks.
 NO_WIDTH = r"\u00ad\u200b-\u200f\u2060\ufeff"
 INVISIBLE = re.compile(rf"[\s{NO_WIDTH}]*")
 NOT_A_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity)\s*", re.IGNORECASE)
-# How programs write that there is no value.
+# Words by which programs write a missing value.
 MISSING_WORDS = {*("na", "n/a", "#n/a", "<na>", "nan", "nat", "none", "null", "-", "--", "?")}
-# How people write that nobody gave a label.
+# Words by which people write that a row has no label.
 UNLABELLED = {
     *("unlabeled", "unlabelled", "not labeled", "unknown", "missing", "undefined", "hidden", "tbd"),
 }
-# Numbers that stand for none in surveys, sensors and benchmarks.
+# Numbers that stand for a missing value in surveys, sensors and benchmarks.
 STAND_INS = re.compile(r"-(1|9+|10*)(\.0*)?|(9{2,}|8{2,}|7{2,})(\.0*)?|-?2147483648|2147483647")
-# With so many numbers among the values, what is none is a mistake in its row and no class.
+# From this share of numbers on, a value that is not a number is an error in its row, not a class.
 MOSTLY = 0.95
-# Texts of more words than this, most of them different, are texts and no names of classes.
+# Texts with more words than this on average, most of them distinct, are not names of classes.
 LABEL_WORDS = 4.0
 MANY_ROWS = 20
-# Columns of so few different values list them.
+# Columns of at most this many distinct values list them.
 FEW_VALUES = 30
 
 
 class UnlistedCell(str):
-    """A cell that is no list in a column of lists: no text to those who ask for one."""
+    """A cell that is not a list in a column of lists; it does not count as a text either."""
 
 
 class UnknownTag(str):
-    """The tag of a word of which nothing is known: it is neither learned nor scored."""
+    """The tag of a word whose true tag is unknown: excluded from the loss and from the metrics."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds.
+    """Statistics of one column.
 
     Attributes:
-        kind: `text`, `whole` (numbers), `number`, `boolean`, `texts`, `wholes`, `numbers`,
-            `booleans` (lists), `parts` (lists of what is marked in a text), `flags` (mappings of
+        kind: `text`, `whole` (integers), `number`, `boolean`; of lists `texts`, `wholes`,
+            `numbers`, `booleans`; `parts` (lists of marked spans of a text), `flags` (mappings of
             classes to 0 or 1), `object`, `mixed`, or `empty`.
-        rows: how many rows have a value; empty: how many have none, or blanks only.
-        distinct: how many different values there are.
-        words: words per text, on average; of other kinds 0.
-        fractions: how many of its numbers are no whole ones.
-        in_cells: whether cells of a csv spell the lists.
-        values: how often each value comes, as a text without case; empty where there are many.
+        rows: number of rows with a value; empty: number of rows with none, or white space only.
+        distinct: number of distinct values.
+        words: mean number of words per text; 0 for other kinds.
+        fractions: how many of its numbers are not integers.
+        in_cells: whether the lists are spelled in the cells of a csv file.
+        values: count of each value, as lower-case text; empty above `FEW_VALUES` distinct values.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Column:
 
     @property
     def integral(self) -> bool:
-        """Whether all numbers are whole ones."""
+        """Whether all numbers are integers."""
         return self.fractions == 0
 
     @property
@@ -96,13 +96,13 @@ class Column:
 
     @property
     def is_prose(self) -> bool:
-        """Texts rather than names of classes."""
+        """Whether the values are running texts rather than names of classes."""
         mostly_distinct = self.distinct > self.rows / 2 and self.rows >= MANY_ROWS
         return self.kind == "text" and mostly_distinct and self.words > LABEL_WORDS
 
     @property
     def has_classes(self) -> bool:
-        """Few values that come back."""
+        """Whether the column has few distinct values that repeat, as class labels do."""
         few = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
         classes = self.kind in ("text", "whole", "boolean") or (
             self.kind == "number" and self.integral
@@ -111,8 +111,8 @@ class Column:
 
 
 def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
-    """Every column of `rows`, and the two sides of a column `translation`; cells of `lists` were
-    read by `read_lists`."""
+    """Return the statistics of every column of `rows` by name, and of each language of a column
+    `translation` as `translation.LANGUAGE`; `lists` names the columns parsed by `read_lists`."""
     cells: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.values.items():
@@ -125,7 +125,7 @@ def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Colu
 
 
 def value_of(row: Row, name: str) -> Any:
-    """What stands in a column, None where nothing does; `translation.en` looks inside."""
+    """Return the value of a column, or None; a name such as `translation.en` looks in a mapping."""
     value = row.values.get(name)
     if value is None and "." in name:
         outer, _, inner = name.partition(".")
@@ -135,17 +135,18 @@ def value_of(row: Row, name: str) -> Any:
 
 
 def has_column(name: str, columns: Collection[str]) -> bool:
-    """Whether there is such a column, or one in which `translation.en` looks."""
+    """Whether `columns` has `name`, or the outer column of a name such as `translation.en`."""
     return name in columns or name.partition(".")[0] in columns
 
 
 def is_empty(value: Any) -> bool:
-    """None, or nothing to be seen. An empty list is a value: no label of many."""
+    """Whether a value is None or a text without visible characters. An empty list is not empty:
+    it is a set of no labels."""
     return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
 
 
 def is_no_label(no_label: Collection[str], value: object) -> bool:
-    """Whether `value` is one of `no_label`, also as a number written otherwise."""
+    """Whether `value` equals an entry of `no_label` as a text or as an integer (`-1`, `-1.0`)."""
     if str(value).strip() in no_label:
         return True
     number = as_integer(value)
@@ -154,14 +155,15 @@ def is_no_label(no_label: Collection[str], value: object) -> bool:
 
 # ------------------------------------------------------------------------------ one column
 def _described(name: str, values: Sequence[Any], rows: int) -> Column:
+    """Return the statistics of a column from its `values`; `rows` is the size of the table."""
     filled = [
         v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
     ]
     kinds = Counter(map(_kind, filled))
     kind, values_counted = _merged(kinds, len(filled)), filled
     if not filled and any(type(v) is UnreadableValue for v in values):
-        kind = "mixed"  # of no use, and not empty
-    # Words such as n/a among numbers are no values, however many there are.
+        kind = "mixed"  # unusable, but not empty
+    # Words such as n/a among numbers are missing values, however many there are.
     if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
         remaining = [v for v in filled if not _is_nothing(v)]
         if (remaining_kind := _merged(Counter(map(_kind, remaining)), len(remaining))) in (
@@ -173,7 +175,7 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
         [n for v in values_counted if (n := as_number(v)) is not None] if kind == "number" else []
     )
     fractions = sum(number != int(number) for number in numbers)
-    # True and 1 are equal in Python, and two values in a file.
+    # True and 1 are equal in Python, but two distinct values in a file.
     distinct = len({v if type(v) in (str, int, float) else repr(v) for v in values_counted})
     return Column(
         name=name,
@@ -190,6 +192,7 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
 
 
 def _kind(value: Any) -> str:
+    """Return the kind of one value as `Column.kind` has it; `list` for an empty list."""
     if type(value) is bool:
         return "boolean"
     if type(value) is int:
@@ -217,6 +220,7 @@ def _kind(value: Any) -> str:
 
 
 def _merged(kinds: Counter[str], rows: int) -> str:
+    """Return the kind of a column from the counts of the kinds of its `rows` values."""
     present = set(kinds)
     if kinds.get("parts", 0) >= MOSTLY * (rows - kinds.get("list", 0)) > 0:
         return "parts"
@@ -243,13 +247,13 @@ def _merged(kinds: Counter[str], rows: int) -> str:
 
 
 def is_missing(value: str) -> bool:
-    """Whether a text is what programs write where there is no value, as n/a, ? and nan."""
+    """Whether a text is a word that programs write for a missing value, such as n/a, ? or nan."""
     word = value.strip().casefold()
     return word in MISSING_WORDS or NOT_A_NUMBER.fullmatch(value) is not None
 
 
 def as_number(value: Any) -> float | None:
-    """`value` as a finite number; None where it is none."""
+    """Return `value` as a finite number, or None if it is not one."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -258,10 +262,10 @@ def as_number(value: Any) -> float | None:
 
 
 def means_nothing(value: str) -> bool:
-    """Whether a text may stand for a label that is not known."""
+    """Whether a text may stand for a missing label."""
     word = value.strip()
     return (
-        word == "None"  # `none` may well be the name of a class
+        word == "None"  # whereas `none` may be the name of a class
         or word.casefold() in {"", *UNLABELLED, *MISSING_WORDS} - {"none"}
         or NOT_A_NUMBER.fullmatch(word) is not None
         or STAND_INS.fullmatch(word) is not None
@@ -275,7 +279,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def is_named(value: Any) -> bool:
-    """Whether a mapping says 0 or 1 of each class."""
+    """Whether a value is a mapping of classes to 0 or 1."""
     return (
         type(value) is dict
         and bool(value)
@@ -287,10 +291,10 @@ Label = int | str
 
 
 def text_of(row: Row, name: str) -> str:
-    """The text in a column of `row`; numbers are texts as they are written.
+    """Return the text in a column of `row`; numbers are converted to text.
 
     Raises:
-        DataError: nothing, a value of another type, or blanks only.
+        DataError: the value is missing, of another type, or white space only.
     """
     value = value_of(row, name)
     if type(value) in (int, float):
@@ -309,7 +313,7 @@ def text_of(row: Row, name: str) -> str:
 
 
 def text_in(row: Row, names: Sequence[str]) -> str:
-    """The text in one column of `row`, or in several, of which some may be empty.
+    """Return the texts of the columns `names` of `row`, joined; empty ones are left out.
 
     Raises:
         DataError: as `text_of`; all are empty.
@@ -319,20 +323,20 @@ def text_in(row: Row, names: Sequence[str]) -> str:
 
 
 def joined(texts: Iterable[str]) -> str:
-    """One text of several, one behind the other."""
+    """Join texts with spaces."""
     return " ".join(texts)
 
 
 def joined_or_whole(values: Sequence[Any]) -> Any:
-    """One text of texts and numbers, what is empty left out; or the first value that is
-    neither."""
+    """Join the texts and numbers in `values`, leaving empty ones out. If there are values of other
+    types, return the first of these instead."""
     filled = [v for v in values if not is_empty(v) and not (type(v) is float and math.isnan(v))]
     unreadable = [value for value in filled if type(value) not in (str, int, float)]
     return unreadable[0] if unreadable else joined(map(str, filled))
 
 
 def missing(row: Row, name: str, role: str, expected: str) -> DataError:
-    """The error for a cell that holds nothing, or a value of another type."""
+    """Return the error for a cell that is empty or holds a value of another type."""
     value = value_of(row, name)
     return DataError(
         f"the {role} is missing" if value is None else f"the {role} is of another type",
@@ -344,14 +348,14 @@ def missing(row: Row, name: str, role: str, expected: str) -> DataError:
 
 
 def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = False) -> Label:
-    """A label as one of two types: a whole number, or a name just as it stands there.
+    """Return a label as an integer, or as a name exactly as written.
 
     Args:
-        value: what stands in `column` of `row`.
-        numbers: whether labels are whole numbers; `words`: whether names may stand for them.
+        value: the value of `column` in `row`.
+        numbers: whether labels are integers; `words`: whether names may stand for them.
 
     Raises:
-        DataError: empty, a fraction, or nothing that can be a label.
+        DataError: the value is empty, a fraction, or of a type that cannot be a label.
     """
     if is_empty(value):
         raise DataError(
@@ -399,10 +403,10 @@ def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = 
 
 
 def number_of(value: Any, row: Row, column: str) -> float:
-    """A target of regression.
+    """Return a regression target.
 
     Raises:
-        DataError: empty, no number, or not finite.
+        DataError: the value is empty, not a number, or not finite.
     """
     number = math.nan
     if type(value) in (int, float, str) and not is_empty(value):
@@ -421,16 +425,16 @@ def number_of(value: Any, row: Row, column: str) -> float:
     return number
 
 
-# A cell of a table may be a list; one that is Python and no JSON has at most so many characters.
+# A cell of a table may be a list. Lists in Python syntax, not JSON, are parsed up to this length.
 BRACKETED = re.compile(r"\s*(\[.*\]|\{.*\}|\(.*,.*\))\s*", re.DOTALL)
 LONGEST_LITERAL = 100_000
 # Lists as numpy prints them, without commas.
 ITEM = r"""(?:'[^']*'|"[^"]*"|[-+]?\.?\d[-+.\de]*|\.\.\.)"""
 OF_NUMPY = re.compile(rf"\s*\[+\s*{ITEM}(?:\s+{ITEM})+\s*\]+\s*|\s*\{{.*\barray\(\[.*", re.DOTALL)
-# Numbers and true or false, without commas, too, can be separated.
+# Numbers and booleans can be told apart even without commas.
 LISTED_NUMBER = r"(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|True|False)"
 NUMERIC = re.compile(rf"\s*\[\s*({LISTED_NUMBER}(?:\s+{LISTED_NUMBER})*)\s*\]\s*")
-# What numpy and torch write around a list.
+# The constructors that numpy and torch print around a list.
 WRAPPED = re.compile(
     r"\s*(?:np\.|torch\.)?(?:array|tensor)\((\[.*\])(?:,\s*\w+=[\w.']+)*\)\s*", re.DOTALL
 )
@@ -438,18 +442,18 @@ TOUCHING = re.compile(r"""['"]\s*['"]""")
 
 
 def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
-    """Put lists in place of the cells that spell them, in columns of csv and tsv files where
-    nearly all cells do; what is none there becomes a `UnlistedCell`.
+    """Parse the cells of those columns of csv and tsv files in which nearly all cells spell lists.
+    Cells there that are not lists become `UnlistedCell`.
 
     Args:
-        table: its rows are replaced.
-        texts: columns that hold texts whatever they look like.
+        table: its rows are replaced in place.
+        texts: columns that are always read as texts.
 
     Returns:
-        The names of these columns.
+        The names of the parsed columns.
 
     Raises:
-        DataError: lists without commas.
+        DataError: a list without commas.
     """
     rows = [row for row in table.first if _in_table(row)]
     columns = dict.fromkeys(name for row in rows for name in row.values)
@@ -461,8 +465,8 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
 
 
 def list_of(cell: Any) -> list[Any] | dict[str, Any] | None:
-    """The list, or the mapping, that a cell spells as JSON or Python, or as numpy prints numbers;
-    None where it is none."""
+    """Parse a cell that spells a list or a mapping as JSON or Python, or numbers as numpy prints
+    them; return None for any other cell."""
     if type(cell) is not str:
         return None
     if wrapped := WRAPPED.fullmatch(cell):
@@ -487,7 +491,7 @@ def _number(word: str) -> bool | int | float:
 
 
 def row_with_lists(row: Row, names: Iterable[str]) -> Row:
-    """`row` with lists in place of those cells of these columns that spell some; others stay.
+    """Return `row` with the cells of the columns `names` parsed if they spell lists.
 
     Raises:
         DataError: a list without commas.
@@ -501,7 +505,8 @@ def row_with_lists(row: Row, names: Iterable[str]) -> Row:
 
 
 def refuse_list_of_numpy(row: Row, name: str) -> None:
-    """Refuse ['a' 'b']: where one item ends and the next begins is lost, as is any long middle."""
+    """Raise DataError for ['a' 'b'] as numpy prints it: the borders of items cannot be recovered,
+    and the middle of a long list is left out."""
     cell = row.values.get(name)
     if type(cell) is str and _in_table(row) and OF_NUMPY.fullmatch(cell) and list_of(cell) is None:
         raise DataError(
@@ -516,7 +521,7 @@ def refuse_list_of_numpy(row: Row, name: str) -> None:
 
 
 def _are_lists(rows: Sequence[Row], name: str) -> bool:
-    """Whether nearly all cells are lists that can be read."""
+    """Whether nearly all non-empty cells of a column spell lists that can be parsed."""
     filled = [row for row in rows if not is_empty(row.values.get(name))]
     cells = [row.values[name] for row in filled]
     bracketed = sum(
@@ -551,7 +556,7 @@ def _in_table(row: Row) -> bool:
 
 
 def _literal(cell: str) -> Any:
-    """What Python would read, texts and numbers only; None for any other value."""
+    """Parse a Python literal; return None if it is not one, or joins adjacent strings."""
     if len(cell) > LONGEST_LITERAL:
         return None
     try:
@@ -573,7 +578,7 @@ def _literal(cell: str) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON could write it."""
+    """Whether a value can be written as JSON."""
     if type(value) is list:
         return all(map(_is_plain, value))
     if type(value) is dict:

@@ -1,8 +1,8 @@
-"""The classes of a task: their order, their names, and what is none of them, refused with its line.
+"""The classes of a task: their order and names; unknown labels are refused with their line.
 
-The order depends on the set of labels only, never on the order of rows: whole numbers ascend, names
-are sorted without regard to case, `O` comes first among tags, and names that come with the data
-(`labels.json`, the notes of a parquet file) keep the order they have there.
+The order depends on the set of labels only, never on the order of rows: integers ascend, names are
+sorted ignoring case, `O` comes first among tags, and names that come with the data (`labels.json`,
+the metadata of a parquet file) keep their order there.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RARE = 20
 LONGEST_NUMBER = 40
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:[,.' _]\d{3})+")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-# Blanks and hyphens within names, but no minus sign, and before units.
+# White space and hyphens within names and before units, but not minus signs.
 JOINTS = re.compile(
     r"(?<=[^\W\d_])[\s_-]+(?=\w)(?!(?<=[\s_]-)\d)|(?<=\w)[\s_-]+(?=[^\W\d_])|\s(?=[%°€$])"
 )
-# Yes and no in full, and what they are where numbers stand for them.
+# First letters of yes and no, these words in full, and the numbers that may stand for them.
 LETTERS = set("yntfj")
 IN_FULL = {"true", "false", *(word for word in WORDS if len(word) > 1)}
 AS_NUMBERS = {"true": "number 1", "yes": "number 1", "false": "number 0", "no": "number 0"}
@@ -52,14 +52,14 @@ def near_spellings(
     also: Keys = lambda label: set(),
     listed: Collection[str] = (),
 ) -> dict[str, str]:
-    """Spelling -> the commonest of those that mean the same.
+    """Return a mapping of rarer spellings to the most common label with a shared meaning.
 
     Args:
-        also: further meanings of a label, beside `meanings`.
-        listed: labels that are known to be classes of their own.
+        also: returns further meanings of a label, besides those of `meanings`.
+        listed: labels that are known to be separate classes.
 
     Raises:
-        DataError: there are such labels, and `fold` does not join them.
+        DataError: there are such spellings, and `fold` is False.
     """
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
@@ -71,7 +71,7 @@ def near_spellings(
             continue
         if not fold:
             rarest = variants[-1]
-            # Two forms of one letter look alike: they are shown by their code points.
+            # Unicode forms of one letter look alike, so they are shown as escapes.
             forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
             quoted = ascii if forms else repr
             message = "labels that seem to be one value in several spellings"
@@ -94,7 +94,8 @@ def near_spellings(
 
 
 def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
-    """The places in `keys`, in groups: those that have a key in common are in one."""
+    """Group the indices of `keys` into connected components: indices that share a key are in one
+    group, in order of their first index (union-find)."""
     parent: list[int] = []
 
     def root(i: int) -> int:
@@ -116,9 +117,10 @@ def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
 
 
 def meanings(labels: Iterable[str]) -> Keys:
-    """What each of `labels`, all of a column, may mean; two that share a meaning may be one value
-    in two spellings: `Good` and `good`, 01 and 1, 1,000 and 1000, `true` and 1. `y` is `yes` where
-    all are such words, and 1.10 is 1.1 where all are numbers."""
+    """Return a function that gives the possible meanings of a label, given all `labels` of its
+    column. Labels that share a meaning may be spellings of one value: `Good` and `good`, 01 and 1,
+    1,000 and 1000, `true` and 1; `y` and `yes` if all labels are such words; 1.10 and 1.1 if all
+    are numbers."""
     texts = set(map(_plain, labels))
     letters, numbers = texts <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, texts))
 
@@ -150,7 +152,7 @@ def _number(text: str, short: bool = True) -> str:
 
 
 def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
-    """Spelling -> the only one of `names` that may mean the same."""
+    """Map each of `spellings` to the name with a shared meaning, if exactly one of `names` has."""
     spellings, names_by_key = list(spellings), defaultdict[str, set[str]](set)
     means = meanings([*names, *spellings])
     for name in names:
@@ -165,15 +167,14 @@ def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
 
 
 def _plain(label: str) -> str:
-    """What labels have in common that differ only by case, blanks or hyphens between words, or
-    Unicode's form."""
+    """Normalise a label: ignore case, white space or hyphens between words, and Unicode form."""
     visible = re.sub(f"[{NO_WIDTH}]", "", unicodedata.normalize("NFKC", label))
     return JOINTS.sub("", " ".join(visible.split()).casefold())
 
 
 def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """(rare name, common name) that look like one name misspelt: at most a letter in six apart,
-    and twenty times as rare."""
+    """Return pairs (rare name, common name) in which the rare one may be a misspelling: at most one
+    letter in six differs, and the other is at least `RARE` times as frequent."""
     import difflib
 
     listed = sorted(counts, key=lambda name: counts[name])
@@ -188,7 +189,7 @@ def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 LISTED = 8
 OUTSIDE = "O"
 EMPTY: Mapping[int, str] = {}
-# What to know of a label that is none, by what the classes are from.
+# Additions to the message for an unknown label, depending on where the classes come from.
 MODEL = "; the classes are those of the model"
 ADD = ", or add the class to the training rows"
 NAMES = ", or add its name to those next to the data (labels.json)"
@@ -200,10 +201,10 @@ class LabelVocabulary:
 
     Attributes:
         names: the name of each class.
-        values: what stands in the data for each class: whole numbers, or names.
-        column: where it stands, for messages.
-        folded: other spellings of a class -> the one they were joined with.
-        fixed: what to know where rows add no class, as those of a model or of `labels.json`.
+        values: the label of each class in the data: an integer, or a name.
+        column: the column of the labels, for messages.
+        folded: other spellings of a class -> the spelling they were joined with.
+        fixed: addition to messages if rows cannot add classes, as with those of a model.
     """
 
     names: tuple[str, ...]
@@ -216,7 +217,7 @@ class LabelVocabulary:
         return len(self.names)
 
     def index(self, value: Any, row: Row) -> int:
-        """The class that `value` in `row` means.
+        """Return the class index of the label `value` in `row`.
 
         Raises:
             DataError: an empty or unknown label, or a number out of range.
@@ -235,7 +236,7 @@ class LabelVocabulary:
 
     @cached_property
     def places(self) -> dict[Label, int]:
-        """The class of each value; its name also stands for it where the data have numbers."""
+        """The class index of each label; if labels are integers, also of each class name."""
         return {
             label: class_number
             for labels in (self.names, self.values)
@@ -253,21 +254,20 @@ def learn(
     fold: bool = False,
     also: Keys = lambda label: set(),
 ) -> LabelVocabulary:
-    """The classes of the training rows.
+    """Learn the classes from the training rows.
 
     Args:
-        cells: (label, row it stands in), in any order.
+        cells: (label, its row) in any order.
         column: the column of the labels, for messages.
-        names: the name of each number of a class, in the order of the classes, where a file
-            or a column holds them.
-        name_column: a column with the name of each row's class.
-        numbers: whether labels are whole numbers; otherwise they are names.
-        fold: join labels in several spellings with the commonest of them.
-        also: further meanings of a label, by which two may be one (`near_labels.meanings`).
+        names: class number -> name, in the order of the classes, if a file or a column has them.
+        name_column: a column with the name of each row's class, or None.
+        numbers: whether labels are integers; otherwise they are names.
+        fold: join several spellings of a label with the most common of them.
+        also: returns further meanings of a label besides those of `meanings`.
 
     Raises:
-        DataError: an empty label, no whole number, out of range or unknown to `names`, two names
-            for a class or two classes of a name, spellings that nearly agree.
+        DataError: a label is empty, not an integer, out of range or not in `names`; a class has two
+            names or a name two classes; spellings of labels nearly agree.
     """
     counts: Counter[Label] = Counter()
     rows: dict[Label, Row] = {}
@@ -384,7 +384,7 @@ def _unknown(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
 
 
 def _or_more(vocabulary: LabelVocabulary) -> str:
-    """What else to do about a label that is no class."""
+    """Return further advice for a label that is not a class."""
     numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
     if vocabulary.fixed == MODEL and numbered:
         return (
@@ -395,7 +395,7 @@ def _or_more(vocabulary: LabelVocabulary) -> str:
 
 
 def _or_none(label: Label) -> str:
-    """The advice for -1, which may mean that there is no label."""
+    """Return the advice for -1, which may stand for a missing label; empty for other labels."""
     out = f"; where {label} means that there is none: --read no_label={label}"
     return out if str(label).strip() == "-1" else ""
 

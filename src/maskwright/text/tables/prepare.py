@@ -1,7 +1,7 @@
-"""Rows to examples: every value checked on the way, and refused with its file, line and remedy.
+"""Build examples from rows, checking every value; errors name the file, the line and a remedy.
 
-The classes are learned from the training rows, so a label that only validation has is an error. By
-the policy `skip`, bad rows are left out, counted and listed, up to a share.
+The classes are learned from the training rows, so a label that only validation has is an error.
+With the policy `skip`, bad rows are left out, counted and listed, up to a share.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from maskwright.text.tables.rows import DEFAULT_READING, Row, list_rejected, usa
 from maskwright.text.tables.split_files import ALL
 from maskwright.text.tables.splits import SplitOptions
 
-# One answer in all rows of a part is no chance where it is less likely than this: eight rows of a
-# class that half of the training rows have may be a test of that class.
+# Equal answers in all rows of a part are no coincidence if less likely than this: eight rows of a
+# class that half of the training rows have may be a test set of that class.
 UNLIKELY = 1e-6
 
 
@@ -48,23 +48,23 @@ def build(
     values: Sequence[int] | None = None,
     assume: bool = False,
 ) -> Dataset:
-    """Every row as an example; the classes are those of the training rows.
+    """Convert every row to an example; the classes are learned from the training rows.
 
     Args:
-        table: the rows.
-        task: as inferred.
-        fold_labels: join labels that differ only by case or blanks.
-        repair_tags: let spans of tags begin with B- where they begin with I-.
-        no_label: what stands where a label is not known; such rows are left out.
-        reading: whether bad rows stop it or are left out (`on_bad`), and how many may be bad.
-        classes: the names of the classes in their order, where a model has them already.
-        values: the number of each class in the data that the model learned from, where these had
-            numbers.
-        assume: whether numbers that nothing connects with `classes` are taken in their order; this
-            is noted.
+        table: the rows of all parts.
+        task: the inferred task.
+        fold_labels: join labels that differ only by case or white space.
+        repair_tags: change the first tag of a span from I- to B-.
+        no_label: the value that stands for an unknown label; such rows are left out.
+        reading: whether bad rows raise or are left out (`on_bad`), and how many may be bad.
+        classes: the class names of an existing model in their order; empty to learn them.
+        values: the number of each class in the training data of that model; None if its labels
+            were names.
+        assume: whether numbers without a known relation to `classes` are taken as their indices,
+            with a finding.
 
     Raises:
-        DataError: a bad row, or with `skip` too many of them; bad classes.
+        DataError: a bad row, or too many of them with `skip`; invalid classes.
         StorageError: the list of rejected rows cannot be written.
     """
     vocabulary, changed, unlabelled = None, 0, 0
@@ -146,7 +146,7 @@ def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
 
 
 def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int:
-    """How many labels stand there in a spelling that was joined with another."""
+    """Return the number of labels whose spelling was joined with another (`fold_labels`)."""
     if vocabulary is None or not vocabulary.folded:
         return 0
     rows = (row for split_rows in table.parts.values() for row in split_rows)
@@ -160,7 +160,8 @@ def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int
 
 
 def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
-    """The rows without answers that `no_label` stands for, and how many had no other."""
+    """Return the table without the labels in `no_label`, and the number of rows that were dropped
+    because they had no other label."""
     columns = task.columns
     kept_rows = {
         split: [columns.layout.without(row, columns, no_label) for row in rows]
@@ -181,11 +182,11 @@ def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Tabl
 
 
 def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns) -> str | None:
-    """What stands in place of the answer in all `rows` of a part whose answers are hidden, as those
-    of public test sets are; None where they are not.
+    """Return the placeholder that all `rows` have if their answers are hidden, as in public test
+    sets; None if the answers are not hidden.
 
-    It is one value: nothing, a sign for nothing that no row of `learned_from` has, or an answer
-    that all of so many rows, drawn as these were, hardly ever share.
+    The placeholder is a single value: empty, a word for a missing value that does not occur in
+    `learned_from`, or an answer that so many rows are unlikely to share by chance (`UNLIKELY`).
     """
     values = {_spelled(row, columns) for row in rows}
     if len(values) != 1:
@@ -199,19 +200,19 @@ def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns
 
 
 def shown_answer(hidden: str) -> str:
-    """How `hidden` is shown."""
+    """Return the placeholder `hidden` as shown in messages."""
     return repr(hidden) if hidden else "nothing"
 
 
 def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
-    """The values of the answer of a row as texts; of equal ones, one."""
+    """Return the values of the answer of a row as stripped texts; one if all are equal."""
     values = columns.layout.answers(row, columns)
     values_as_text = tuple("" if is_empty(value) else str(value).strip() for value in values)
     return values_as_text if len(set(values_as_text)) > 1 else (values_as_text[:1] or ("",))
 
 
 def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:
-    """The error for a part of which `hidden_by` says what stands in place of its answers."""
+    """Return the error for a part whose answers are all the placeholder `hidden` (`hidden_by`)."""
     return DataError(
         "the rows have no labels" if split == ALL else f"the part {split!r} has no labels",
         where=f"{rows[0].file}, column {columns[columns.layout.answer_role]!r}",
@@ -223,7 +224,7 @@ def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -
 
 
 def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
-    """Refuse training rows of which all have one answer, unless it is a text."""
+    """Raise DataError if all training rows have the same answer, unless it is a text."""
     first_example = examples[0]
     may_be_right = first_example.has_text_answer and first_example.repeated
     if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
@@ -253,16 +254,17 @@ def prepare(
     reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
 ) -> Dataset:
-    """Labelled files as a task with all its parts; `task.lines()` says what was understood.
+    """Load labelled files as a dataset with all its parts; `task.lines()` describes what was
+    inferred.
 
     Args:
-        data, train, validation, test, header, reading, rejects: as `files.load` takes them.
-        columns: role -> column, where it must not be guessed; `group` keeps rows together.
-        task: its name, where it must not be inferred.
-        fold_labels: join labels that differ only by case or blanks.
-        no_label: what stands where a label is not known; such rows are left out.
-        repair_tags: let spans of tags begin with B- where they begin with I-.
-        division: how parts that did not come as files are drawn.
+        data, train, validation, test, header, reading, rejects: as for `files.load`.
+        columns: role -> column, for roles that must not be guessed; `group` keeps rows together.
+        task: name of the task; None to infer it.
+        fold_labels: join labels that differ only by case or white space.
+        no_label: the value that stands for an unknown label; such rows are left out.
+        repair_tags: change the first tag of a span from I- to B-.
+        division: how to sample parts that did not come as files.
 
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.

@@ -1,8 +1,8 @@
-"""Which column is what: by its name first, by its content where names do not decide.
+"""Assign roles to columns: by their names first, by their contents if names do not decide.
 
-The first layout that fits the names wins, the most particular first; each defines how it is tried
-(`Layout.find`). Every role can be given instead; `group`, what must not be torn apart when parts
-are drawn, is never guessed.
+The first layout that fits the names wins, the most specific first; each defines how it is tried
+(`Layout.find`). Every role can be given instead; `group`, whose rows stay together when parts are
+sampled, is never guessed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from maskwright.text.tables.rows import TABLE_FILE
 from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 from maskwright.text.tables.spellings import MATCHES, NAMES, PAIRS, SEQUENCES, plain
 
-# What the numbers of rows are called.
+# Names of columns with row numbers or identifiers.
 IDS = {
     *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
     *("guid", "uuid", ""),
 }
-# What a text called so is about, and what it is about, often stand in columns of their own.
+# Names of questions, and of columns with the context that a question refers to.
 ASKING = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
 QUESTION_CONTEXTS = {
     *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text")
 }
-# What is answered, summed up, and so on; a title is no answer.
+# (source, target) names of texts that are answered, summarised and so on; a title is no answer.
 ANSWERED = {(plain(one), plain(two)) for one, two in SEQUENCES if one != "text" and two != "title"}
 # Names of columns that rate an answer or a translation.
 JUDGING = {
@@ -52,16 +52,16 @@ def find_columns(
     given: Mapping[str, str | Sequence[str]] | None = None,
     allowed_layouts: Iterable[Layout] | None = None,
 ) -> Columns:
-    """The columns of the first layout that fits.
+    """Return the columns of the first layout that fits.
 
     Args:
-        table: the rows; cells of a csv that spell lists become lists (`list_cells.read_lists`).
-        given: role -> column, or columns; what is not given is searched for.
-        allowed_layouts: the layouts to try; None: all.
+        table: the rows; cells of a csv file that spell lists are parsed in place (`read_lists`).
+        given: role -> column or columns; other roles are searched for.
+        allowed_layouts: the layouts to try; None for all.
 
     Raises:
-        UsageError: an unknown role or column, or no layout that has all the roles given.
-        DataError: no layout fits, a part lacks a column that another has, or some labels only are
+        UsageError: an unknown role or column, or no layout has all the roles given.
+        DataError: no layout fits, a part lacks a column that another has, or only some labels are
             lists.
     """
     requested = as_names(given)
@@ -94,7 +94,7 @@ def find_columns(
             else:
                 selected = layout.complete(table, selected)
                 _refuse_half(table, selected, requested)
-                if "label" not in requested:  # who names its column has seen that it is one
+                if "label" not in requested:  # a column named by the user is a label column
                     _refuse_row_as_header(table, selected)
                 _check_parts(table, selected)
                 _refuse_mixed_lists(table, selected)
@@ -114,7 +114,7 @@ def find_columns(
 
 
 def _searched(layout: Layout, search: ColumnSearch) -> Columns | None:
-    """The columns of `layout`; None if one of its roles has none."""
+    """Return the columns of `layout`, or None if a required role has no column."""
     search.spellings = layout.spellings
     layout.find(search)
     if not all(role in search.roles for role in layout.roles):
@@ -160,8 +160,8 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
 
 
 def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Columns of texts, as the user says or by their names; what is called as a text to be written
-    is one where a text to be read is there, too."""
+    """Return the columns that hold texts according to the requested roles or their names. A name of
+    a target text counts only if a column with a matching source text exists."""
     role_of = {name: role for role, names in requested.items() for name in names}
     as_lists, as_texts = _called()
     called = {plain(name) for name in table.columns}
@@ -182,7 +182,7 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
 
 
 def _called() -> tuple[set[str], set[str]]:
-    """Names of columns, plain, that may hold lists, and that hold texts, whatever is in them."""
+    """Return (names of columns that may hold lists, names of columns that hold texts), folded."""
     lists, texts = set[str](), set[str]()
     for layout in layouts():
         for role in layout.lists:
@@ -197,7 +197,7 @@ def _called() -> tuple[set[str], set[str]]:
 
 
 def _label_as_group(name: str) -> UsageError:
-    """Rows with one label are in all parts, whatever they are grouped by."""
+    """Return the error for a `group` column that is the label: all parts need rows of a label."""
     return UsageError(
         "rows cannot be grouped by their label",
         where=option("group", name),
@@ -208,7 +208,7 @@ def _label_as_group(name: str) -> UsageError:
 
 
 def _refuse_row_as_header(table: Table, columns: Columns) -> None:
-    """A table without a header has a row in its place, whose label comes back."""
+    """Raise DataError if the header is a row of data: its label occurs as a value below it."""
     names = columns.roles.get("label", ())
     file = table.first[0].file
     if len(names) != 1 or not TABLE_FILE.search(file):
@@ -225,7 +225,7 @@ def _refuse_row_as_header(table: Table, columns: Columns) -> None:
 
 
 def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
-    """Labels of which a few are lists in their cells are no names of classes."""
+    """Raise DataError if only some cells of the label column spell lists."""
     names = columns.roles.get("label", ())
     if not columns.layout.has_label_forms or len(names) != 1 or columns.column("label").in_cells:
         return
@@ -246,8 +246,8 @@ def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
 
 
 def _refuse_half(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
-    """Where a question is read, what it is about and what is answered are not left out without a
-    word of the user; nor, where answers are learned, what judges them.
+    """Refuse to drop columns that belong to the text silently: the context or the answer of a
+    question, or, if targets are generated, a column that rates them.
 
     Raises:
         DataError: such a column would be left out.
@@ -321,7 +321,7 @@ def _check_parts(table: Table, columns: Columns) -> None:
 def _missing(
     described: Mapping[str, Column], layout: Layout, assigned: Mapping[str, tuple[str, ...]]
 ) -> str:
-    """What to do where all roles of a layout but one were found."""
+    """Return the advice if all roles of a layout but one were assigned."""
     (role,) = (role for role in layout.roles if role not in assigned)
     used = {name for names in assigned.values() for name in names}
     free = [c for c in described.values() if c.name not in used]

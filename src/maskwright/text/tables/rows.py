@@ -1,7 +1,7 @@
-"""Labelled files to rows: csv, tsv, jsonl, json, parquet, arrow, conll, conllu, and texts in the
-folders of their classes, each also .gz or .zst; and a text in two languages, line by line.
+"""Read the rows of labelled files: csv, tsv, jsonl, json, parquet, arrow, conll, conllu, texts in
+one folder for each class (each also .gz or .zst), and line-aligned texts in two languages.
 
-Each row keeps its file and line for messages. A file goes through the same door as raw text
+Each row keeps its file and line for messages. Files are read in the same way as raw text
 (text/corpus/read.py): encoding, size limits, strict or skip with a list of rejects. A `.json` file
 that is one value (an array of objects, or SQuAD) is read whole, so it must fit in memory.
 """
@@ -42,26 +42,26 @@ from maskwright.text.tables.formats.unnamed_files import ParallelText
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.split_files import PARTS, noted_languages
 
-# What the rows are called in an object that holds them.
+# Keys under which a JSON object may hold the rows.
 WRAPPERS = ("data", "rows", "records", "items", "examples")
 
 
 def is_one_value(text: str, *, lines: bool) -> bool:
-    """Whether a file that begins with `text` is no JSON Lines: its first line is no whole object,
-    or is one that holds everything. With `lines`, a first line that is broken is a bad row."""
+    """Whether a file that begins with `text` is one JSON value and not JSON Lines: its first line
+    is not a whole object, or holds all rows. With `lines`, a broken first line is a bad row."""
     first_line, _, rest = text.lstrip().partition("\n")
     try:
         value = parse(jsonl.with_escapes(first_line))
     except DataError:
         is_begun = first_line.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
         return not lines or is_begun or first_line.strip() in ("[", "{") or _is_whole(first_line)
-    if rest.strip():  # a line of each pair of a text and its marks, or of each row
+    if rest.strip():  # each line is a row, or a pair of a text and its marked spans
         return type(value) is not dict and not spacy_json.is_pair(value)
     return not _is_row(value) or annotation_exports.is_one(value)
 
 
 def _is_whole(text: str) -> bool:
-    """Whether the first line of a text is values in JSON, and no begin of one."""
+    """Whether the first line of a text consists of complete JSON values."""
     try:
         return bool(parse(jsonl.with_escapes(text.partition("\n")[0]), many=True))
     except DataError:
@@ -69,8 +69,8 @@ def _is_whole(text: str) -> bool:
 
 
 def _is_row(value: Any) -> bool:
-    """Whether an object that is alone in its file is a row: it has a text or a number, or a list of
-    words."""
+    """Whether an object that is the only value of its file is one row: it has a text or a number,
+    or a list of words."""
     if type(value) is not dict or type(value.get("data")) is list:
         return False
     words = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
@@ -87,8 +87,8 @@ def _is_row(value: Any) -> bool:
 
 
 def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
-    """The rows of an object of objects, as pandas writes tables: with the numbers of the rows as
-    keys, outside or inside; None of others."""
+    """Return the rows of an object of objects as pandas writes tables, with row numbers as the
+    outer or the inner keys; None for other objects."""
     inner = list(value.values())
     if all(map(str.isdecimal, value)):
         return inner
@@ -99,10 +99,10 @@ def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
 
 
 def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
-    """The rows that a value holds, each an object if it is right.
+    """Return the rows in a JSON value; each is an object if the row is valid.
 
     Raises:
-        DataError: it holds none.
+        DataError: the value holds no rows.
     """
     rows = value if type(value) is list else None
     if type(value) is dict and value:
@@ -262,7 +262,7 @@ def read_rows(
 
 
 def _require_few(columns: Collection[str], row: Row) -> None:
-    """Refuse what has more columns than a table."""
+    """Raise DataError for more than `MOST_COLUMNS` columns."""
     if len(columns) > MOST_COLUMNS:
         raise DataError(
             "too many columns",
@@ -279,12 +279,12 @@ def _require_few(columns: Collection[str], row: Row) -> None:
 def _rows(
     opened: RegularFile, source: Source, header: Sequence[str], ledger: Ledger, *, whole_file: bool
 ) -> Iterator[Row]:
-    """The rows of a file; of a text that is `whole_file` in its file, one."""
+    """Yield the rows of a file in the format of `source`; with `whole_file` the text is one row."""
     file = source.shown
     if source.format in ("parquet", "arrow"):
         yield from _of_parquet(opened, source, ledger)
         return
-    # Texts in which places are marked stay as given until their rows are made.
+    # Offsets of marked spans count characters of the text as given, so it is cleaned only later.
     marked = source.format in ("table", "jsonl")
     blocks = text_blocks(opened, source, ledger, as_given=marked)
     if isinstance(source, ParallelText):
@@ -297,7 +297,7 @@ def _rows(
         except DataError as error:
             ledger.reject(error, file=file, line=1, rows=1)
             return
-        if ledger.counts.rejected == before:  # a text of which a line is bad is dropped whole
+        if ledger.counts.rejected == before:  # a text with a bad line is dropped as a whole
             yield Row(body, file, 1)
         return
     first_block = next(blocks, None)
@@ -340,7 +340,7 @@ def _rows(
 def _cleaned(
     values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
 ) -> Row:
-    """A row as it is read, which keeps what was given."""
+    """Return a row with cleaned values that also keeps the original values of changed columns."""
     read, original_values = raw_text.clean_row(
         values, ledger, line_ends=bool(TABLE_FILE.search(file))
     )
@@ -348,7 +348,7 @@ def _cleaned(
 
 
 def _as_read(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
-    """Lines of words, in whose texts no places are marked, as they are read."""
+    """Yield blocks with cleaned text, for formats whose texts have no character offsets."""
     for block in blocks:
         text = raw_text.text_as_read(block.text, ledger, line_ends=True)
         yield block if text is block.text else TextBlock(text, block.line)
@@ -366,7 +366,7 @@ def _of_two(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -
 def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
     file, orders = source.shown, noted_languages(source)
     for values, number in parquet.rows(opened, source, ledger):
-        for name, order in orders.items():  # in the file they are in the order of the alphabet
+        for name, order in orders.items():  # the file has the languages in alphabetical order
             if type(translations := values.get(name)) is dict and translations.keys() == set(order):
                 values[name] = {language: translations[language] for language in order}
         try:
@@ -390,7 +390,7 @@ def _refuse_webanno(begin: str, file: str) -> None:
 
 
 def _no_labels(begin: str, source: Source) -> UsageError:
-    """The error for a text that begins so."""
+    """Return the error for a file without labels whose text begins with `begin`."""
     if ending := _ending_of_table(begin):
         return UsageError(
             "lines of text that look like rows of a table",
@@ -418,7 +418,8 @@ def _no_labels(begin: str, source: Source) -> UsageError:
 
 
 def _ending_of_table(text: str) -> tuple[str, str] | None:
-    """(how a table is named that begins with such lines, further options); None of other text."""
+    """Return (file ending, further options to give) if the first lines of `text` look like rows of
+    a table, else None."""
     lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
     for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
         counts = {line.count(separator) for line in lines}
@@ -432,8 +433,8 @@ def _ending_of_table(text: str) -> tuple[str, str] | None:
 
 
 def _likelier(names: Sequence[str], separator: str) -> str | None:
-    """Another separator of a table whose first row is so: one in its only column, or tabs, of which
-    texts have few."""
+    """Return a separator that suits the first row better than `separator`, or None: one that occurs
+    in its only column, or the tab if there is one for every column (texts contain few)."""
     if len(names) == 1:
         return next((o for o in csv_file.OTHERS if o != separator and o in names[0]), None)
     tabs = sum(name.count("\t") for name in names)
@@ -497,7 +498,7 @@ def _table(
 
 
 def is_title(names: Sequence[str], row: Sequence[str]) -> bool:
-    """Whether the row below the first one names the columns, as no name in the first does."""
+    """Whether the second row holds known names of columns, and the first row none."""
     known_names = {spelling for spellings in NAMES.values() for spelling in spellings}
     cells_known = [plain(cell) in known_names for cell in row]
     return sum(cells_known) > 1 and not any(plain(name) in known_names for name in names)
@@ -521,7 +522,11 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
 def usable(
     rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
-    """What `read` makes of the rows, and those it refused, by the policy."""
+    """Apply `read` to each row; return its results, and the (row, error) pairs that it refused.
+
+    Raises:
+        DataError: a bad row when `on_bad` is strict; more of them than `max_bad_fraction`.
+    """
     results: list[Any] = []
     bad: list[tuple[Row, DataError]] = []
     for row in rows:
@@ -550,7 +555,7 @@ def usable(
 
 
 def list_rejected(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> None:
-    """Add rows to the list of rejects that the reading of the file began."""
+    """Append bad rows to the list of rejected rows at `path`, as JSON Lines; None lists nothing."""
     if path is None or not bad:
         return
     earlier = path.read_text(encoding="utf-8")

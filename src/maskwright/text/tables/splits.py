@@ -1,9 +1,9 @@
-"""Parts of one table, and few labels out of many: drawn by keys of the texts, so for ever the same.
+"""Split a table into parts and sample few-label subsets, reproducibly by hashes of the texts.
 
-A row's place follows from the seed and a hash of its text (case and blanks aside), not from its
-place in the file. So rows may be shuffled, duplicates always stay together, and so does everything
-of one group. Each class gives its share, and one row more moves at most one other at each border.
-Few-label subsets are beginnings of one order: the 50 lie within the 200, those within the 1,000.
+The part of a row depends on the seed and a hash of its text (ignoring case and white space), not on
+its position in the file. Rows may therefore be shuffled, and duplicates and groups always stay
+together. Splits are stratified by class; an added row moves at most one other row per border.
+Few-label subsets are nested: the 50 rows are among the 200, and these among the 1,000.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from maskwright.text.tables.shapes import option
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
 
-# No group has more than this share of the rows: else hardly anything is left to draw.
+# A group has at most this share of the rows: otherwise too few units remain to sample from.
 MOST = 0.1
-# Texts of fewer words, such as the aspect of a review, are no texts to be learned by heart.
+# Texts with fewer words on average, such as the aspect of a review, cannot be memorised.
 WORDS = 3
-# What rows that belong together often have in common.
+# Names of columns whose value rows that belong together often share.
 GROUPS = {
     *("url", "doc", "docid", "document", "documentid", "articleid", "passageid", "contextid"),
     *("premiseid", "promptid", "captionid", "patient", "patientid", "user", "userid", "username"),
@@ -41,8 +41,8 @@ GROUPS = {
 
 
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
-    """The texts of the rows that others may share, by role; empty where a row has one text:
-    equal ones stay in one part anyway."""
+    """Return the folded texts that rows may share (one for each row) by role. Empty if a row has
+    only one text: rows with equal texts stay in one part anyway."""
     by_role: dict[str, list[str]] = {}
     for role in rows[0].shared_texts if rows else ():
         texts = [folded(row.shared_texts[role]) for row in rows]
@@ -52,8 +52,8 @@ def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
 
 
 def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
-    """The role of the text that most rows share with others, and it of each of these rows, "" of
-    one with a text of its own; None where there is none to keep rows together by."""
+    """Return (role, texts) for the role whose text most rows share with other rows, with one text
+    for each row, "" if no other row has it; None if no role groups the rows."""
     best, most_rows = None, 0
     for role, texts in texts_by_role(rows).items():
         counts = Counter(texts)
@@ -65,8 +65,8 @@ def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
 
 
 def findings(dataset: Dataset) -> Iterator[Finding]:
-    """One for each text that rows of a part share with the training rows, and for a column by which
-    rows of parts that were drawn may belong together."""
+    """Yield a finding for each role whose texts other parts share with the training rows, and for
+    each column by which rows of a sampled split may belong together."""
     columns = dataset.task.columns
     train = texts_by_role(dataset.parts.get(TRAIN, []))
     for role, texts in train.items():
@@ -101,7 +101,7 @@ def findings(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _of_groups(columns: Columns) -> list[str]:
-    """Unused columns that are called as what rows have in common, and whose values come back."""
+    """Return the unused columns named like a group (`GROUPS`) whose values repeat."""
     return [
         name
         for name in columns.left_out
@@ -147,13 +147,13 @@ DEFAULT = SplitOptions()
 
 
 def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset:
-    """The same examples with a train and a validation part, and a test part where one is wanted.
+    """Return the dataset divided into train and validation and, if requested, test parts.
 
-    Parts that came as files stay as they are; what is missing is drawn from `all` or `train`. Where
-    no groups are given, rows that share a premise or a passage stay together.
+    Parts that came as files stay as they are; missing parts are sampled from `all` or `train`. If
+    there are no groups, rows that share a premise or a passage stay together.
 
     Args:
-        dataset: of one table.
+        dataset: the examples of one table.
         division: shares and seed; groups (a column given as `group`) stay whole.
 
     Raises:
@@ -197,10 +197,10 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
 def draw_examples(
     dataset: Dataset, count: int, seed: int = 0, *, balanced: bool = False
 ) -> Dataset:
-    """The same examples with only `count` of the training rows; see `draw_rows`.
+    """Return the dataset with only `count` of the training rows; see `draw_rows`.
 
     Raises:
-        UsageError: more than there are, or fewer than one.
+        UsageError: `count` is below 1 or above the number of training rows.
     """
     rows = dataset.parts[TRAIN]
     texts, classes = [e.whole_text for e in rows], _classes_of(rows)
@@ -219,14 +219,14 @@ def split_rows(
     division: SplitOptions = DEFAULT,
     groups: Sequence[str] | None = None,
 ) -> dict[str, list[int]]:
-    """The places of the rows of each part, ascending; parts of share 0 are left out.
+    """Return the row indices of each part in ascending order; parts with share 0 are left out.
 
     Args:
-        texts: one for each row; rows with equal ones fall into one part.
-        classes: one for each row; all alike where there are none.
+        texts: the text of each row; rows with equal texts are assigned to the same part.
+        classes: the class of each row, for stratification; all equal if there are no classes.
         division: shares and seed.
-        groups: a name for each row; equal ones fall into one part, and of none ("") each row by
-            itself.
+        groups: the group of each row; rows of one group are assigned to the same part, rows with
+            "" independently.
 
     Raises:
         DataError: a part of the division would be empty.
@@ -271,16 +271,16 @@ def draw_rows(
     *,
     balanced: bool = False,
 ) -> list[int]:
-    """`count` rows as if only so many had labels; a smaller count gives a beginning of this list.
+    """Sample the indices of `count` rows; for a smaller count the result is a prefix of this one.
 
     Args:
-        texts, classes: of the training rows.
-        count: how many.
-        seed: another seed, another draw.
-        balanced: as many of each class, as long as there are; else in proportion.
+        texts, classes: the text and the class of each training row.
+        count: number of rows to sample.
+        seed: another seed gives another sample.
+        balanced: take equally many rows of each class, while it has some; else proportionally.
 
     Raises:
-        UsageError: more than there are, or fewer than one.
+        UsageError: `count` is below 1 or above the number of rows.
     """
     if not 1 <= count <= len(texts):
         raise UsageError(
@@ -298,7 +298,7 @@ def draw_rows(
     ranked = []
     for name, indices in by_class.items():
         start = float(_draws("draw", seed, [hash_of(f"class {name}")])[0])
-        indices.sort(key=lambda i: (copies[i], keys[i]))  # a text that came before comes last
+        indices.sort(key=lambda i: (copies[i], keys[i]))  # repeated texts come last
         for rank, i in enumerate(indices):
             turn = rank + start
             ranked.append((turn if balanced else turn / len(indices), str(name), i))
@@ -306,13 +306,14 @@ def draw_rows(
 
 
 def hash_of(text: str) -> int:
-    """64 bits of SHA-256 of the text, case and blanks aside."""
+    """Return 64 bits of the SHA-256 of the text, ignoring case and white space."""
     return int.from_bytes(hashlib.sha256(folded(text).encode()).digest()[:8], "little")
 
 
-# ------------------------------------------------------------------------------ the drawing
+# ------------------------------------------------------------------------------ sampling
 def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
-    """The class of each; of several labels the rarest, for hardly two rows have all in common."""
+    """Return the stratum of each example: its class, the rarest of several labels (few rows share a
+    whole label set), or None."""
     labels = [e.stratum for e in examples]
     often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
     return [
@@ -326,12 +327,12 @@ def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
 
 
 def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:
-    """(rows,) numbers in [0, 1), by the hashes of the rows."""
+    """Return (rows,) uniform numbers in [0, 1), determined by the seed and the hash of each row."""
     return uniforms(key(purpose, seed, np.array(names, np.uint64)), 1)[:, 0]
 
 
 def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
-    """Rows that must stay together: those with the same text, and those of the same group."""
+    """Return lists of row indices that must stay together: same text or same group."""
     named = groups or [""] * len(texts)
     return group_by_shared_keys(
         [("text", folded(text)), *([("group", name)] if name else [])]
@@ -346,8 +347,8 @@ def _by_quota(
     shares: dict[str, float],
     seed: int,
 ) -> list[str]:
-    """Of each class its share, rounded up or down by a key of the class: the sum is right on
-    average however small the classes are, and no class depends on another."""
+    """Return the part of each unit. Each class gives its share, rounded by a random number of the
+    class: totals are right on average for small classes, and no class depends on another."""
     by_class: dict[Hashable, list[int]] = defaultdict(list)
     for number, unit in enumerate(units):
         counts = Counter(classes[i] for i in unit)

@@ -1,8 +1,8 @@
-"""What is in labelled data, and what is wrong with it, before anything is trained.
+"""Survey labelled data for statistics and problems before training.
 
-Rows and classes of each part, lengths, duplicates with equal and with different labels, texts that
-two parts share (case and blanks aside), and findings: what a user should know of it. Plain values,
-and tables of texts as `base/report/tables.py` shows them: {"title", "head", "rows", "note"}.
+Counts rows and classes of each part, lengths, duplicates with equal and with different labels, and
+texts that two parts share (ignoring case and white space), and warns of problems by findings. Also
+gives tables of texts as `base/report/tables.py` shows them: {"title", "head", "rows", "note"}.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from maskwright.text.tables.layout import Dataset
 
 LISTED, LISTED_FILES = 3, 5
 LISTED_CLASSES = 30
-# A class is called rare below so many training rows; classes are uneven beyond this ratio.
+# A class with fewer training rows is rare; classes beyond this ratio of sizes are uneven.
 RARE = 10
 UNEVEN = 10.0
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of the texts of one part, both texts of a pair together."""
+    """Lengths of the texts of one part in words; the two texts of a pair count as one."""
 
     mean: float
     median: float
     high: float
-    """95 of 100 are not longer."""
+    """The 95th percentile."""
     longest: int
 
 
 @dataclass(frozen=True)
 class PartSurvey:
-    """What one part holds.
+    """Statistics of one part of the data.
 
     Attributes:
-        rows: how many.
-        classes: rows (of taggings: tokens) by class, every class of the task.
-        values: lowest, mean and highest target of regression; None where there are classes.
+        rows: number of rows.
+        classes: number of rows (of tokens for tagging) of every class of the task.
+        values: (lowest, mean, highest) target of a regression; None for other tasks.
         words: lengths in words.
-        copies: rows whose text came before with the same label.
-        contradictions: for each text with different labels, the places of its rows.
+        copies: number of rows whose text occurred before with the same label.
+        contradictions: for each text with different labels, the locations of its rows.
     """
 
     rows: int
@@ -66,11 +66,11 @@ class PartSurvey:
 
 @dataclass(frozen=True)
 class Leak:
-    """Texts of `part` that also stand in `other`; of questions their contexts.
+    """Texts of `part` that also occur in `other`; for questions, their contexts.
 
     Attributes:
-        rows: how many rows of `part`; relabelled: those with another label there.
-        places: the first few, (place in `part`, place in `other`).
+        rows: number of such rows of `part`; relabelled: those with a different label in `other`.
+        places: the first few, as (location in `part`, location in `other`).
     """
 
     part: str
@@ -82,7 +82,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Survey:
-    """The parts, what they share, and what the user should know."""
+    """Statistics of all parts, the texts that they share, and the findings for the user."""
 
     task: str
     parts: dict[str, PartSurvey]
@@ -90,7 +90,7 @@ class Survey:
     findings: list[Finding] = field(default_factory=list)
 
     def tables(self) -> list[dict[str, Any]]:
-        """Rows and lengths; classes, where there are any."""
+        """Return a table of rows and lengths by part and, if the task has classes, one of them."""
         head = [
             "part",
             "rows",
@@ -138,7 +138,7 @@ class Survey:
 
 
 def survey(dataset: Dataset) -> Survey:
-    """Look through all parts of one table."""
+    """Compute the statistics, shared texts and findings of all parts of a dataset."""
     surveys = {name: _part(dataset, rows) for name, rows in dataset.parts.items()}
     leaks = [
         _leak(name, dataset.parts[name], earlier, dataset.parts[earlier])
@@ -214,7 +214,7 @@ def _leak(
 
 
 def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
-    """What was met when the files of `split` were read; its files where there are several."""
+    """Yield the findings from reading the files of `split`, and their names if it has several."""
     if len(files := list(counts.hashes)) > 1:
         more = len(files) - LISTED_FILES
         listed = ", ".join(files[:LISTED_FILES]) + (f" and {more:,} more files" if more > 0 else "")
@@ -223,7 +223,7 @@ def reading_findings(split: str, counts: Counts) -> Iterator[Finding]:
 
 
 def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
-    """Where the examples are not the rows of the files."""
+    """Yield findings on rows that were left out, and on labels and tags that were changed."""
     if dataset.dropped:
         where, reason = dataset.dropped[0]
         yield Finding(
@@ -251,7 +251,7 @@ def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
-    """Each thing that should not pass in silence."""
+    """Yield all findings on the dataset, in the order in which they are shown."""
     for name, counts in dataset.counts.items():
         yield from reading_findings(name, counts)
     for leak in survey.leaks:
@@ -276,7 +276,7 @@ def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
 
 
 def _repeated(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
-    """Texts that stand in a part more than once."""
+    """Yield findings on texts that occur more than once in a part."""
     if part_survey.contradictions:
         first_places = " and ".join(part_survey.contradictions[0][:2])
         yield Finding(
@@ -303,10 +303,10 @@ def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
 
 
 def _missing_answers(dataset: Dataset) -> Iterator[Finding]:
-    """What may be an answer that nobody gave, in any part."""
+    """Yield findings on labels or targets in any part that may stand for a missing value."""
     columns = dataset.task.columns
     if len(columns.roles[columns.layout.answer_role]) > 1:
-        return  # flags, of which each column has its own
+        return  # one column of flags for each class
     counts = Counter(
         value
         for rows in dataset.parts.values()
@@ -331,7 +331,7 @@ def _missing_answers(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _values(answer: Any, dataset: Dataset) -> Iterator[str]:
-    """The classes, the number or the texts of an answer, each once and as a text."""
+    """Yield the distinct classes, the number, or the distinct texts of an answer, as texts."""
     values = answer if isinstance(answer, tuple | frozenset) else (answer,)
     for value in dict.fromkeys(values):
         if dataset.labels is None:
@@ -341,15 +341,15 @@ def _values(answer: Any, dataset: Dataset) -> Iterator[str]:
 
 
 def _is_apart(number: float, other_numbers: Sequence[float]) -> bool:
-    """Whether a number lies outside of the others: below 0 where none of them does, or farther away
-    than they are from each other."""
+    """Whether a number is an outlier: negative if no other number is, or farther from the others
+    than their range is wide."""
     low, high = min(other_numbers, default=number), max(other_numbers, default=number)
     far = max(low - number, number - high) > max(high - low, 1)
     return not other_numbers or number < 0 <= low or (far and len(other_numbers) > 1)
 
 
 def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
-    """What may be wrong with the names of the classes."""
+    """Yield findings on the names of the classes."""
     columns = dataset.task.columns
     names = columns.roles.get("label", ())
     if dataset.labels is not None:
@@ -366,7 +366,8 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
 
 
 def _sets_of_labels(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
-    """Sets of labels, in the columns `names`, that are empty, or never more than one label."""
+    """Yield findings on label sets, of the columns `names`, if cells are empty or no set has more
+    than one label."""
     empty = dataset.task.columns.described[names[0]].empty if len(names) == 1 else 0
     if empty:
         yield Finding(
@@ -423,7 +424,7 @@ def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
 
 
 def _s(number: int) -> str:
-    """The ending of a verb of one thing."""
+    """Return the ending of a verb whose subject is `number` things."""
     return "s" if number == 1 else ""
 
 
