@@ -1,9 +1,8 @@
-"""CSV and TSV to documents, with exact line numbers also after fields of several lines.
+"""Read documents from CSV and TSV, with exact line numbers even after multi-line fields.
 
-Python's `csv` module parses; this file adds the checks that it does not make: one width for all
-rows, no name twice in the header, quotes that close, rows of bounded size, and no quoted field that
-holds what look like rows. A first line `sep=;`, as spreadsheets write it, names the separator and
-is not a row.
+Python's `csv` module parses; this file adds checks: equal width of all rows, unique names in the
+header, quotes that close, rows of bounded size, and no quoted field whose contents look like rows.
+A first line `sep=;`, as spreadsheets write it, names the separator and is not a row.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import ReadingOptions
 
 Parsed = tuple[list[str], int, int]
-"""Fields of a row, numbers of its first and last line."""
+"""(fields of a row, number of its first line, number of its last line)."""
 BEFORE = AHEAD = 200  # rows
-ENOUGH = 4  # rows, before what they hold is known
+ENOUGH = 4  # rows needed to judge the contents of columns
 LONGEST_NAME = 40
 NUMBER = re.compile(r"\s*([-+]?\d+([.,]\d+)?)?\s*")
-# So many lines, all of the width of a row, where columns of texts tell no more than that.
+# Number of lines as wide as a row that suffices as evidence with columns of numbers, or without.
 MANY_NUMBERED, MANY = 3, 4
 
 
 def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
-    """The fields that each line of a row would have if quotes did not count."""
+    """Return the fields that each line of a row would have if quotes were ignored."""
     lines: list[list[str]] = [[]]
     for field in row:
         first_line, *rest = field.split("\n")
@@ -45,7 +44,7 @@ def lines_of(row: Sequence[str], separator: str) -> list[list[str]]:
 
 
 class RowWindow:
-    """Iterates over rows; keeps those before the current one, and looks ahead on request."""
+    """Iterator over rows that keeps the preceding rows and looks ahead on request."""
 
     def __init__(self, rows: Iterator[Parsed], width: int) -> None:
         self.rows, self.width = rows, width
@@ -68,8 +67,8 @@ class RowWindow:
         return parsed
 
     def rows_among(self, lines: Sequence[Sequence[str]]) -> int:
-        """The number of lines that look like rows; 0 if that may be chance, or in a table of one
-        column, in which each line looks like a row."""
+        """Return the number of lines that look like rows, judged by the rows around; 0 if this may
+        be chance, or if the table has one column, where any line looks like a row."""
         wide = [line for line in lines if len(line) == self.width]
         if self.width < 2 or len(wide) < 2:
             return 0
@@ -123,14 +122,14 @@ def _are_names(values: Sequence[str]) -> bool:
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHERS = (";", "\t", "|", ",")
-# What letters behind a backslash stand for; of the others the backslash alone is left out.
+# Escape sequences and their values; of other escaped characters only the backslash is removed.
 LETTERS = {"\\n": "\\\n", "\\t": "\\\t", "\\r": "\\\r", "\\N": ""}
 ESCAPED = re.compile(r"\\.", re.DOTALL)
 DECLARED = re.compile(r'("?)sep=([^\w\s"]|\t)\1\r?\n', re.IGNORECASE)
 
 
 def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
-    """The documents of a table with a header row.
+    """Yield the documents of a table with a header row.
 
     Raises:
         DataError: a bad header; a bad row, when the policy is strict.
@@ -160,10 +159,10 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
 def rows(
     blocks: Iterator[TextBlock], source: Source, ledger: Ledger
 ) -> Iterator[tuple[list[str], int]]:
-    """(fields, number of the first line) of the header and of all rows as wide as it.
+    """Yield (fields, number of the first line) of the header, then of all rows of the same width.
 
     Raises:
-        DataError: a name twice in the header; a bad row, when the policy is strict.
+        DataError: a duplicate name in the header; a bad row, when the policy is strict.
     """
     file, counts = source.shown, ledger.counts
     rejected = counts.rejected
@@ -212,7 +211,7 @@ def rows(
 def _swallows(
     row: list[str], line: int, separator: str, file: str, window: RowWindow
 ) -> DataError | None:
-    """The error for a row of several lines that look like rows; None for another row."""
+    """Return the error for a multi-line row whose lines look like rows; None for other rows."""
     field = next(f for f in row if "\n" in f)
     if separator == "\t" and any("\t" in f and "\n" in f for f in row):
         return row_faults.swallowed(next(f for f in row if "\t" in f and "\n" in f), file, line)
@@ -226,8 +225,7 @@ def _swallows(
 
 
 def separator_of(source: Source, ledger: Ledger) -> str:
-    """The separator of the fields: as the reading says, else from the file's first line, else from
-    its ending."""
+    """Return the field separator: from the options, else the file's first line, else its ending."""
     declared = ledger.counts.separators.get(source.shown)
     return ledger.reading.separator or declared or SEPARATORS[source.suffix]
 
@@ -235,7 +233,7 @@ def separator_of(source: Source, ledger: Ledger) -> str:
 def _without_declaration(
     blocks: Iterator[TextBlock], file: str, ledger: Ledger
 ) -> Iterator[TextBlock]:
-    """The lines without a first line that names the separator, which is noted."""
+    """Return the blocks without a first line `sep=;`, and store its separator in the counts."""
     first_block = next(blocks, None)
     if first_block is None:
         return blocks
@@ -248,15 +246,15 @@ def _without_declaration(
 
 
 class _RowTooLongError(Exception):
-    """A row that never ends, with the error to raise."""
+    """Raised for a row that exceeds the size limit; `fault` is the error to report."""
 
     def __init__(self, fault: DataError) -> None:
         self.fault = fault
 
 
 class _Feed:
-    """The lines of one block at a time for `csv.reader`; keeps their numbers and bounds the size of
-    a row."""
+    """Feeds `csv.reader` the lines of one block at a time; tracks their numbers in the file and
+    bounds the size of a row."""
 
     def __init__(self, blocks: Iterator[TextBlock], file: str, reading: ReadingOptions) -> None:
         self.blocks, self.file, self.limit = blocks, file, reading.max_document_characters
@@ -265,7 +263,7 @@ class _Feed:
         self.block_lines: list[str] = []
         self.fed = self.size = 0
         self.first = 1
-        # (lines fed before a block, number of its first line): lines left out leave gaps.
+        # (lines fed before a block, number of its first line); rejected lines leave gaps.
         self.starts: list[tuple[int, int]] = []
 
     def __iter__(self) -> _Feed:
@@ -292,7 +290,7 @@ class _Feed:
         return map(_unescaped, lines) if self.unescape else lines
 
     def raw(self, first_line: int, last_line: int) -> str:
-        """The lines with these numbers, as far as they are in the block that was fed last."""
+        """Return the lines with these numbers, if they are in the block that was fed last."""
         lines = self.block_lines = self.block_lines or self.block.text.split("\n")
         return (
             "\n".join(lines[max(0, first_line - self.block.line) : last_line - self.block.line + 1])
@@ -300,21 +298,21 @@ class _Feed:
         )
 
     def begin_row(self, first_fed: int) -> None:
-        """Start the next row at the `first_fed`-th line fed."""
+        """Start the next row at the line with the 1-based index `first_fed` among the fed lines."""
         self.first, self.size = first_fed, 0
         while len(self.starts) > 1 and self.starts[1][0] < first_fed:
             self.starts.pop(0)
 
     def left_out(self, first_fed: int, last_fed: int) -> int | None:
-        """The number in the file of a line that was left out between these fed lines; None if they
-        follow each other."""
+        """Return the number in the file of a line that was left out between two fed lines, or None
+        if they are consecutive."""
         for (before, line), (after, later) in itertools.pairwise(self.starts):
             if first_fed <= after < last_fed and later != line + after - before:
                 return line + after - before
         return None
 
     def line_of(self, fed: int) -> int:
-        """The number in the file of the `fed`-th line fed."""
+        """Return the number in the file of the line with the 1-based index `fed`."""
         for before, line in reversed(self.starts):
             if fed > before:
                 return line + fed - before - 1
@@ -322,20 +320,20 @@ class _Feed:
 
 
 def _unescaped(line: str) -> str:
-    """The line with the signs that letters behind a backslash stand for, still behind it."""
+    """Replace escaped letters by the characters they stand for, keeping the backslash for csv."""
     return (
         ESCAPED.sub(lambda match: LETTERS.get(match[0], match[0]), line) if "\\" in line else line
     )
 
 
 def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
-    """(fields, numbers of the row's first and last line); broken rows are rejected here."""
+    """Yield (fields, first line, last line) of each row; rows that csv refuses are rejected."""
     limit = ledger.reading.max_line_bytes
     reader, before = _reader(feed, source, ledger), 0
     while True:
         first_fed = before + reader.line_num + 1
         feed.begin_row(first_fed)
-        # The limit belongs to the whole process, so it is ours only while a row is parsed.
+        # The limit is global to the process, so it is set only while a row is parsed.
         previous_limit = csv.field_size_limit(limit)
         try:
             row = next(reader)
@@ -385,16 +383,16 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
 
 
 def _named(header: list[str]) -> list[str]:
-    """The header; if several columns have no name, they are called by their positions: programs
-    write empty columns after the others."""
+    """Return the header, naming columns by position if several have no name, as with the trailing
+    empty columns that some programs write."""
     if header.count("") < 2:
         return header
     return [name or f"column {position}" for position, name in enumerate(header, 1)]
 
 
 def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple[str, int]]:
-    """Names and positions of the columns that are kept as notes. A single column without a name is
-    called by its position."""
+    """Return (name, index) of the columns that are kept as notes; a column without a name is named
+    by its position."""
     reading = ledger.reading
     names = [name or f"column {position}" for position, name in enumerate(header, 1)]
     ledger.unmet.meet(names)
@@ -406,7 +404,7 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
 
 
 def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
-    """The position of the text column in a row."""
+    """Return the index of the text column in a row, or raise DataError."""
     column = ledger.reading.column_of(header)
     if column in header:
         return header.index(column)

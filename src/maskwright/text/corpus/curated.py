@@ -1,4 +1,4 @@
-"""The folder that `curate` writes, and what of it is text.
+"""The folder that `curate` writes, and the files in it that are text.
 
 clean/text/00000.jsonl.gz, …   the documents: id, text, and a column for each note
 clean/removed/RULE.jsonl.gz    what went, and why: no text to learn from
@@ -26,7 +26,7 @@ LEFT = "left"  # the part of the card about the result
 
 
 def is_curated(folder: Path) -> bool:
-    """Whether the folder is the result of a curation, be it damaged or not."""
+    """Whether the folder is the result of a curation, even if damaged."""
     manifest = folder / MANIFEST
     try:
         if not manifest.is_file() or manifest.stat().st_size > LARGEST:
@@ -37,10 +37,10 @@ def is_curated(folder: Path) -> bool:
 
 
 def texts(folder: Path) -> dict[Path, str]:
-    """The files of text of a curated folder in their order, with their SHA-256.
+    """Return the text files of a curated folder in their order, mapped to their SHA-256.
 
     Raises:
-        DataError: a file is missing, was added or has another size.
+        DataError: a file is missing, was added or has changed in size.
     """
     manifest = verify(folder, full=False, error=DataError)
     prefix = f"{TEXT}/"
@@ -64,10 +64,10 @@ def texts(folder: Path) -> dict[Path, str]:
 
 
 def require_same(path: Path, digest: str, expected: str | None) -> None:
-    """Refuse a file of a curated corpus that is not the one that was written.
+    """Check the hash of a file of a curated corpus; `expected` None skips the check.
 
     Raises:
-        DataError: its hash is another.
+        DataError: the hash differs.
     """
     if expected is not None and digest != expected:
         raise DataError(
@@ -80,8 +80,8 @@ def require_same(path: Path, digest: str, expected: str | None) -> None:
 
 
 def is_work(folder: Path) -> bool:
-    """Whether the folder is the one in which a curation works: it is next to the result, also when
-    that is finished."""
+    """Whether the folder is the work folder of a curation, which is next to its result and stays
+    there when it is finished."""
     try:
         return folder.name.endswith(WORK) and any(folder.glob("reading/*/shards.json"))
     except OSError:
@@ -89,10 +89,10 @@ def is_work(folder: Path) -> bool:
 
 
 def refuse_work(folder: Path) -> None:
-    """Refuse the folder in which a curation works.
+    """Raise an error for the work folder of a curation.
 
     Raises:
-        UsageError: with the advice to finish it, or to name the result.
+        UsageError: advises to finish the curation, or to name the result.
     """
     if not is_work(folder):
         return
@@ -110,7 +110,7 @@ def refuse_work(folder: Path) -> None:
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    """What a run keeps of a curated corpus: its fingerprint, and what its card says of the result
+    """Return what a run records of a curated corpus: its fingerprint, and the summary on its card
     (documents, bytes, languages, licences).
 
     Raises:

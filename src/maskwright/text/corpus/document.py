@@ -25,11 +25,11 @@ MOST_COLUMNS = 1000  # names that are remembered for a message
 
 
 class JsonText(str):
-    """The text of a value that was no text."""
+    """The JSON text of a value that was not a text."""
 
 
 def as_text(value: Any) -> str | None:
-    """A value as the text of a note; None for null and NaN."""
+    """Convert a value to the text of a note; None for null and NaN."""
     if type(value) is str:
         return value
     if value is None or (type(value) is float and math.isnan(value)):
@@ -43,30 +43,30 @@ def as_text(value: Any) -> str | None:
 
 
 def note_columns(names: Collection[str], columns: Iterable[str], column: str) -> list[str]:
-    """Which of the `columns` of a table are kept, in their order; never that of the text."""
+    """Return those of `columns` to keep as notes, in their order and without the text column."""
     every = EVERY in names
     return [name for name in columns if name != column and (every or name in names)]
 
 
 class MissingColumns:
-    """The columns asked for that no row has had so far."""
+    """The requested columns that have not occurred in any row so far."""
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = set(names) - {EVERY}
         self._columns: dict[str, None] = {}
 
     def meet(self, columns: Collection[str]) -> None:
-        """Note that a row, or a table, has these columns."""
+        """Record that a row, or a table, has these columns."""
         if self.names:
             self.names.difference_update(columns)
             if len(self._columns) < MOST_COLUMNS:
                 self._columns.update(dict.fromkeys(columns))
 
     def refuse(self, where: str | None) -> None:
-        """Refuse columns that were not met.
+        """Check that all requested columns have occurred.
 
         Raises:
-            DataError: with near names.
+            DataError: a column has not; the error suggests near names.
         """
         if self.names:
             raise missing_column(
@@ -77,7 +77,7 @@ class MissingColumns:
 def missing_column(
     name: str, columns: Collection[str], where: str | None, message: str = "the column is missing"
 ) -> DataError:
-    """The error for a column that is to be kept with the text and is not there."""
+    """Return the error for a missing column that was requested as a note."""
     listed = ", ".join(list(columns)[:LISTED])
     return DataError(
         message,
@@ -89,10 +89,10 @@ def missing_column(
 
 
 def refuse_duplicates(names: Iterable[str], where: str) -> None:
-    """Refuse two columns of one name.
+    """Check that column names are unique.
 
     Raises:
-        DataError: naming the column.
+        DataError: a name occurs twice.
     """
     if duplicates := [name for name, count in Counter(names).items() if count > 1]:
         raise DataError(

@@ -1,10 +1,10 @@
 """The embedded corpus: English prose from the documentation inside the installed Python packages.
 
-It is there on every machine that can run Maskwright, so the first run needs no download: docstrings
+It exists on every machine that can run Maskwright, so the first run needs no download: docstrings
 of the standard library, torch, numpy and the other runtime dependencies, and the language reference
-in `pydoc_data`. The sources are read as text; nothing is imported, nothing is redistributed. What
-lies on a machine depends on the versions installed, so `provenance` says the versions and a hash,
-and results are comparable only where the hash is the same.
+in `pydoc_data`. The sources are read as text; nothing is imported or redistributed. The corpus
+depends on the installed versions, so `provenance` states them with a hash; results are comparable
+only if the hash is equal.
 
 A document is the prose of consecutive docstrings of one file, a paragraph per line.
 """
@@ -30,7 +30,7 @@ SMALL_WORDS = {
 }
 MIN_WORDS = 6
 LEAST_PROSE_CHARACTERS = 24
-# What a sentence ends with, or the mark of a literal or emphasis around its end.
+# Characters that end a sentence, or close a literal or an emphasis around its end.
 LAST_CHARACTERS = ".!?\"')]`*_"
 # Directives whose body is prose; the body of any other is left out.
 PROSE_DIRECTIVES = {
@@ -58,7 +58,7 @@ WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*")
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of prose in `text`, each on one line, without markup.
+    """Yield the paragraphs of prose in `text`, each on one line and without markup.
 
     Args:
         text: a docstring with its indentation removed.
@@ -72,7 +72,7 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """`text` on one line without the marks of reStructuredText and Markdown."""
+    """Return `text` on one line without reStructuredText and Markdown markup."""
     text = " ".join(text.split())
     if "`" in text:
         text = TILDE_ROLE.sub(r"\1", text)
@@ -88,7 +88,7 @@ def plain(text: str) -> str:
 
 
 def reads_as_prose(text: str) -> bool:
-    """Whether `text` is whole sentences of English with little code in them."""
+    """Whether `text` consists of whole English sentences with little code in them."""
     if not text or not (text[0].isupper() or text[0] in "\"'("):
         return False
     words = WORD.findall(text.lower())
@@ -106,8 +106,8 @@ def reads_as_prose(text: str) -> bool:
 
 # ------------------------------------------------------------------------------ structure
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Runs of lines that belong together. A new one begins at a blank line, a change of
-    indentation, an item of a list, a field; examples, tables and headings belong to none."""
+    """Yield paragraphs, joining their lines. A new one begins at a blank line, a change of
+    indentation, a list item or a field; examples, tables and headings are left out."""
     piece: list[str] = []
     indent: int | None = None  # where the next line of the piece must begin; None: anywhere
     hidden: int | None = None  # lines deeper than this belong to a literal block or a directive
@@ -171,10 +171,10 @@ LOOK_BACK = 300
 
 
 def literals(source: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of every triple-quoted string in `source`, without its prefix letters."""
+    """Yield (start, end) of every triple-quoted string in `source`, without its prefix letters."""
     offset = 0
     while '"""' in source or "'''" in source:
-        # `match` from a known place, never `search`: a failure must not be tried again further on.
+        # `match` at an offset, never `search`: after a failure no later start must be tried.
         match = NEXT_TRIPLE.match(source, offset)
         if match is None:
             return
@@ -183,7 +183,7 @@ def literals(source: str) -> Iterator[tuple[int, int]]:
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of the docstrings in `source`, without their common indentation."""
+    """Yield (line number, text) of the docstrings in `source`, without common indentation."""
     line, counted = 1, 0
     for start, end in literals(source):
         letters = PREFIX.search(source, max(0, start - 2), start)
@@ -202,7 +202,7 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _docstrings_of(source: str, begin: int) -> bool:
-    """Whether the string at `begin` stands where a docstring stands."""
+    """Whether the string at `begin` is in the position of a docstring."""
     head = source.rfind("\n", 0, begin) + 1
     if source[head:begin].isspace() or head == begin:
         while head > 0:
@@ -228,7 +228,7 @@ def _unescaped(literal: str) -> str:
 
 
 LEAST_CHARACTERS = 200
-# Short docstrings of neighbours are put together up to this size.
+# Short docstrings of one file are joined until they have this size.
 GOOD_CHARACTERS = 400
 TOPICS = "stdlib/pydoc_data/topics.py"
 NOT_LETTERS = re.compile(r"[\W\d_]+")
@@ -237,16 +237,16 @@ NOT_LETTERS = re.compile(r"[\W\d_]+")
 def documents(
     packages: Sequence[str] | None = None, *, limit_bytes: int | None = None
 ) -> Iterator[Document]:
-    """The documents, in the order of packages and files.
+    """Yield the documents, in the order of packages and files.
 
     Args:
-        packages: import names, `stdlib` for the standard library; by default the ones of
-            `installed.USUAL` that are there.
-        limit_bytes: stop at about this much text (UTF-8). The files are then drawn evenly over all
-            packages, always the same ones.
+        packages: import names, `stdlib` for the standard library; None for the installed ones of
+            `installed.USUAL`.
+        limit_bytes: stop at about this much text (UTF-8), with files sampled evenly from all
+            packages in a fixed way; None for all files.
 
     Raises:
-        UsageError: a package asked for is not installed.
+        UsageError: a requested package is not installed.
     """
     files = list(installed.files(installed.package_folders(packages)))
     paragraph_hashes: set[bytes] = set()
@@ -274,13 +274,12 @@ def provenance(
     limit_bytes: int | None = None,
     read: Iterable[Document] | None = None,
 ) -> dict[str, object]:
-    """What the corpus is on this machine: versions, licences, number and bytes of documents, and
-    the SHA-256 of their text in order.
+    """Describe the corpus of this machine: package versions, licences, number and bytes of the
+    documents, and the SHA-256 of their text in order.
 
     Args:
-        packages: as for `documents`.
-        limit_bytes: as for `documents`.
-        read: the documents, where they have been read already; else they are read again.
+        packages, limit_bytes: as for `documents`.
+        read: the documents if they have already been read; None to read them.
     """
     digest = hashlib.sha256()
     number = size = 0
@@ -301,8 +300,8 @@ def provenance(
 
 
 def _documents(file: PythonFile, paragraph_hashes: set[bytes]) -> Iterator[Document]:
-    """The documents of one file, without paragraphs in `paragraph_hashes`, to which new ones are
-    added."""
+    """Yield the documents of one file without the paragraphs in `paragraph_hashes`, and add new
+    ones to it."""
     source = file.text()
     if source is None:
         return
@@ -329,7 +328,7 @@ def _documents(file: PythonFile, paragraph_hashes: set[bytes]) -> Iterator[Docum
 
 
 def _is_new(paragraph: str, paragraph_hashes: set[bytes]) -> bool:
-    """Whether no paragraph with the same letters came before."""
+    """Whether no earlier paragraph has the same letters; adds its hash to `paragraph_hashes`."""
     letters = NOT_LETTERS.sub("", paragraph).lower()
     key = hashlib.blake2b(letters.encode(), digest_size=8).digest()
     if key in paragraph_hashes:
@@ -339,7 +338,7 @@ def _is_new(paragraph: str, paragraph_hashes: set[bytes]) -> bool:
 
 
 def _topics(source: str) -> Iterator[tuple[int, str]]:
-    """The texts of the language reference: the values of one dictionary literal."""
+    """Yield (line number, text) of the language reference, the values of a dictionary literal."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

@@ -1,8 +1,8 @@
-"""The files that a path means, and opening them safely.
+"""Find the files that a path refers to, and open them safely.
 
-Only regular files are opened, checked before and after opening, so a FIFO cannot hang a run. A file
-that changes while it is read is an error: what was read would belong to neither version. File names
-are shown with control characters escaped.
+Only regular files are opened, checked before and after opening, so that a FIFO cannot hang a run. A
+file that changes while it is read is an error: the text would belong to neither version. Control
+characters in file names are escaped in messages.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ KINDS = {
     **dict.fromkeys((".arrow", ".feather"), "arrow"),
     **dict.fromkeys((".conll", ".conllu", ".bio", ".iob", ".iob2"), "columns"),
 }
-# Read where markup is made text of, a page a document.
+# Read only where markup is converted to text, each page as one document.
 PAGES = dict.fromkeys((".html", ".htm", ".xhtml"), "page")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 PLAIN = "if it is plain text, rename it to end in .txt"
-GROWTH = 4  # of a compressed file, for the size of its text
+GROWTH = 4  # estimated ratio of the size of a text to that of its compressed file
 NEAR_LIMIT = 5000
 LISTED = 5
 COPY_LINKED = "copy the file into the folder, or name it on its own"
-# Texts about the data in their folder.
+# Names of files that describe the data in their folder.
 ABOUT = re.compile(r"(readme|licen[cs]e|citation|changelog)\b", re.IGNORECASE)
 # Files and folders, one or several.
 Paths = str | Path | Sequence[str | Path]
@@ -52,11 +52,11 @@ class Source:
     """One file to read.
 
     Attributes:
-        path: where it lies.
+        path: the path to open.
         shown: its name in messages and documents.
-        suffix: the ending that tells the format, in lower case (`.csv` of `a.CSV.gz`).
+        suffix: the ending that determines the format, in lower case (`.csv` of `a.CSV.gz`).
         compression: `gzip`, `zstd` or None.
-        sha256: its hash, where a manifest states it.
+        sha256: the expected hash if a manifest states one, else None.
     """
 
     path: Path
@@ -71,22 +71,22 @@ class Source:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of its text, estimated where it is compressed."""
+        """Size of its text in bytes; estimated if the file is compressed."""
         return os.stat(self.path).st_size * (GROWTH if self.compression else 1)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Every file of it."""
+        """The paths of all files that belong to the source."""
         return (self.path,)
 
 
 @dataclass(frozen=True)
 class IgnoredFiles:
-    """What folders hold that is not read, by name.
+    """The names of files in folders that are not read.
 
     Attributes:
-        files: of another kind.
-        links: symbolic links that lead out of the folder that was named.
+        files: files of another format.
+        links: symbolic links that lead out of the named folder.
     """
 
     files: list[str] = field(default_factory=list)
@@ -127,11 +127,12 @@ class IgnoredFiles:
 
 
 def first_names(names: Sequence[str]) -> str:
+    """Join the first `LISTED` names for a message, with the number of the remaining ones."""
     more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(map(shorten, names[:LISTED])) + more
 
 
-# What files are of which no ending says a kind.
+# Returns the sources of files whose endings do not determine the format.
 Otherwise = Callable[[Sequence[Path]], Sequence[Source]]
 
 
@@ -142,22 +143,22 @@ def find(
     pages: bool = False,
     broken: list[UsageError] | None = None,
 ) -> tuple[list[Source], IgnoredFiles]:
-    """The files that `paths` mean, folders searched in sorted order; and what was left out there.
-    Of a curated corpus (`curated.py`) only the text is read.
+    """Find the files to read in `paths`, searching folders in sorted order; also return the files
+    that were ignored. Of a curated corpus (`curated.py`) only the text is read.
 
-    A path that is named may be a symbolic link. Those inside a folder are followed only as far as
-    they stay inside it: otherwise whoever can write to the folder has the reader read any file.
+    A path given by the user may be a symbolic link. Links inside a folder are followed only if they
+    stay inside it: otherwise write access to the folder would allow reading any file.
 
     Args:
-        otherwise: for labelled data: the sources of files whose endings tell no format, and of a
-            folder without any known ending; files about a folder (`README.md`) are not its data.
-        pages: whether HTML files are meant, too.
-        broken: where it is given, gets what is wrong with files and folders inside of a folder,
-            which are left out then: links to nothing, pipes, folders that may not be listed.
+        otherwise: for labelled data: returns the sources of files whose endings determine no format
+            and of folders without known endings; descriptions such as `README.md` are skipped.
+        pages: whether to include HTML files.
+        broken: if given, collects the errors of entries inside folders, which are then left out:
+            dangling links, pipes, folders that cannot be listed. None raises the first error.
 
     Raises:
-        UsageError: a path does not exist (with near names), is no regular file or folder, has an
-            unknown ending, or a folder holds nothing to read, or is an unfinished curation.
+        UsageError: a path does not exist (with near names), is not a regular file or folder, or has
+            an unknown ending; a folder holds nothing to read, or is an unfinished curation.
         DataError: a curated or saved folder is not complete.
     """
     path_names = listed(paths)
@@ -203,10 +204,10 @@ def find(
 
 
 def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
-    """As `find`, where nobody can be told of what is left out.
+    """Return the sources of `find`, for callers that cannot report ignored files.
 
     Raises:
-        UsageError: as `find` does; a symbolic link leads out of a folder.
+        UsageError: as `find`; or a symbolic link leads out of a folder.
     """
     sources, ignored = find(paths, otherwise)
     if ignored.links:
@@ -221,7 +222,7 @@ def find_all(paths: Paths, otherwise: Otherwise | None = None) -> list[Source]:
 
 
 def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
-    """Bytes of the files that `find` gives."""
+    """Return the total size in bytes of the files that `find` returns."""
     sources = find(paths, otherwise)[0]
     return sum(_status(path).st_size for source in sources for path in source.paths)
 
@@ -229,7 +230,7 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
 def _inside(
     folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
 ) -> tuple[list[Source], IgnoredFiles]:
-    """The files to read below `folder`, and what else there is."""
+    """Return the sources below `folder`, and the names of all other files there."""
     curations = None if otherwise else _Curations()
     links: list[str] = []
     all_paths = list(_walk(folder, curations, broken, links))
@@ -252,7 +253,7 @@ def _inside(
 
 
 def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
-    """Whether a source is of regular files; where it is not, the reason is raised or kept."""
+    """Whether all files of a source are regular; if not, raise the error or add it to `broken`."""
     try:
         for path in source.paths:
             _refuse_special(path, _status(path))
@@ -269,16 +270,16 @@ def _keep(error: UsageError, broken: list[UsageError] | None) -> None:
 
 
 def _tells_of(folder: Path, source: Source) -> bool:
-    """Whether a text describes the data in `folder`, and is not part of it."""
+    """Whether a text file describes the data in `folder` instead of being part of it."""
     path = source.path
     return path.parent == folder and source.format == "text" and bool(ABOUT.match(path.name))
 
 
 def listed(paths: Paths) -> list[str]:
-    """`paths`, one or more, as texts.
+    """Return one or more paths as a list of strings.
 
     Raises:
-        UsageError: something else, such as a table in memory, whose columns would be taken for
+        UsageError: another type, such as a table in memory, whose columns would be taken for
             paths.
     """
     names = [paths] if isinstance(paths, str | Path) else paths
@@ -296,7 +297,7 @@ def listed(paths: Paths) -> list[str]:
 
 
 def shown(path: Path | str) -> str:
-    """`path` for messages and documents: control characters and undecodable bytes escaped."""
+    """Return `path` for messages and documents, with control and undecodable bytes escaped."""
     return shorten(str(path), limit=4096)
 
 
@@ -329,10 +330,10 @@ class RegularFile:
         os.close(self._number)
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the file, at most 1 MiB at a time.
+        """Yield the bytes of the file, at most 1 MiB at a time.
 
         Raises:
-            StorageError: the system cannot read on.
+            StorageError: reading fails.
         """
         while True:
             try:
@@ -350,10 +351,10 @@ class RegularFile:
             yield data
 
     def finish(self) -> str:
-        """The SHA-256 of what was read, in hex.
+        """Return the SHA-256 of the bytes read, in hex.
 
         Raises:
-            DataError: the file changed meanwhile.
+            DataError: the file changed while it was read.
         """
         before = self._before
         try:
@@ -400,14 +401,14 @@ def _named(path: Path, pages: bool) -> Source:
 
 
 def _ending(name: str) -> str:
-    """The ending that tells the format, in lower case: `.warc` of `a.warc.gz`."""
+    """Return the ending that determines the format, in lower case: `.warc` of `a.warc.gz`."""
     path = Path(name)
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
     return inner.suffix.lower() or path.suffix.lower()
 
 
 def _made_of(path: Path) -> str:
-    """What to do with a file that is not read, by its ending, or by its first bytes."""
+    """Return the advice for a file that cannot be read, by its ending or its first bytes."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         kind = format_of(file.read(HEAD))
     return MADE_OF.get(_ending(path.name)) or MADE_OF.get(kind or "") or PLAIN
@@ -420,7 +421,7 @@ def _suffixes(pages: bool = False) -> str:
 
 @dataclass(frozen=True)
 class _Curations:
-    """What was met of curated corpora: hashes of their texts, and folders of work, passed over."""
+    """Hashes of the texts of curated corpora below a folder, and their skipped work folders."""
 
     hashes: dict[Path, str] = field(default_factory=dict)
     works: list[Path] = field(default_factory=list)
@@ -429,9 +430,9 @@ class _Curations:
 def _walk(
     folder: Path, curations: _Curations | None, broken: list[UsageError] | None, links: list[str]
 ) -> Iterator[Path]:
-    """All files below `folder`, each level sorted by name; hidden names are skipped, and so are
-    symbolic links out of it, which are added to `links`. Of curated corpora only their texts,
-    unless `curations` is None."""
+    """Yield all files below `folder`, each level sorted by name. Hidden names are skipped, as are
+    symbolic links out of it, which are added to `links`. Of curated corpora only the texts are
+    yielded, unless `curations` is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
         path, above = stack.pop()

@@ -1,7 +1,7 @@
-"""JSON Lines to documents: one object per line, the text in one of its fields.
+"""Read documents from JSON Lines: one object per line, the text in one of its fields.
 
-A `.json` file is read the same way if it holds JSON Lines; one large value is refused with the
-command that turns it into lines, because it could not be read in bounded memory.
+A `.json` file is read in the same way if it holds JSON Lines; a single large value is refused, with
+the command that converts it to lines, because it cannot be read in bounded memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from maskwright.text.corpus.ledger import OR_SKIP, Ledger, line_in
 from maskwright.text.corpus.lines import NOT_STRIPPED, STRIPPED, TextBlock, strip_controls
 
 LONE = re.compile("[\ud800-\udfff]")
-# Signs that JSON has no place for but in escapes; DEL it takes as it stands.
+# Characters that JSON allows only as escapes; it allows DEL unescaped.
 ESCAPES = {code: f"\\u{code:04x}" for code in STRIPPED if code < 32}
 RAW = re.compile("[" + "".join(map(chr, ESCAPES)) + "]")
 JSON_TYPES = {
@@ -32,7 +32,7 @@ JSON_TYPES = {
 
 
 def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> Iterator[Document]:
-    """The documents of a file of JSON Lines.
+    """Yield the documents of a file of JSON Lines.
 
     Raises:
         DataError: a bad row, when the policy is strict; a `.json` file that is one value.
@@ -72,8 +72,8 @@ def objects(
     ledger: Ledger,
     made_of: Callable[[Any], Any] = lambda value: value,
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(object, line) of a file of JSON Lines, whole, with the texts in it checked and as given:
-    control characters stay. `made_of` makes objects of lines that are others.
+    """Yield (object, line number) of a file of JSON Lines. Texts are checked but keep their control
+    characters. `made_of` converts each parsed value, for files whose lines are not objects.
 
     Raises:
         DataError: a bad row, when the policy is strict.
@@ -97,10 +97,10 @@ def objects(
 
 
 def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
-    """The notes of a row.
+    """Return the values of the columns kept as notes, by name.
 
     Raises:
-        DataError: half of a surrogate pair, or a NUL, as the policy says.
+        DataError: half of a surrogate pair, or a NUL, depending on the policy.
     """
     reading, notes = ledger.reading, {}
     ledger.unmet.meet(row)
@@ -118,16 +118,16 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
 
 
 def with_escapes(text: str) -> str:
-    """JSON with escapes in place of raw control characters, which its grammar does not know."""
+    """Replace raw control characters in JSON by escapes, as its grammar requires."""
     return text.translate(ESCAPES) if RAW.search(text) else text
 
 
 def check_texts(value: Any, ledger: Ledger) -> Any:
-    """`value` with every text in it free of what escapes can smuggle in, but for control
-    characters, which places count.
+    """Check every text in a JSON value for lone surrogates and NUL from escapes, and return the
+    value. Control characters are kept, because character offsets count them.
 
     Raises:
-        DataError: half of a surrogate pair, or a NUL, as the policy says.
+        DataError: half of a surrogate pair, or a NUL, depending on the policy.
     """
     if type(value) is str:
         return _without_traps(value, ledger, strip=False)
@@ -162,8 +162,8 @@ def _no_text(row: Any, column: str) -> DataError:
 
 
 def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
-    """The text without halves of surrogate pairs, NUL and control characters, which escapes can
-    bring in."""
+    """Check a text for lone surrogates and NUL from escapes, and remove its control characters
+    (unless `strip` is False)."""
     try:
         if not text.encode().translate(None, NOT_STRIPPED):
             return text
@@ -191,8 +191,8 @@ def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
 
 
 def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
-    """Refuse a file that is an array, or objects over several lines: its first line ends within
-    one. Other faults are those of a row, and with `lines` also a first line that is cut off."""
+    """Raise DataError for an array or an object over several lines, which the first line leaves
+    open. Other faults belong to a row, as does, with `lines`, a first line that is cut off."""
     first_line, _, rest = text.lstrip().partition("\n")
     first_line, rest = first_line.rstrip(), rest.lstrip()
     is_array = first_line.startswith("[") and (
@@ -218,7 +218,7 @@ def _of_line(error: DataError, line: str, where: str) -> DataError:
 
 
 def with_place(error: DataError, where: str) -> DataError:
-    """The error with the place of its row, and with a remedy if it has none of its own."""
+    """Return the error with the location of its row, and a remedy if it has none."""
     return DataError(
         error.what,
         where=", ".join(text for text in (where, error.where) if text),

@@ -1,7 +1,7 @@
-"""The ledger of a reading: counts of what was read, and of what was left out and why.
+"""Counts of rows read, rows left out and the reasons, and the policy for bad rows.
 
-A bad row goes through `Ledger.reject`, the one place that knows the policy: strict raises, skip
-counts the row, writes it to the rejects file and stops if too many were bad.
+Every bad row goes through `Ledger.reject`, which applies the policy: strict raises; skip counts the
+row, writes it to the rejects file and stops if too many are bad.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.text.corpus.document import MissingColumns
 from maskwright.text.corpus.files import IgnoredFiles, first_names
 from maskwright.text.corpus.reading import ReadingOptions
 
-# The share of bad rows means little before this many rows; the end of the reading checks it always.
+# The share of bad rows is unreliable before this many rows; it is always checked at the end.
 ROWS_BEFORE_JUDGING = 1000
 REJECTED, SPANNING = "rejected-rows", "rows-of-several-lines"
 OR_SKIP = "or read with on_bad='skip' (drops and counts)"
@@ -43,36 +43,36 @@ class Counts:
     """Rows dropped because they were bad."""
     rejected_by: dict[str, int] = field(default_factory=dict)
     first_rejected: str = ""
-    """Where the first of them stands."""
+    """Location of the first rejected row."""
     byte_order_marks: int = 0
     nul_stripped: int = 0
     replaced: int = 0
-    """U+FFFD written for bytes or surrogates that are no text."""
+    """Number of U+FFFD written for undecodable bytes or lone surrogates."""
     controls: dict[str, int] = field(default_factory=dict)
     """Control characters left out, by code point (`U+001B`)."""
     empty_files: list[str] = field(default_factory=list)
     ignored: IgnoredFiles = field(default_factory=IgnoredFiles)
-    """What folders hold that is not read."""
+    """Files in folders that are not read."""
     without_part: list[str] = field(default_factory=list)
-    """Files whose names do not name a part, among others whose names do."""
+    """Files that are not assigned to a part, while other files are."""
     separators: dict[str, str] = field(default_factory=dict)
-    """What separates the fields of tables that say so in their first lines."""
+    """Field separator by file, of tables that declare it in their first line."""
     spanning: int = 0
-    """Rows of tables that reach over several lines, in quoted fields."""
+    """Rows of tables that span several lines because of quoted fields."""
     first_spanning: str = ""
-    """The lines of the first of them."""
+    """File and lines of the first row that spans several lines."""
     lone_cr: int = 0
-    """CR without LF, which are text."""
+    """CR without LF, kept as text."""
     cr_files: list[str] = field(default_factory=list)
     """Files whose lines end in CR alone."""
     notes: list[Finding] = field(default_factory=list)
-    """What else was met."""
+    """Further findings from the reading."""
     hashes: dict[str, str] = field(default_factory=dict)
     """SHA-256 of every file as it was read."""
 
     @property
     def findings(self) -> list[Finding]:
-        """What the user should know even when all went well."""
+        """The findings to report to the user even if reading succeeded."""
         findings = list(self.notes)
         for number, name, message in (
             (self.rejected, REJECTED, "bad rows dropped"),
@@ -107,14 +107,14 @@ class Counts:
         return findings + self.ignored.findings
 
     def summary(self) -> str:
-        """One line: files, rows, documents, and why rows went missing."""
+        """Return one line with the counts of files, rows and documents, and rejects by reason."""
         counts = [counted(self.files, "file"), counted(self.rows, "row"), f"{self.blank:,} blank"]
         counts += [f"{n:,} rejected: {reason}" for reason, n in sorted(self.rejected_by.items())]
         return f"{counted(self.documents, 'document')} from " + ", ".join(counts)
 
 
 class Ledger:
-    """Counts, and the policy for bad rows."""
+    """Collects counts and applies the policy for bad rows."""
 
     def __init__(
         self, reading: ReadingOptions, counts: Counts, rejects: Path | TextIO | None
@@ -193,14 +193,14 @@ class Ledger:
             self._judge()
 
     def finish(self, message: str = "the corpus has 0 documents", unit: str = "document") -> None:
-        """The checks at the end: not too many bad rows, and at least one document.
+        """Check at the end that not too many rows are bad, and that there is at least one document.
 
         Args:
-            message: the message if there is none.
-            unit: the name of what is counted.
+            message: the error message if there are no documents.
+            unit: the name of a document in the message.
 
         Raises:
-            DataError: with the counts.
+            DataError: a check fails; the error has the counts.
         """
         self._judge()
         if self.counts.documents == 0:
@@ -215,10 +215,10 @@ class Ledger:
             )
 
     def require_notes(self) -> None:
-        """Refuse a column of notes that no row had.
+        """Check that every requested column of notes occurred in some row.
 
         Raises:
-            DataError: with near names.
+            DataError: a column never occurred; the error suggests near names.
         """
         self.unmet.refuse(first_names(list(self.counts.hashes)) or None)
 
@@ -237,7 +237,7 @@ class Ledger:
 
 
 def line_in(file: str, line: int, offset: int | None = None, column: object = None) -> str:
-    """The `where` of an error: `notes.txt, line 12, byte 340`."""
+    """Return the `where` of an error, such as `notes.txt, line 12, byte 340`."""
     where = f"{file}, line {line}"
     if offset is not None:
         where += f", byte {offset}"

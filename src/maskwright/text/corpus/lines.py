@@ -19,7 +19,7 @@ from maskwright.base.errors import DataError
 from maskwright.text.corpus.encoding import REMEDY, UTF_8, Encoding, guess
 from maskwright.text.corpus.ledger import OR_SKIP, Counts, Ledger, line_in
 
-# C0 but TAB, LF, VT, FF, CR, and DEL; NUL has a policy of its own.
+# C0 except TAB, LF, VT, FF and CR, and DEL; NUL has its own policy.
 CONTROLS = bytes(set(range(1, 32)) - set(b"\t\n\v\f\r")) + b"\x7f"
 NOT_CONTROLS = bytes(set(range(256)) - set(CONTROLS))
 STRIPPED = b"\0" + CONTROLS
@@ -27,10 +27,10 @@ NOT_STRIPPED = bytes(set(range(256)) - set(STRIPPED))
 STRIPPED_TABLE = dict.fromkeys(STRIPPED)
 MARK = "\ufffd".encode()
 ORDER_MARKS = re.compile("^\ufeff", re.MULTILINE)
-# Of texts as given, those that are surely of none.
+# In texts that are kept as given, only marks that surely do not belong to a text.
 OUTER_MARKS = re.compile(r'^\ufeff(?=["{\[])', re.MULTILINE)
 LONE_CR = re.compile(rb"\r(?!\n)")
-# A file without LF in so many first bytes, but with CR, has lines that end in CR.
+# A file with CR but no LF in this many first bytes has lines that end in CR.
 LOOKED_AT = 1 << 16
 
 
@@ -63,15 +63,15 @@ def blocks(
     as_given: bool = False,
     encoding: Encoding = UTF_8,
 ) -> Iterator[TextBlock]:
-    """The good lines of a stream.
+    """Yield the valid lines of a byte stream in blocks.
 
     Args:
         chunks: UTF-8 bytes without a byte order mark.
         file: the name, for messages.
-        ledger: takes the bad lines and the counts.
-        start: the offset of the first byte in the file, -1 when offsets would not be the file's.
-        as_given: leave control characters and CRLF where they are, as places count them.
-        encoding: of the file, for messages.
+        ledger: receives bad lines and counts.
+        start: offset of the first byte in the file, -1 if offsets differ from those in the file.
+        as_given: keep control characters and CRLF, because character offsets count them.
+        encoding: the encoding of the file, for messages.
 
     Raises:
         DataError: a bad line, when the policy is strict.
@@ -86,7 +86,7 @@ def blocks(
 
 
 def strip_controls(text: str, counts: Counts) -> str:
-    """`text` without NUL and control characters; the removed characters are counted."""
+    """Remove NUL and control characters from `text`, and count them."""
     for code in STRIPPED:
         number = text.count(chr(code))
         if code == 0:
@@ -98,8 +98,8 @@ def strip_controls(text: str, counts: Counts) -> str:
 
 # ------------------------------------------------------------------------------ line ends
 def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iterator[bytes]:
-    """The stream with LF for each CR that ends a line: for every CR that stands alone if
-    `line_ends` is "any", and by default in a file without LF near its beginning."""
+    """Replace each CR that ends a line by LF: every CR not followed by LF if `line_ends` is "any",
+    and by default only in files without LF near their beginning."""
     ends = ledger.reading.line_ends
     if ends == "lf":
         return chunks
@@ -108,7 +108,7 @@ def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iter
         while len(head) < LOOKED_AT and b"\n" not in head and (chunk := next(chunks, b"")):
             head += chunk
         if head.endswith(b"\r"):
-            head += next(chunks, b"")  # which may begin with the other half of CRLF
+            head += next(chunks, b"")  # may begin with the LF of a CRLF
         chunks = itertools.chain([head] if head else [], chunks)
         if b"\r" not in head or b"\n" in head:
             return chunks
@@ -130,12 +130,12 @@ def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _whole_lines(
     chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
 ) -> Iterator[_RawBlock]:
-    """Blocks that end with LF (except the last); never more than a line's limit is held in
-    memory."""
+    """Yield blocks that end with LF (except the last), buffering at most one line of the maximum
+    length."""
     limit = ledger.reading.max_line_bytes
     held: list[bytes] = []
     size, line = 0, 1
-    overlong = 0  # bytes seen of a line that is past the limit, 0 when there is none
+    overlong = 0  # bytes read of a line beyond the limit, 0 if there is none
     for chunk in chunks:
         ledger.counts.bytes += len(chunk)
         data = chunk
@@ -179,7 +179,7 @@ def _has_long_line(data: bytes, ledger: Ledger) -> bool:
 
 
 def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
-    """The text of `data`, or None if a line in it is bad."""
+    """Decode `data` and clean its text; return None if a line in it is bad."""
     reading, counts = ledger.reading, ledger.counts
     zeros = data.count(0)
     if zeros and reading.on_nul == "error":
@@ -194,7 +194,7 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
         for code in sorted(set(controls)):
             _count(counts, code, controls.count(code))
         text = data.translate(None, STRIPPED).decode()
-    if "\ufeff" in text:  # files that were put together have one at the start of each
+    if "\ufeff" in text:  # concatenated files have one at the start of each
         text, marks = (OUTER_MARKS if as_given else ORDER_MARKS).subn("", text)
         counts.byte_order_marks += marks
     if "\r" in text:
@@ -206,7 +206,7 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 def _sift(
     raw: _RawBlock, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
 ) -> Iterator[TextBlock]:
-    """The good lines of a block that has bad ones; neighbours stay together."""
+    """Yield the valid lines of a block with bad ones, in runs; reject the bad lines."""
     good: list[str] = []
     number, start = raw.line, 0
     while start < len(raw.data):
@@ -233,8 +233,8 @@ def _sift(
 
 
 def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
-    """The line with U+FFFD for bytes that are not text, if the policy replaces them and nothing
-    else is bad."""
+    """Decode a line with U+FFFD for undecodable bytes; None if the policy forbids this or the line
+    has another fault."""
     if ledger.reading.on_undecodable != "replace":
         return None
     replaced = data.decode("utf-8", "replace").encode()
@@ -247,7 +247,7 @@ def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
 def _fault(
     data: bytes, file: str, line: int, offset: int | None, ledger: Ledger, encoding: Encoding
 ) -> tuple[DataError, int | None]:
-    """The fault of the line `data`, and its offset."""
+    """Return (the error for the bad line `data`, its byte offset in the file or None)."""
     length = len(data) - data.endswith(b"\n")
     if length > ledger.reading.max_line_bytes:
         return _too_long(file, line, length, ledger.reading.max_line_bytes), offset

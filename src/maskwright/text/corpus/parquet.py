@@ -1,4 +1,4 @@
-"""Parquet and arrow to documents: one column, read in batches. Needs pyarrow (the extra `data`)."""
+"""Read parquet and arrow files in batches of rows. Needs pyarrow (the extra `data`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEATHER_1 = b"FEA1"
 
 
 def fault(head: bytes, tail: bytes) -> str | None:
-    """The fault of a file with this beginning and end; None if there is none."""
+    """Return what is wrong with an arrow file with these first and last bytes, or None."""
     if head.startswith(FEATHER_1):
         return "a Feather file of version 1"
     if head.startswith(FILE):
@@ -62,10 +62,10 @@ class ArrowFile:
         return map(self._reader.get_batch, range(self._reader.num_record_batches))
 
     def iter_batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """The rows, at most `size` at a time."""
+        """Yield record batches of at most `size` rows with these columns (None for all)."""
         for batch in self._batches():
             chosen = batch if columns is None else batch.select(columns)
-            chosen.validate(full=True)  # else places in a damaged file are followed wherever
+            chosen.validate(full=True)  # invalid offsets in a damaged file would be followed
             for begin in range(0, len(chosen), size):
                 yield chosen.slice(begin, size)
 
@@ -76,10 +76,10 @@ TEXT_TYPES = ("string", "large_string", "dictionary<values=string", "dictionary<
 
 
 def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Document]:
-    """The documents of a parquet file; a document's id is `path#row`, rows counted from 1.
+    """Yield the documents of a parquet or arrow file; their ids are `path#row`, counted from 1.
 
     Raises:
-        DataError: no parquet file, no such column, a column that holds no text; a bad row, when the
+        DataError: not such a file, a missing column, a column that is not text; a bad row, when the
             policy is strict.
         UsageError: pyarrow is not installed.
     """
@@ -113,11 +113,11 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
 def rows(
     opened: RegularFile, source: Source, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """(row, its number from 1) of a parquet file, all columns as plain Python values; a value that
-    cannot be read, such as nanoseconds, is an `UnreadableValue`: its column cannot be used.
+    """Yield (row, its number from 1), with all columns as plain Python values; a value that cannot
+    be converted, such as nanoseconds, becomes an `UnreadableValue`.
 
     Raises:
-        As `documents`, but for the column.
+        As `documents`, except for the column.
     """
     pyarrow = _library(opened, source)
     if pyarrow is None:
@@ -136,11 +136,11 @@ def rows(
 
 @dataclass(frozen=True)
 class UnreadableValue:
-    """A value without a Python counterpart: nanoseconds, the year 10000, an unknown time zone, a
-    text that is not UTF-8. It is neither text nor number, and its readers refuse it.
+    """A value without a Python equivalent: nanoseconds, the year 10000, an unknown time zone, a
+    text that is not UTF-8. It is neither text nor number, and readers of labels refuse it.
 
     Attributes:
-        shown: the value as a text, as far as there is one.
+        shown: the value as a text, if pyarrow can convert it.
         arrow_type: its type in arrow.
     """
 
@@ -155,11 +155,11 @@ class UnreadableValue:
 
 
 def _values(column: Any) -> list[Any]:
-    """The cells as Python values; in place of one an `UnreadableValue` or `UnicodeDecodeError`."""
+    """Return the cells as Python values; those that cannot be converted as `UnreadableValue`."""
     try:
         values: list[Any] = column.to_pylist()
         return values
-    except Exception:  # which one depends on the type, and on what else is installed
+    except Exception:  # the class depends on the type, and on the installed packages
         return [_value(cell) for cell in column]
 
 
@@ -182,7 +182,7 @@ def _unread(cell: Any) -> UnreadableValue:
 
 
 def _inner(cell: Any) -> Any:
-    """The elements of a list or struct, each as far as it can be read; None for other values."""
+    """Convert the elements of a list or struct one by one; return None for other values."""
     import pyarrow
 
     arrow_type = cell.type
@@ -193,8 +193,8 @@ def _inner(cell: Any) -> Any:
 
 
 def metadata(source: Source) -> dict[bytes, bytes]:
-    """The metadata that the writer of a file added to the columns; empty if there is none or the
-    file cannot be read (which reading its rows reports)."""
+    """Return the schema metadata of a file; empty if it has none or cannot be read (an error that
+    is reported when its rows are read)."""
     try:
         import pyarrow.parquet
 
@@ -208,7 +208,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
 
 @contextlib.contextmanager
 def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]:
-    """The file opened by pyarrow; `row` returns the number of rows read so far, for messages."""
+    """Open a file with pyarrow; `row` returns the number of rows read so far, for messages."""
     try:
         if source.format == "arrow":
             with ArrowFile(pyarrow, source.path) as table:
@@ -237,7 +237,7 @@ def _open(pyarrow: Any, source: Source, row: Callable[[], int]) -> Iterator[Any]
 
 
 def _library(opened: RegularFile, source: Source) -> Any:
-    """pyarrow, after the file was hashed and its ends were checked; None for an empty file."""
+    """Hash the file, check its first and last bytes and import pyarrow; None for an empty file."""
     head, tail = _hash_all(opened)
     if not head:
         return None
@@ -261,7 +261,7 @@ def _library(opened: RegularFile, source: Source) -> Any:
 
 
 def _hash_all(opened: RegularFile) -> tuple[bytes, bytes]:
-    """The first and last eight bytes; the whole file is hashed on the way."""
+    """Read the whole file, which hashes it, and return its first and last eight bytes."""
     head = tail = b""
     for chunk in opened.chunks():
         head = head or chunk[:8]
@@ -293,10 +293,11 @@ def _check_column(schema: Any, file: str, column: str) -> None:
 
 
 def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
-    """The columns that are kept as notes; that others hold no text is noted.
+    """Return the names of the columns that are kept as notes. With `*`, columns of bytes are left
+    out with a finding.
 
     Raises:
-        DataError: a column that was named is missing, stands there twice, or holds bytes.
+        DataError: a named column is missing, occurs twice, or holds bytes.
     """
     named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
@@ -322,13 +323,13 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
 
 
 def _cells(column: Any, pyarrow: Any) -> list[Any]:
-    """The cells of a column: those of texts as bytes."""
+    """Return the cells of a column as Python values; those of text columns as bytes."""
     is_text = str(column.type).startswith(TEXT_TYPES)
     return _as_bytes(column, pyarrow) if is_text else _values(column)
 
 
 def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[str, str] | None:
-    """The notes of a row; None if it is rejected."""
+    """Return the notes of a row, or None if it is rejected."""
     notes: dict[str, str] = {}
     for name, cell in cells.items():
         if isinstance(cell, bytes):
@@ -345,14 +346,14 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
 def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    # As bytes, because a damaged or careless writer may have stored what is no UTF-8.
+    # As bytes, because a faulty writer may have stored text that is not UTF-8.
     cells = column.cast(pyarrow.large_binary()).to_numpy(zero_copy_only=False)
     values: list[bytes | None] = cells.tolist()
     return values
 
 
 def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
-    """The text of a cell, or None when it is blank or rejected."""
+    """Return the text of a cell, or None if it is blank or rejected."""
     reading, counts = ledger.reading, ledger.counts
     where = f"{file}, row {row}"
     try:
@@ -378,10 +379,10 @@ def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | Non
 
 
 def _decoded(value: bytes, where: str, ledger: Ledger) -> str:
-    """The text of a cell, without control characters.
+    """Decode a cell and remove control characters.
 
     Raises:
-        DataError: NUL, or no UTF-8, as the policy says.
+        DataError: NUL, or bytes that are not UTF-8, depending on the policy.
     """
     reading, counts = ledger.reading, ledger.counts
     if b"\0" in value and reading.on_nul == "error":

@@ -1,12 +1,12 @@
-"""Raw files to documents: the way in for all of the user's text.
+"""Read documents from raw files: the single entry point for the user's text.
 
     find files -> open safely -> decompress -> sniff -> (to UTF-8) -> whole checked lines
                                                    -> text | JSON Lines | table      -> Document
                                                parquet, arrow (their own blocks)     -> Document
 
-Everything streams, so memory does not grow with the file. Whatever is dropped or changed is counted
-in `Reader.counts`; a bad row is an error with file, line, found, wanted and remedy, or is skipped
-and listed, as `ReadingOptions` decides.
+Files are streamed, so memory does not grow with their size. Everything dropped or changed is
+counted in `Reader.counts`; depending on `ReadingOptions`, a bad row raises an error with file,
+line, found, wanted and remedy, or is skipped and listed.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ from maskwright.text.corpus.sniff import HEAD, check_head
 STALE = "stale-encoding-declaration"
 IN_MEMORY = 1 << 20
 BUFFER = 1 << 20
-CODING = ("utf-8", "surrogatepass")  # names of files may hold bytes that are no text
+CODING = ("utf-8", "surrogatepass")  # names of files may hold undecodable bytes
 _SIZES = struct.Struct("<4Q")
 
 
 class Spool:
-    """Documents in the order in which they were added, as often as asked for.
+    """A disk-backed list of documents that can be iterated over repeatedly, in insertion order.
 
     Args:
-        folder: on whose disk they are kept; it need not be there.
-        most: bytes from which on nothing is kept any more; None: whatever there is.
+        folder: a folder on the disk to use; it need not exist.
+        most: size in bytes beyond which no more documents are stored; None for no limit.
 
     Attributes:
-        complete: whether all that was added is there.
+        complete: whether all added documents are stored.
     """
 
     def __init__(self, folder: Path, most: int | None = None) -> None:
         self.complete = True
         self._folder, self._most = folder, most
-        self._end = self._at = 0  # of what was added, and where the file stands
+        self._end = self._at = 0  # end of the stored records, and position in the file
         directory = str(existing_parent(folder))
         file = tempfile.SpooledTemporaryFile(IN_MEMORY, "w+b", BUFFER, dir=directory)  # noqa: SIM115
         self._file = file
         weakref.finalize(self, file.close)
 
     def add(self, document: Document) -> None:
-        """Keep one more.
+        """Store a document, unless the size limit is reached.
 
         Raises:
-            StoppedError, StorageError: the disk is full, or fails.
+            StoppedError, StorageError: the disk is full or fails.
         """
         notes = json.dumps(document.notes) if document.notes else ""
         fields = (document.source, document.id, document.text, notes)
@@ -94,7 +94,7 @@ class Spool:
             yield Document(text, source, name, json.loads(notes) if notes else {})
 
     def _go_to(self, offset: int) -> None:
-        """Two iterations may take turns; one alone reads on."""
+        """Seek to `offset` if the file is elsewhere, as with two interleaved iterations."""
         if self._at != offset:
             self._file.seek(offset)
 
@@ -104,26 +104,26 @@ BOOK = 1 << 20  # bytes of a long book
 # One or more blank lines, with the line end before them. A run of blanks is entered only after a
 # line end and cannot hold one, so the search is linear.
 BLANK_LINES = re.compile(r"\n(?:[ \t\r\v\f]*+\n)++")
-FEWEST_FILES = 20  # from which on each file may be one document: fewer leave too little to hold out
+FEWEST_FILES = 20  # for one document per file: with fewer, a held-out set would be too small
 
 
 class Reader:
-    """The documents of some files, in the order given; iterating again reads again.
+    """Iterable over the documents of files, in the given order; each iteration reads them again.
 
     Args:
-        paths: files and folders (searched in sorted order, hidden names passed over).
+        paths: files and folders (searched in sorted order, skipping hidden names).
         reading: how to read them.
-        rejects: where to list the rows dropped, one JSON object per line (with `on_bad="skip"`):
-            a file to make, or a stream.
-        limit_bytes: only documents that begin within so many bytes of text.
-        pages: whether HTML files are read, too, each as one document with its markup.
+        rejects: the file or stream to list dropped rows in, one JSON object per line (with
+            `on_bad="skip"`); None for no list.
+        limit_bytes: yield only documents that begin within this many bytes of text; None for all.
+        pages: whether to include HTML files, each as one document with its markup.
 
     Attributes:
-        counts: what the last iteration met; complete when it has ended.
+        counts: counts of the last iteration; complete when it has ended.
         cut: whether the last iteration stopped at `limit_bytes`.
 
     Raises:
-        UsageError: at once, when a path is missing or is nothing that can be read.
+        UsageError: immediately, if a path is missing or cannot be read.
     """
 
     def __init__(
@@ -143,10 +143,10 @@ class Reader:
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[Document]:
-        """The documents.
+        """Yield the documents.
 
         Raises:
-            DataError: bad data, no documents at all, or a column of notes that no row has.
+            DataError: bad data, no documents, or a column of notes that no row has.
             OutputError, StorageError, UsageError: a file cannot be opened, read or written.
         """
         counts = self.counts = Counts(ignored=self._ignored)
@@ -197,10 +197,10 @@ def with_form(
 
 
 def read(paths: Paths, reading: ReadingOptions = DEFAULT) -> Iterator[Document]:
-    """The documents of `paths`; a `Reader` also has the counts.
+    """Return an iterator over the documents of `paths`; use `Reader` to also get the counts.
 
     Raises:
-        As `Reader`; a missing path at once, before the first document is asked for.
+        As `Reader`; a missing path raises immediately, not at the first document.
     """
     return iter(Reader(paths, reading))
 
@@ -242,13 +242,13 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
 
 
 def _same(source: Source, digest: str) -> str:
-    """The hash of a file, which is the one that its manifest states, if there is one."""
+    """Return `digest` after comparing it with the hash in the manifest, if there is one."""
     curated.require_same(source.path, digest, source.sha256)
     return digest
 
 
 def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:
-    """The documents, without those that are too long."""
+    """Yield the documents, rejecting those that are too long."""
     limit = ledger.reading.max_document_characters
     for document in documents:
         if len(document.text) <= limit:
@@ -267,11 +267,11 @@ def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterat
 def text_blocks(
     opened: RegularFile, source: Source, ledger: Ledger, *, as_given: bool = False
 ) -> Iterator[TextBlock]:
-    """The checked lines of a text file of any encoding and compression; `as_given` with control
-    characters and CRLF where they are.
+    """Return the checked lines of a text file of any encoding and compression; with `as_given`,
+    control characters and CRLF are kept.
 
     Raises:
-        DataError: no text, not of that encoding, damaged; a bad line, when the policy is strict.
+        DataError: not text, of another encoding, damaged; a bad line, when the policy is strict.
     """
     reading, file = ledger.reading, source.shown
     chunks = expand(opened.chunks(), source.compression, file, reading)
@@ -279,7 +279,7 @@ def text_blocks(
     while len(head) < HEAD and (chunk := next(chunks, b"")):
         head += chunk
         if opened.pipe is not None and b"\n" in head:
-            break  # a line that has come is answered before the next comes
+            break  # of a growing pipe, a complete line is processed before the next arrives
     encoding = encoding_of(head, source, reading)
     if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
         message = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
@@ -297,7 +297,7 @@ def text_blocks(
 def _plain_text(
     blocks: Iterator[TextBlock], file: str, ledger: Ledger, form: Form
 ) -> Iterator[Document]:
-    """The documents of a text file, split as `form` says."""
+    """Return the documents of a text file, split according to `form`."""
     if form == "line":
         return _by_line(blocks, file, ledger)
     return _by_pieces(blocks, file, ledger, whole_file=form == "file")
@@ -316,11 +316,11 @@ def _by_line(blocks: Iterator[TextBlock], file: str, ledger: Ledger) -> Iterator
 def _by_pieces(
     blocks: Iterator[TextBlock], file: str, ledger: Ledger, *, whole_file: bool
 ) -> Iterator[Document]:
-    """Documents that may extend over several blocks."""
+    """Yield documents separated by blank lines, or the `whole_file`, across block borders."""
     pending = _DocumentBuilder(file, ledger, whole_file)
     limit = ledger.reading.max_document_characters
     for block in blocks:
-        # The LF in front lets blank lines at the start of a block match like all others.
+        # The leading LF lets blank lines at the start of a block match like all others.
         text, offset, line = "\n" + block.text, 1, block.line
         for gap in () if whole_file else BLANK_LINES.finditer(text):
             start, end = gap.span()
@@ -340,7 +340,7 @@ def _by_pieces(
 
 
 class _DocumentBuilder:
-    """The document that is being assembled, within the limit of its size."""
+    """Assembles one document from pieces, up to the size limit."""
 
     def __init__(self, file: str, ledger: Ledger, whole_file: bool) -> None:
         self.file, self.ledger, self.whole_file = file, ledger, whole_file

@@ -15,7 +15,7 @@ from maskwright.base.errors import ConfigError, near
 Form = Literal["auto", "blank-line", "file", "line"]
 
 AUTO = "auto"
-# A closed list: codecs that are no text encodings, or run for ever on odd input, stay out.
+# A closed list, without codecs that are not text encodings or do not terminate on odd input.
 ENCODINGS = (
     *("utf-8", "ascii", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"),
     *("latin-1", *(f"iso8859-{n}" for n in range(2, 17) if n != 12)),
@@ -145,7 +145,7 @@ class ReadingOptions:
         self.codec  # noqa: B018  an unknown encoding is refused here, not at the first file
 
     def column_of(self, columns: Collection[str]) -> str:
-        """Which of the columns of a row or table holds the text; `column` itself if none does."""
+        """Return the first name in `column` that is among `columns`; `column` itself if none is."""
         if "," not in self.column or self.column in columns:
             return self.column
         names = [name.strip() for name in self.column.split(",")]
@@ -153,8 +153,8 @@ class ReadingOptions:
 
     @property
     def codec(self) -> str:
-        """The encoding by the one name that Python gives it; of files that declare none, if it is
-        "auto".
+        """The canonical Python name of the encoding; with "auto" that of files without a
+        declaration.
 
         Raises:
             ConfigError: not in `ENCODINGS`.
@@ -172,7 +172,7 @@ class ReadingOptions:
 
 
 def known_codec(encoding: str) -> str | None:
-    """The one name that Python gives an encoding, if it is in `ENCODINGS`."""
+    """Return the canonical Python name of an encoding in `ENCODINGS`, or None for others."""
     try:
         name = codecs.lookup(encoding).name.removesuffix("-sig")
     except (LookupError, ValueError, TypeError):
@@ -181,10 +181,10 @@ def known_codec(encoding: str) -> str | None:
 
 
 def with_notes(reading: ReadingOptions, notes: tuple[str, ...]) -> ReadingOptions:
-    """The same way of reading with these notes, also of a subclass of `ReadingOptions`.
+    """Return the options as `ReadingOptions` with these notes; `reading` may be of a subclass.
 
     Raises:
-        ConfigError: a note that is the text.
+        ConfigError: a note is the text column.
     """
     values = {option.name: getattr(reading, option.name) for option in fields(ReadingOptions)}
     return ReadingOptions(**{**values, "notes": notes})

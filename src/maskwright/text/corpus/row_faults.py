@@ -9,7 +9,7 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.ledger import OR_SKIP, line_in
 
-# What stands before a quote or a separator that is text, where quotes are not doubled.
+# Advice for files that escape quotes or separators by a backslash instead of doubling quotes.
 BACKSLASH = (
     "does a backslash stand before quotes and separators that are text? then read with "
     "escapechar='\\\\'"
@@ -21,12 +21,12 @@ NAME = re.compile(r"\w[\w .-]{0,40}")
 
 
 def is_comment(row: list[str]) -> bool:
-    """Whether a row begins as comments do."""
+    """Whether a row begins with a comment sign."""
     return row[0].lstrip().startswith(("#", "//", "%"))
 
 
 def is_above(header: list[str], row: list[str]) -> bool:
-    """Whether the first row of a table is none of it, and a wider one names the columns."""
+    """Whether `header`, the first row, is a comment or title above a wider `row` of names."""
     title = len(header) == 1 and " " in header[0] and all(map(NAME.fullmatch, row))
     return len(row) > len(header) and (is_comment(header) or title)
 
@@ -59,13 +59,13 @@ def wrong_width(
 
 
 def escaped(raw: str, separator: str) -> bool:
-    """Whether lines have a backslash before a quote, a separator or their end."""
+    """Whether lines have a backslash before a quote, a separator or a line end."""
     return '\\"' in raw or f"\\{separator}" in raw or "\\\n" in raw
 
 
 def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) -> DataError:
-    """The error for a quote that opens in one row and one that closes in another: together they
-    make one row of all rows between."""
+    """Return the error for a quoted field that spans rows: its quote opens in one row and closes in
+    another one."""
     return DataError(
         "a quoted field holds what look like other rows",
         where=line_in(file, first_line),
@@ -76,8 +76,8 @@ def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) ->
 
 
 def swallowed(field: str, file: str, line: int) -> DataError:
-    """The error for a quote that is a plain sign, as is common in tables whose columns are
-    separated by tabs."""
+    """Return the error for a quote that is ordinary text, as is common in tab-separated tables, but
+    was read as the beginning of a field."""
     return DataError(
         "a quoted field holds tabs and ends of lines, so perhaps other rows",
         where=line_in(file, line),

@@ -1,7 +1,7 @@
-"""The format of a file by its first bytes: a byte order mark, another file format, or text.
+"""Detect the format of a file by its first bytes: a byte order mark, another format, or text.
 
-Only the first 8 KiB are examined, to refuse clearly what is surely not text; a single bad byte is
-left to the line reader, which can name the line.
+Only the first 8 KiB are examined, to refuse files that are surely not text; single bad bytes are
+left to the line reader, which can name their line.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ BYTE_ORDER_MARKS = {
     b"\xfe\xff": "utf-16-be",
 }
 
-# Offset, bytes, name. Those of printable characters could begin a text, so they count only
-# together with bytes that no text has.
+# (offset, bytes, name). Printable bytes could begin a text, so they count only together with bytes
+# that do not occur in texts.
 MAGIC = (
     (0, b"\x1f\x8b", "gzip"),
     (0, b"PK\x03\x04", "zip"),
@@ -54,7 +54,7 @@ MAGIC = (
     (0, b"\x93NUMPY", "NumPy"),
     (0, b"\x80\x04\x95", "pickle"),
 )
-# What to make of other formats, by the endings of their files and by the names above.
+# Advice for files of other formats, by their endings and by the names above.
 _MADE_OF = (
     (".xlsx .xls .ods .numbers", "save the sheet as .csv"),
     (".docx .doc .odt .rtf .pdf .epub .mobi .pptx .ppt .odp PDF Office", "save its text as .txt"),
@@ -96,15 +96,15 @@ NOT_UNLIKELY = bytes(set(range(256)) - set(UNLIKELY))
 
 
 def check_head(head: bytes, file: str, codec: str) -> int:
-    """The length of the byte order mark to leave out before decoding as `codec`.
+    """Return the length of the byte order mark to skip before decoding as `codec`.
 
     Args:
         head: the first bytes of the file, after decompression.
         file: its name, for messages.
-        codec: the encoding it is to be read with.
+        codec: the encoding to read it with.
 
     Raises:
-        DataError: another encoding by its byte order mark, or no text at all.
+        DataError: the byte order mark is of another encoding, or the file is not text.
     """
     head = head[:HEAD]
     format_name = format_of(head)
@@ -152,7 +152,7 @@ def check_head(head: bytes, file: str, codec: str) -> int:
 
 
 def format_of(head: bytes) -> str | None:
-    """The name of another format that the first bytes of a file tell."""
+    """Return the name of the binary format that the first bytes of a file indicate, or None."""
     for offset, magic, name in MAGIC:
         if head[offset : offset + len(magic)] != magic:
             continue
@@ -163,7 +163,7 @@ def format_of(head: bytes) -> str | None:
 
 
 def _wide_guess(head: bytes, zeros: int) -> str | None:
-    """UTF-16 or UTF-32 without a byte order mark: its zero bytes are all at the same positions."""
+    """Return UTF-16 or UTF-32 if zero bytes are at the positions expected for it, else None."""
     for encoding, step, zero_offsets in (
         ("utf-32-le", 4, (1, 2, 3)),
         ("utf-32-be", 4, (0, 1, 2)),

@@ -1,10 +1,9 @@
-"""Which task a table is for: from the shape of its columns and from what the labels are.
+"""Infer the task of a table from the roles of its columns and the values of its labels.
 
     columns -> layout, with the form of the labels -> the task type that declares both (`shapes.py`)
 
-Whole numbers with few different values are classes; fractions are regression; lists, or names with
-a separator between them, are several labels at once. The reason is one sentence, and a task that is
-given overrules it.
+Integers with few distinct values are classes; fractions are regression targets; lists, or names
+with a separator between them, are multi-label. A task given by the user overrides the inference.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from maskwright.text.tables.shapes import shape_for, shape_of
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.unclear_labels import SCORES, refuse_unclear
 
-# Whole numbers up to so many are classes under any name; a column called a score needs fewer.
+# Up to this many distinct integers are classes; in a column named like a score, up to FEW_SCORES.
 FEW = 20
 FEW_SCORES = 10
-# Of pairs a few whole numbers written with a point may be degrees; so many are hardly.
+# In pairs, integers written with a decimal point are ratings beyond this many distinct values.
 FEW_OF_PAIRS = 3
-# Numbers 0 … n-1 without gaps are classes when each comes so often on average.
+# Numbers 0 … n-1 without gaps are classes if each has at least this many rows on average.
 OFTEN = 5
 # Kinds of columns whose cells are lists.
 LISTS = ("texts", "wholes", "numbers", "booleans")
 SEPARATORS = ("|", ";", ",")
-# At least this share of the cells has a separator in it.
+# The least share of cells that contain a separator.
 MIN_SEPARATED = 0.1
 
 
@@ -45,17 +44,17 @@ def infer(
     task: str | None = None,
     no_label: str | None = None,
 ) -> Task:
-    """The task of a table.
+    """Infer the task of a table.
 
     Args:
-        table: the rows; cells of a csv that spell lists become lists, in place.
-        columns: role -> column, for what must not be searched for.
-        task: its name, if the user gives one.
-        no_label: what stands where a label is not known, and does not count as a label.
+        table: the rows; cells of a csv file that spell lists are parsed in place.
+        columns: role -> column, for roles that must not be searched for.
+        task: the name of a task given by the user; None to infer it.
+        no_label: the value that stands for an unknown label, and is not a class.
 
     Raises:
         UsageError: an unknown task, role or column.
-        DataError: no task fits, or not the one given.
+        DataError: no task fits, or the given task does not.
     """
     requested = None if task is None else shape_of(task)
     allowed_layouts = None if requested is None else (requested.layout,)
@@ -89,7 +88,7 @@ def infer(
 
 
 def _no_task(table: Table, columns: Columns, why: str) -> DataError:
-    """Pairs with several labels each, or a layout for which no task is inferred."""
+    """Return the error for pairs with several labels each, or a layout without inferred task."""
     if "second" in columns.roles:
         return DataError(
             "no task learns several labels for a pair",
@@ -107,14 +106,14 @@ def _no_task(table: Table, columns: Columns, why: str) -> DataError:
 
 
 def _are_named(table: Table, columns: Columns) -> bool:
-    """Whether a file next to the data, or the data, names every number of the label."""
+    """Whether every integer in the label column has a class name, from a file or the data."""
     names = table.names_of(columns["label"])
     cells = (value_of(row, columns["label"]) for row in table.first)
     return bool(names) and {as_integer(v) for v in cells if not is_empty(v)} <= names.keys()
 
 
 def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
-    """The same, where its labels are flags, with how they are to be read."""
+    """Return the task with its settings for reading flags, if its labels are flags."""
     names, column = task.columns.roles["label"], task.columns.column("label")
     if len(names) > 1:
         marked = flags.columns_of_marks([task.columns.described[name] for name in names])
@@ -132,7 +131,7 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
 
 
 def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str | None]:
-    """(`classes`, `number` or `several`; the reason; what separates several labels in a cell)."""
+    """Return (`classes`, `number` or `several`; the reason; the separator of labels in a cell)."""
     names = columns.roles["label"]
     if len(names) > 1:
         return "several", f"{len(names)} columns hold flags, one for each label", None
@@ -170,6 +169,7 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
 
 
 def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
+    """Return the form of labels that are integers (`classes` or `number`) and the reason."""
     name, distinct = repr(column.name), column.distinct
     few = FEW_SCORES if plain(column.name) in SCORES else FEW
     if distinct <= few:
@@ -187,7 +187,7 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
 
 
 def _known(table: Table, name: str, no_label: str) -> Table:
-    """The table without the training rows whose label is not known, but for one of no others."""
+    """Return the table without the training rows labelled `no_label`, unless all of them are."""
     rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
     first_split = next(
         split for split, split_rows in table.parts.items() if split_rows is table.first
@@ -196,8 +196,8 @@ def _known(table: Table, name: str, no_label: str) -> Table:
 
 
 def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
-    """What stands between several names in a cell, if the pieces come back in other cells and at
-    least such a share of the cells has it; 0 where the user says that there are several."""
+    """Return the separator between several names in a cell, or None: at least the share `least` of
+    the cells has it, and pieces recur in other cells. `least` is 0 if the user chose multi-label."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]
@@ -214,7 +214,7 @@ def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> 
 
 
 def _check_possible(table: Table, columns: Columns, requested: Shape, form: Label) -> None:
-    """Numbers may be read as classes and the reverse; names are no numbers."""
+    """Raise DataError if labels of this `form` cannot be read as those of the requested task."""
     column, names = columns.column("label"), columns.roles["label"]
     if len(names) > 1 and requested.label != "several":
         raise DataError(
@@ -245,6 +245,6 @@ def _check_possible(table: Table, columns: Columns, requested: Shape, form: Labe
 
 
 def _or_multi_label(columns: Columns, which: str = "") -> str:
-    """The advice to choose the task of several labels, where there is one for such columns."""
+    """Return the advice to choose the multi-label task, or "" if the layout has none."""
     multi_label = shape_for(columns.layout, "several")
     return "" if multi_label is None else f", or choose the task {multi_label.name}{which}"
