@@ -1,7 +1,7 @@
-"""The bytes of plain, gzip and zstd files, in steps of bounded size.
+"""Decompress gzip and zstd files in steps of bounded size.
 
-A compressed file may expand only so far (`ReadingOptions.max_expansion`, `max_expanded_bytes`),
-must be complete to the end of its last member, and may have several members.
+The expansion is limited (`ReadingOptions.max_expansion`, `max_expanded_bytes`). A file may have
+several members, the last of which must be complete.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from maskwright.base.packages import require
 from maskwright.text.corpus.files import STEP
 from maskwright.text.corpus.reading import ReadingOptions
 
-# Small files may be very regular by nature; a ratio is suspicious only from this size on.
+# Small files may be very regular; the ratio is only checked from this expanded size on.
 RATIO_MATTERS_FROM = 16 << 20
-# A zstd block of four bytes can hold 128 KiB, so this much input gives at most some 16 MiB at once.
+# A zstd block of four bytes can hold 128 KiB, so this many bytes expand to at most about 16 MiB.
 ZSTD_STEP = 512
-# What is left of a step is copied at the end of each member, and there may be many small ones.
+# The rest of a step is copied at the end of each member, and there may be many small members.
 GZIP_STEP = 1 << 14
 COMPRESSION_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
@@ -28,16 +28,16 @@ SKIPPABLE = tuple(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60))
 def expand(
     chunks: Iterator[bytes], compression: str | None, file: str, reading: ReadingOptions
 ) -> Iterator[bytes]:
-    """The text bytes of a file, in steps of about 1 MiB.
+    """Return the decompressed bytes of a file, in steps of about 1 MiB.
 
     Args:
-        chunks: the file as it lies on the disk.
+        chunks: the bytes of the file on disk.
         compression: `gzip`, `zstd` or None.
         file: its name, for messages.
-        reading: has the limits.
+        reading: the options with the limits.
 
     Raises:
-        DataError: not compressed that way, damaged, cut off, or beyond the limits.
+        DataError: another format, damaged, cut off, or beyond the limits.
         UsageError: the library for zstd is not installed.
     """
     if compression is None:
@@ -60,7 +60,7 @@ def expand(
 
 
 class _Meter:
-    """Counts bytes in and out, and refuses a file that expands too much."""
+    """Counts compressed and expanded bytes, and raises for a file that expands too much."""
 
     def __init__(self, file: str, reading: ReadingOptions) -> None:
         self.file, self.reading = file, reading
@@ -110,7 +110,7 @@ def _gzip(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
             try:
                 out = inflater.decompress(data, STEP)
                 yield meter.add(out)
-                # A full step means that more may wait inside, even with all input taken.
+                # After a full step, more output may be buffered even if all input is consumed.
                 while len(out) == STEP and not inflater.eof:
                     out = inflater.decompress(inflater.unconsumed_tail, STEP)
                     yield meter.add(out)
@@ -149,7 +149,7 @@ def _zstd(chunks: Iterator[bytes], meter: _Meter) -> Iterator[bytes]:
 
 
 def _steps(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The chunks in pieces of at most `size` bytes."""
+    """Split the chunks into pieces of at most `size` bytes."""
     for chunk in chunks:
         for start in range(0, len(chunk), size):
             yield chunk[start : start + size]

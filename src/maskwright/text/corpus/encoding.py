@@ -1,9 +1,8 @@
-"""The encoding of a file, by what it declares; other ones than UTF-8 are converted to UTF-8 before
-the stream is cut into lines.
+"""Determine the encoding that a file declares, and convert other encodings than UTF-8 to UTF-8
+before the stream is split into lines.
 
-Bytes that do not decode become 0xFF, which is not UTF-8, so that the line reader treats the line
-like any other that is not text; with a strict policy they are an error here, at their exact offset
-in the file.
+Undecodable bytes become 0xFF, which is not UTF-8, so that the line reader rejects the line; with a
+strict policy they raise an error here, with their exact offset in the file.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from maskwright.text.corpus.ledger import line_in
 from maskwright.text.corpus.reading import AUTO, ENCODINGS, ReadingOptions, known_codec
 from maskwright.text.corpus.sniff import BYTE_ORDER_MARKS, HEAD
 
-# For western text first; the others are tried when most of the letters are outside ASCII.
+# Guesses for western text, and for text with most letters outside ASCII.
 GUESSES = ("cp1252", "latin-1")
 WIDE_GUESSES = ("gb18030", "shift_jis", "euc-kr", "cp1251", "cp1252", "latin-1")
 
 
-# What browsers read where a page declares these (WHATWG, Encoding, 4.2): one that can hold more.
-# A page that says UTF-16 in bytes of ASCII is none.
+# The supersets that browsers use for declared encodings (WHATWG, Encoding, 4.2). A declaration of
+# UTF-16 in ASCII bytes is wrong.
 ON_PAGES = {
     **{"ascii": "cp1252", "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874"},
     **{"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949"},
@@ -40,7 +39,7 @@ IN_MARKUP = (
 )
 IS_MARKUP = re.compile(rb"\s*<(?:!doctype\b|\?xml\b|html\b|head\b|meta\b)", re.IGNORECASE)
 COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-# PEP 263, on the first or second line, of an editor or alone: headings hold such words, too.
+# PEP 263, on the first or second line, for an editor or alone (headings may have such words, too).
 IN_CODE = re.compile(
     rb"\A(?:[ \t\f]*(?:#[^\r\n]*)?\r?\n)?[ \t\f]*#[ \t]*(?P<editor>(?:-\*-|vim?:)[^\r\n]*?\b)?"
     rb"(?:file)?(?:en)?coding[:=][ \t]*(?P<label>[\w.-]+)(?(editor)|(?=[ \t]*(?:[\r\n]|\Z)))"
@@ -49,8 +48,8 @@ IN_CODE = re.compile(
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding of a file, by Python's name, and the words by which the file declares it, or
-    declares another, `instead_of` which it is read so."""
+    """The encoding of a file by its Python name, the words with which the file declares it, and the
+    wrong declaration `instead_of` which it is used."""
 
     codec: str
     declaration: str = ""
@@ -65,11 +64,11 @@ UTF_8 = Encoding("utf-8")
 
 
 def encoding_of(head: bytes, source: Source, reading: ReadingOptions) -> Encoding:
-    """The encoding of a file that begins with `head`: as the reading says, as the file declares, or
-    UTF-8.
+    """Return the encoding of a file that begins with `head`: from the options, from a declaration
+    in the file, or UTF-8.
 
     Raises:
-        DataError: markup declares an encoding that nobody knows.
+        DataError: markup declares an unknown encoding.
     """
     if reading.encoding != AUTO:
         return Encoding(reading.codec)
@@ -101,8 +100,8 @@ def encoding_of(head: bytes, source: Source, reading: ReadingOptions) -> Encodin
 
 
 def _fitting(head: bytes, codec: str, words: str) -> Encoding:
-    """As declared; UTF-8 where `head`, which may end within a character, has other signs than ASCII
-    and all are UTF-8, as those of other encodings hardly ever are."""
+    """Return the declared encoding, but UTF-8 if `head` (which may end within a character) has
+    non-ASCII characters that are all valid UTF-8, which is unlikely in other encodings."""
     try:
         stale = codec != "utf-8" and not codecs.utf_8_decode(head, "strict", False)[0].isascii()
     except UnicodeDecodeError:
@@ -126,10 +125,10 @@ def to_utf8(
     *,
     start: int = 0,
 ) -> Iterator[bytes]:
-    """The stream as UTF-8; `start` is the offset of its first byte in the file.
+    """Convert a stream to UTF-8; `start` is the offset of its first byte in the file.
 
     Raises:
-        DataError: bytes that are not of the encoding, when bad rows stop the reading.
+        DataError: undecodable bytes, when the policy is strict.
     """
     strict = reading.on_bad == "strict" and reading.on_undecodable == "bad"
     make = codecs.getincrementaldecoder(encoding.codec)
@@ -159,7 +158,7 @@ def to_utf8(
 
 
 def guess(line: bytes) -> str:
-    """Encodings in which `line` would be text, the most likely first: `valid as cp1252`."""
+    """Return the encodings that can decode `line`, the likeliest first: `valid as cp1252`."""
     high = sum(b > 127 for b in line[:4096])
     letters = sum(b > 64 for b in line[:4096])
     names = WIDE_GUESSES if high * 2 > letters and high > 3 else GUESSES

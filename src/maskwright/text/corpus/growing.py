@@ -1,8 +1,8 @@
 """A file that grows while it is read: the content of a pipe is stored on disk and read from there.
 
-Readers open a file several times (its beginning tells its format), which a pipe does not allow.
-Here a reader that reaches the end of the file waits for more from the pipe. Before it waits, the
-rows so far can be answered (`waiting`).
+Readers open a file several times (to detect its format), which a pipe does not allow. A reader that
+reaches the end of the file waits for more data from the pipe. Before it waits, the rows so far can
+be processed (`waiting`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GrowingFile:
     """The content of `stream`, appended to the file `path` as it arrives.
 
     Attributes:
-        waiting: called before the pipe is waited for.
+        waiting: called before waiting for the pipe.
     """
 
     def __init__(self, path: Path, stream: BinaryIO) -> None:
@@ -31,7 +31,7 @@ class GrowingFile:
         self._stream, self._ended = stream, False
 
     def more(self) -> bytes:
-        """Append the next bytes, and return them; empty at the end.
+        """Append the next bytes from the stream and return them; empty at its end.
 
         Raises:
             StoppedError: the disk is full.
@@ -51,7 +51,7 @@ class GrowingFile:
         """Whether bytes are available, or the end is reached."""
         try:
             return bool(select.select([self._stream], [], [], 0)[0])
-        except (OSError, ValueError):  # a stream of no descriptor
+        except (OSError, ValueError):  # a stream without a file descriptor
             return True
 
 
@@ -60,7 +60,7 @@ _OPEN: dict[Path, GrowingFile] = {}
 
 @contextlib.contextmanager
 def growing(path: Path, stream: BinaryIO) -> Iterator[GrowingFile]:
-    """A block in which readers of `path` read a file that grows by `stream`."""
+    """Context manager in which readers of `path` read a file that grows from `stream`."""
     opened = _OPEN[path] = GrowingFile(path, stream)
     try:
         yield opened
@@ -69,5 +69,5 @@ def growing(path: Path, stream: BinaryIO) -> Iterator[GrowingFile]:
 
 
 def find(path: Path) -> GrowingFile | None:
-    """The growing file at `path`; None for other files."""
+    """Return the growing file at `path`; None for other files."""
     return _OPEN.get(path)

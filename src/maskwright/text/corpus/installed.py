@@ -35,7 +35,7 @@ LICENCES = {
     "rich": "MIT",
     "tyro": "MIT",
 }
-# Tests repeat themselves, vendored copies repeat others.
+# Folders to skip: tests and vendored copies are repetitive.
 PASSED_OVER = {
     *("test", "tests", "testing", "idle_test", "__pycache__", "site-packages", "dist-packages"),
     *("_vendor", "vendored", "_vendored_packages", "externals", "include", "node_modules"),
@@ -55,8 +55,8 @@ class PythonFile:
         return self.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
     def text(self) -> str | None:
-        """The source with LF line ends, in the encoding that it declares (PEP 263), or None where
-        it cannot be read."""
+        """Return the source with LF line ends, decoded as it declares (PEP 263), or None if it
+        cannot be read."""
         try:
             with tokenize.open(self.path) as file:
                 return file.read()
@@ -65,10 +65,10 @@ class PythonFile:
 
 
 def package_folders(packages: Sequence[str] | None = None) -> dict[str, Path]:
-    """Package -> its folder, for the given packages, or for those of `USUAL` that are installed.
+    """Return package -> folder for the given packages, or for the installed ones of `USUAL`.
 
     Raises:
-        UsageError: a package asked for by name is not installed.
+        UsageError: a package in `packages` is not installed.
     """
     folders = {}
     for package in USUAL if packages is None else packages:
@@ -85,7 +85,7 @@ def package_folders(packages: Sequence[str] | None = None) -> dict[str, Path]:
 
 
 def files(packages: dict[str, Path]) -> Iterator[PythonFile]:
-    """The source files of `packages`, each package's sorted by name."""
+    """Yield the source files of `packages`, sorted by name within each package."""
     for package, folder in packages.items():
         root = folder if package == STANDARD else folder.parent
         names = []
@@ -98,7 +98,7 @@ def files(packages: dict[str, Path]) -> Iterator[PythonFile]:
 
 
 def version(package: str) -> str:
-    """The installed version, or `unknown`."""
+    """Return the installed version of a package, or `unknown`."""
     if package == STANDARD:
         return platform.python_version()
     try:
@@ -112,7 +112,7 @@ def _folder(package: str) -> Path | None:
         folder = Path(sysconfig.get_paths()["stdlib"])
         return folder if (folder / "os.py").exists() else None
     try:
-        # Of a top-level name, this finds the location without importing anything.
+        # For a top-level name this does not import anything.
         spec = importlib.util.find_spec(package.partition(".")[0])
     except (ImportError, ValueError):
         return None

@@ -1,10 +1,10 @@
-"""Folders that `datasets` saved: which of their files are data.
+"""Determine which files are data in folders saved by the library `datasets`.
 
 dataset_dict.json                    the names of the parts, a folder each
 train/state.json                     {"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}
 train/dataset_info.json              what the columns are
 train/data-00000-of-00001.arrow      the rows
-train/cache-1f2e3d.arrow             what a function of its user once made of them: no data
+train/cache-1f2e3d.arrow             cached results of user functions: not data
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ INFO, INFOS = "dataset_info.json", "dataset_infos.json"
 
 
 def files_without_data(paths: Sequence[Path]) -> set[Path]:
-    """The files of such a folder that are not data.
+    """Return the files of saved data sets among `paths` that are not data.
 
     Raises:
-        DataError: a file or a part is missing, or the rows are a selection from those of the files.
+        DataError: a file or a part is missing, or only a selection of the rows was saved.
     """
     not_data: set[Path] = set()
     all_paths = set(paths)
@@ -60,19 +60,19 @@ def files_without_data(paths: Sequence[Path]) -> set[Path]:
 
 
 def description_files(paths: Sequence[Path]) -> set[Path]:
-    """The files that describe the columns of a data set; for labelled data they have the names of
-    classes."""
+    """Return the files that describe the columns of a data set; for labelled data these are read
+    for class names."""
     return {path for path in paths if path.name in (INFO, INFOS) and _is_info(path)}
 
 
 def info(file: Path) -> dict[str, Any]:
-    """The description of the columns in the folder of a saved file; empty if there is none."""
+    """Return the data set description in the folder of a saved file; empty if there is none."""
     path = file.with_name(INFO)
     return _value(path) if path.is_file() else {}
 
 
 def _is_info(path: Path) -> bool:
-    """Whether a file describes the columns of a data set, by itself or for each of its versions."""
+    """Whether a file describes the columns of a data set, or of each of its configurations."""
     value = _value(path)
     return any(
         type(entry.get("features")) is dict
@@ -82,7 +82,7 @@ def _is_info(path: Path) -> bool:
 
 
 def _value(path: Path) -> dict[str, Any]:
-    """The object in a file; empty for any other content."""
+    """Return the JSON object in a file; empty for other content."""
     try:
         value = parse(path.read_text(encoding="utf-8"))
     except (DataError, OSError, UnicodeDecodeError):

@@ -1,5 +1,4 @@
-"""The classes of a task: those of the training rows, or those that a model has, as they stand in
-the data."""
+"""The classes of a task, learned from the training rows or matched with those of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row, usable
 
 LISTED = 8
-# Kinds of columns whose labels are whole numbers.
+# Kinds of columns whose labels are integers.
 NUMBERS = ("whole", "number", "wholes", "numbers", "booleans")
 
 
@@ -33,15 +32,15 @@ def match_model_classes(
     fold: bool,
     assume: bool = False,
 ) -> LabelVocabulary:
-    """The classes of a model as they stand in other data: by their names; or as numbers that the
-    data name, or the names of the classes hold, or those of the data it learned from.
+    """Match the labels of a table with the classes of a model: by name, or by numbers that the
+    data, the class names (`LABEL_0`) or the training data of the model assign to classes.
 
     Args:
-        assume: read numbers without names as places in the order of the classes, and record
-            a finding.
+        values: the number of each class in the training data; None if labels were names there.
+        assume: read numbers without names as indices of the classes, and record a finding.
 
     Raises:
-        DataError: labels that are numbers without class names.
+        DataError: labels are numbers that no source assigns to classes.
     """
     role = task.columns.layout.learned
     column = task.columns[role]
@@ -59,7 +58,7 @@ def match_model_classes(
     name_by_number = _called(table, task, column, rows)
     by_number = _numbers_in(class_names) if assume else {}
     if by_number and name_by_number and set(class_names).isdisjoint(name_by_number.values()):
-        # The data name the numbers, and so do the names of the model: LABEL_0.
+        # Both the data and the class names of the model, such as LABEL_0, have the numbers.
         renamed = {name: by_number[n] for n, name in name_by_number.items() if n in by_number}
         number_by_name = {name: number for number, name in by_number.items()}
         record_finding(
@@ -81,7 +80,7 @@ def match_model_classes(
         if (number := as_integer(cell)) is not None
     }
     if values is not None and class_names == tuple(map(str, values)):
-        name_by_number = {}  # whatever they are called, the model learned them as numbers
+        name_by_number = {}  # the model learned the classes as numbers, so names do not matter
     learned_from = not name_by_number and values is not None
     if not name_by_number and values is not None:
         name_by_number = dict(zip(values, class_names, strict=True))
@@ -103,7 +102,7 @@ def match_model_classes(
     if not name_by_number:
         name_by_number = {number: str(number) for number in numbers}
     unknown_numbers = [n for n in numbers if name_by_number.get(n) not in class_names]
-    if unknown_numbers and not learned_from:  # else a number out of range, refused where it stands
+    if unknown_numbers and not learned_from:  # else it is out of range, refused when read
         raise DataError(
             "the labels are numbers without class names",
             where=f"{numbers[unknown_numbers[0]].where}, column {column!r}",
@@ -123,8 +122,8 @@ def match_model_classes(
 
 
 def _numbers_in(names: Sequence[str]) -> dict[int, str]:
-    """The number in the name of each class, as in LABEL_0 and "1 star"; empty where one has none,
-    several, or that of another."""
+    """Return number -> class name for names such as LABEL_0 and "1 star"; empty if a name has no
+    number, several numbers, or the number of another class."""
     digits = [re.findall(r"\d+", name) for name in names]
     numbers = [int(runs[0]) for runs in digits if len(runs) == 1]
     one_each = len(numbers) == len(names) == len(set(numbers))
@@ -176,7 +175,7 @@ def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]
 
 
 def record_finding(table: Table, content: Finding | str) -> None:
-    """Have the user know it, once; a sentence is about the names of classes."""
+    """Add a finding to the counts of the first part, once; a text is about names of classes."""
     finding = Finding("names-of-classes", content) if isinstance(content, str) else content
     notes = table.counts.setdefault(next(iter(table.parts)), Counts()).notes
     if finding not in notes:
@@ -184,7 +183,7 @@ def record_finding(table: Table, content: Finding | str) -> None:
 
 
 def readable_labels(row: Row, task: Task) -> list[Any]:
-    """The labels of a row that are one; what else stands there is refused where it is read."""
+    """Return the labels of a row of valid types; other values are refused when the row is read."""
     try:
         return [cell for cell in label_cells(row, task) if type(cell) in (int, float, str, bool)]
     except DataError:
@@ -192,7 +191,7 @@ def readable_labels(row: Row, task: Task) -> list[Any]:
 
 
 def learn_classes(table: Table, task: Task, fold: bool, reading: ReadingOptions) -> LabelVocabulary:
-    """The classes of the training rows; rows without a usable label do not count."""
+    """Learn the classes from the training rows, ignoring rows without a usable label."""
     columns = task.columns
     role = task.columns.layout.learned
     name = columns[role]

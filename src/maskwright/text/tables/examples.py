@@ -1,4 +1,4 @@
-"""Examples: a type for each layout of rows.
+"""Examples: one type for each layout of rows.
 
     TextExample(text, label)              QuestionExample(question, context, answers)
     PairExample(first, second, label)     ChoiceExample(question, choices, label)
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     pass
 
 Target = int | float | tuple[int, ...]
-UNKNOWN = -1  # the number of the tag of a word of which nothing is known
-BETWEEN = "\x1f"  # no text has it: the reader takes control characters out
+UNKNOWN = -1  # class index of an unknown tag
+BETWEEN = "\x1f"  # does not occur in texts, as the reader removes control characters
 
 
 def folded(text: str) -> str:
-    """`text` without regard to case and blanks."""
+    """Normalise case and white space of `text`, for comparisons."""
     return " ".join(text.split()).casefold()
 
 
@@ -32,9 +32,9 @@ class Example:
     """A row that was read and checked; `where` is its file and line.
 
     Attributes:
-        text_fields: the fields with all texts that a model reads.
-        answer_field: the field with what is to be predicted.
-        has_text_answer: whether the answer is a text, which may be right in all rows.
+        text_fields: the fields whose texts are the input of a model.
+        answer_field: the field with the target.
+        has_text_answer: whether the target is a text, which may be the same in all rows.
         stratified: whether splits are stratified by the answer.
     """
 
@@ -47,43 +47,43 @@ class Example:
 
     @property
     def whole_text(self) -> str:
-        """All that a model reads of it, the texts separated by `BETWEEN`."""
+        """All input texts, joined with `BETWEEN`."""
         return BETWEEN.join(getattr(self, name) for name in self.text_fields)
 
     @property
     def answer(self) -> Any:
-        """What is to be predicted; equal for equal answers."""
+        """The target; compares equal for equal answers."""
         return getattr(self, self.answer_field)
 
     @property
     def apart_by(self) -> str:
-        """The text that must not be in two parts of the data."""
+        """The text that must not occur in two parts of the data."""
         return self.whole_text
 
     @property
     def shares_apart_by(self) -> bool:
-        """Whether rows with one `apart_by` usually have different answers, as the questions about
-        one context."""
+        """Whether rows with the same `apart_by` usually have different answers, such as questions
+        about the same context."""
         return False
 
     @property
     def shared_texts(self) -> Mapping[str, str]:
-        """Texts that other rows may share, by role; such rows are kept in one part."""
+        """Texts by role that other rows may share; rows that do are kept in one part."""
         return {}
 
     @property
     def answers_may_differ(self) -> bool:
-        """Whether rows with one text may have different answers, none of them wrong."""
+        """Whether rows with the same text may have different answers that are all right."""
         return False
 
     @property
     def repeated(self) -> Hashable:
-        """What is equal in all rows of a part that tells no answers apart."""
+        """A value that is equal in all rows of a part whose answers do not differ."""
         return self.answer
 
     @property
     def stratum(self) -> Hashable:
-        """What parts are drawn evenly by: the number of a class, those of several, or None."""
+        """The value to stratify splits by: a class index, a tuple of several, or None."""
         return self.answer if self.stratified else None
 
 
@@ -111,7 +111,7 @@ class PairExample(Example):
 
     @property
     def apart_by(self) -> str:
-        """Both texts, in an order that does not depend on which is first."""
+        """Both texts in sorted order, so that swapped pairs are equal."""
         return BETWEEN.join(sorted((self.first, self.second), key=folded))
 
     @property
@@ -121,13 +121,13 @@ class PairExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample(Example):
-    """Words, and the class of each.
+    """Words and their classes.
 
     Attributes:
-        tags: the number of the class of each word, or `UNKNOWN`.
-        text: the text that the words are cut from, if any.
+        tags: the class index of each word, or `UNKNOWN`.
+        text: the text that was split into words; "" if the data have words.
         widened: how many spans marked in the text begin or end within a word.
-        miscounted: the counting of places by which none of them does.
+        miscounted: the unit of offsets in which no span would begin or end within a word, or "".
     """
 
     answer_field: ClassVar = "tags"
@@ -144,15 +144,15 @@ class TaggedExample(Example):
 
     @property
     def repeated(self) -> Hashable:
-        """The only tag of the words; of a sentence with several tags, the sentence."""
+        """The tag if all words have the same, else the location, which is unique."""
         distinct_tags = set(self.tags) - {UNKNOWN}
         return distinct_tags.pop() if len(distinct_tags) == 1 else self.where
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample(Example):
-    """A question and its answers in a context: (answer, offset in the context) each; no answers if
-    there are none."""
+    """A question, its context, and its answers as (text, character offset in the context); empty
+    for an unanswerable question."""
 
     text_fields: ClassVar = ("question", "context")
     has_text_answer: ClassVar = True
@@ -176,8 +176,8 @@ class QuestionExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample(Example):
-    """A question and its choices; the label is the index of the right one. The text that the
-    question is about stands before it, and in `context`, too."""
+    """A question and its choices; the label is the index of the right one. `question` begins with
+    the text it refers to, if any, which is also in `context`."""
 
     has_text_answer: ClassVar = True
     question: str
@@ -192,7 +192,7 @@ class ChoiceExample(Example):
 
     @property
     def repeated(self) -> str:
-        """The text of the right choice: a model does not see its index."""
+        """The text of the right choice, as a model does not see its index."""
         return self.choices[self.label]
 
     @property
@@ -202,7 +202,7 @@ class ChoiceExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class RewriteExample(Example):
-    """A text to read and one to write; `others` would have been as good."""
+    """A source text and a target text to generate; `others` are equally good targets."""
 
     text_fields: ClassVar = ("source",)
     answer_field: ClassVar = "target"
@@ -219,7 +219,7 @@ class RewriteExample(Example):
 
 @dataclass(frozen=True, slots=True)
 class MatchExample(Example):
-    """Two texts that belong together, and others that nearly do: as many in every row."""
+    """A text, a matching text, and hard negatives: the same number in every row."""
 
     answer_field: ClassVar = "positive"
     has_text_answer: ClassVar = True
@@ -234,7 +234,7 @@ class MatchExample(Example):
 
     @property
     def apart_by(self) -> str:
-        """Without the texts that do not belong to the anchor."""
+        """The anchor and the positive, without the negatives."""
         return BETWEEN.join((self.anchor, self.positive))
 
     @property

@@ -1,10 +1,10 @@
-"""The rows of labelled files or folders, by part.
+"""Load the rows of labelled files or folders, by part.
 
     one file                     -> the part "all", divided later (splits.py)
     a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
     train=, validation=, test=   -> the parts as given
 
-`rows.py` reads one file; here the rows of all are held.
+`rows.py` reads one file; this module holds the rows of all files.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from maskwright.text.tables.split_files import (
     separate_class_names,
 )
 
-# Read also where only the file next to it was named.
+# Also read if only a data file next to it was named.
 NAMES_NEAR = "labels.json"
-# Names of classes by column, and the file that holds them.
+# (class names by column, the file that holds them).
 ClassNames = tuple[dict[str, Names], str]
-# Files by part; names of classes by column; files that belong to no part; what is not read.
+# (sources by part; class names and their file; files without a part; ignored files).
 PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
 
 
@@ -48,13 +48,13 @@ class Table:
     """The rows of all parts.
 
     Attributes:
-        parts: `train`, `validation`, `test`, those there are; or `all` alone.
-        names: the name of each number of a class by column, where a file next to the data or in it
-            holds them; of `label` also where the column is called otherwise (`names_of`).
-        names_file: the file that holds `names`; loose: whether the user did not name it, as it
-            is next to the one file that was named, and it may be of other data.
-        counts: what the reading met, by part.
-        rejects: the list of rows dropped, by part, where one was requested.
+        parts: the existing ones of `train`, `validation`, `test`; or only `all`.
+        names: class number -> name by column, from a file next to the data or their metadata; those
+            of `label` also apply if the column has another name (`names_of`).
+        names_file: the file that holds `names`, or "".
+        loose: whether `names_file` was not given by the user, so that it may be for other data.
+        counts: counts of the reading, by part.
+        rejects: the file that lists dropped rows, by part, if requested.
     """
 
     parts: dict[str, list[Row]]
@@ -66,18 +66,18 @@ class Table:
 
     @property
     def first(self) -> list[Row]:
-        """The rows to learn columns and labels from: `train`, or `all`."""
+        """The rows from which columns and labels are learned: `train`, or `all`."""
         return self.parts.get(TRAIN, self.parts.get(ALL, []))
 
     def names_of(self, column: str) -> Names:
-        """The names of the classes in a column of labels, where a file holds them."""
+        """Return class number -> name of a label column; empty if no file has the names."""
         if column in self.names or LABEL in self.columns:
             return self.names.get(column, {})
         return self.names.get(LABEL, {})
 
     def without_labels(self, split: str, rows: Sequence[Row], shown: str) -> bool:
-        """Leave a test part out whose `rows` have no labels, as public sets have it, and note what
-        stands there instead. False of every other part."""
+        """Drop a test part whose `rows` have no labels, as in public data sets, with a finding that
+        names the placeholder `shown`. Return False, without effect, for other parts."""
         if split != TEST or TRAIN not in self.parts:
             return False
         del self.parts[split]
@@ -88,7 +88,7 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """Every column of the first part, in the order met."""
+        """The columns of the first part, in order of occurrence."""
         return list(dict.fromkeys(name for row in self.first for name in row.values))
 
 
@@ -103,15 +103,15 @@ def load(
     rejects: Path | str | None = None,
     learned: bool = True,
 ) -> Table:
-    """Read labelled files whole.
+    """Read labelled files into memory.
 
     Args:
-        data: a file, or a folder; not together with the other three.
+        data: files or folders; not together with the other three.
         train, validation, test: a file or a folder for each part.
         header: the names of the columns of csv and tsv files that have no header row.
-        reading: encoding, separator, limits, and what becomes of bad rows.
-        rejects: where to list the rows dropped of all parts (with `on_bad="skip"`).
-        learned: whether a folder has to hold something to learn from.
+        reading: encoding, separator, limits, and the policy for bad rows.
+        rejects: where to list dropped rows of all parts (with `on_bad="skip"`); None for no list.
+        learned: whether a folder must contain training data.
 
     Raises:
         UsageError: no path, or data and parts; a missing path; files whose parts are unclear.
@@ -168,6 +168,7 @@ def load(
 
 
 def _refuse_running_text(reading: ReadingOptions) -> None:
+    """Raise UsageError for options that only apply to running text."""
     for name in ("column", "form"):
         if getattr(reading, name) != getattr(DEFAULT_READING, name):
             raise UsageError(
@@ -179,7 +180,7 @@ def _refuse_running_text(reading: ReadingOptions) -> None:
 
 
 def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
-    """Marks in files next to the texts, as brat writes them, are not read."""
+    """Raise UsageError for brat annotations, which are in files next to the texts."""
     stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
     if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
         raise UsageError(
@@ -193,7 +194,7 @@ def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
 
 
 def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
-    """What one path or a list of them holds, by the names of the files."""
+    """Find the sources of one or more paths, assigned to parts by the names of files."""
     all_files, ignored = find(data, unnamed_files.sources)
     _refuse_brat(all_files, ignored.files)
     files, names, names_files = separate_class_names(all_files)
@@ -208,8 +209,8 @@ def _is_one_file(data: Path | str | Sequence[Path | str] | None) -> TypeGuard[Pa
 
 
 def _names_near(file: Path) -> ClassNames:
-    """The class names in a `labels.json` next to the one file that was named; none where it holds
-    no names, for it may be of something else."""
+    """Read class names from a `labels.json` next to `file`; empty if it holds none, as it may
+    belong to other data."""
     near = file.parent / NAMES_NEAR
     if file.name == NAMES_NEAR or not near.is_file():
         return {}, ""
@@ -222,7 +223,7 @@ def _names_near(file: Path) -> ClassNames:
 
 
 def _of_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
-    """What a path for each part holds."""
+    """Find the sources of one path for each part."""
     files_by_split, ignored = {}, IgnoredFiles()
     for split, path in path_by_split.items():
         found_files, ignored_files = find(path, unnamed_files.sources)
@@ -239,7 +240,7 @@ def _of_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
 
 
 def _check_files(split: str, rows: Sequence[Row]) -> None:
-    """Refuse tables of one part of which each has columns that the other lacks."""
+    """Raise DataError if two tables of one part each have columns that the other lacks."""
     first_rows: dict[str, Row] = {}
     for row in rows:
         first_rows.setdefault(row.file, row)

@@ -1,11 +1,11 @@
-"""Several labels written as one flag for each class.
+"""Multi-label data written as one flag for each class.
 
     a list in each cell     [1, 0, 0, 1]   [true, false]   "[0 1 0]"   "0|1|0"   "0 1 0"   "0110"
     a mapping in each cell  {"sport": 1, "sea": 0}
     a column per class      rude, loud     0 and 1, 0.0 and 1.0, true and false, yes and no
 
-Lists of flags differ from lists of class numbers: all have one length, hold nothing but 0
-and 1, and repeat them, which a list of classes does not.
+Lists of flags differ from lists of class numbers: all have the same length, contain only 0 and 1,
+and repeat them, which a list of classes does not.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ NUMBERS = {
     **dict.fromkeys(("0", "0.0", "0.", "false"), False),
     **dict.fromkeys(("1", "1.0", "1.", "true"), True),
 }
-# Yes and no in languages where the words mean nothing else next to each other.
+# Yes and no in several languages, where the pair of words is unambiguous.
 YES = ("yes", "y", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "tak", "да")
 NO = ("no", "n", "f", "nein", "non", "não", "nao", "nee", "nej", "nei", "nie", "нет")
 WORDS = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
-# What stands where nobody knows.
+# Values of unknown flags.
 UNKNOWN = {"-1", "-1.0", *MISSING_WORDS}
-# Flags only where the user names the columns as labels: a mark or nothing, and 1 or -1.
+# Values that are flags only if the user names the columns as labels: a mark or empty; 1 or -1.
 MARKS = ("x", "✓", "✔")
 SIGNS = {"-1": False, "1": True, "-1.0": False, "1.0": True}
-# Class names of 0 and 1 alone, such as 0110, and flags with blanks between.
+# Texts of the digits 0 and 1 only, such as 0110, and flags separated by white space.
 CODE = re.compile(r"\s*[01]{2,}\s*")
 SPACED = re.compile(r"\s*[01](\.0*)?(\s+[01](\.0*)?)+\s*")
 BY_LETTER, BY_BLANK = "", " "
 
 
 def flag(value: Any) -> bool | None:
-    """Whether `value` says yes; None where it is no flag."""
+    """Return the truth value of a flag; None if `value` is not a flag."""
     if type(value) is bool:
         return value
     if type(value) in (int, float):
@@ -59,7 +59,7 @@ def flag(value: Any) -> bool | None:
 
 # ------------------------------------------------------------------------------ lists in cells
 def split_cell(cell: Any, separator: str | None) -> Any:
-    """The list that a cell of names or flags spells; what is none stays."""
+    """Split a cell of names or flags into a list; return values that are not texts unchanged."""
     if type(cell) is not str or separator is None:
         return cell
     if separator == BY_LETTER:
@@ -70,10 +70,10 @@ def split_cell(cell: Any, separator: str | None) -> Any:
 
 
 def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> int:
-    """How many flags each list of a column has; 0 where lists are no flags.
+    """Return the number of flags in each list of a column; 0 if the lists are not flags.
 
     Raises:
-        DataError: flags, but not as many in every row.
+        DataError: the lists are flags of different lengths.
     """
     cells = [(row, split_cell(value_of(row, name), separator)) for row in rows]
     lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
@@ -98,10 +98,10 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
 
 
 def set_flags(cell: Any, row: Row, name: str, size: int) -> list[int]:
-    """Which of the `size` flags in a cell say yes, counted from 0.
+    """Return the indices of the flags in a cell that are set, out of `size`.
 
     Raises:
-        DataError: another number of flags, or what is none.
+        DataError: the cell is not a list of `size` flags.
     """
     if type(cell) is list and len(cell) == size:
         values = [flag(value) for value in cell]
@@ -117,14 +117,14 @@ def set_flags(cell: Any, row: Row, name: str, size: int) -> list[int]:
 
 
 def are_codes(rows: Sequence[Row], name: str) -> bool:
-    """Whether all cells are texts of the digits 0 and 1, of one length, which may be flags."""
+    """Whether all cells are texts of the digits 0 and 1 of equal length, which may be flags."""
     cells = [str(v).strip() for row in rows if not is_empty(v := value_of(row, name))]
     written = all(CODE.fullmatch(cell) for cell in cells) and len(set(map(len, cells))) == 1
     return written and any(cell[0] == "0" for cell in cells)
 
 
 def are_spaced(rows: Sequence[Row], name: str) -> bool:
-    """Whether nearly all cells are 0 and 1 with blanks between."""
+    """Whether nearly all cells are zeros and ones separated by white space."""
     cells = [v for row in rows if not is_empty(v := value_of(row, name))]
     spaced = sum(type(cell) is str and SPACED.fullmatch(cell) is not None for cell in cells)
     return spaced > 0 and nearly_all(spaced, len(cells))
@@ -132,16 +132,16 @@ def are_spaced(rows: Sequence[Row], name: str) -> bool:
 
 # ------------------------------------------------------------------------------ a mapping in cells
 def names_in(rows: Sequence[Row], name: str) -> tuple[str, ...]:
-    """The classes that the mappings of a column name, sorted without regard to case."""
+    """Return the class names in the mappings of a column, sorted ignoring case."""
     names = {key for row in rows if is_named(v := value_of(row, name)) for key in v}
     return tuple(sorted(names, key=lambda key: (key.casefold(), key)))
 
 
 def flagged_names(cell: Any, row: Row, name: str, classes: Iterable[str]) -> list[str]:
-    """The classes that a mapping says yes to.
+    """Return the classes whose flag is set in a mapping.
 
     Raises:
-        DataError: no such mapping, or one that leaves out a class.
+        DataError: the cell is not a mapping to flags, or lacks a class.
     """
     missing = sorted(set(classes) - cell.keys()) if is_named(cell) else []
     if is_named(cell) and not missing:
@@ -157,8 +157,8 @@ def flagged_names(cell: Any, row: Row, name: str, classes: Iterable[str]) -> lis
 
 # ------------------------------------------------------------------------------ a column per class
 def columns_of_flags(columns: Iterable[Column]) -> list[str]:
-    """The columns of which nearly all cells are flags: of 0 and 1, or where there are hardly any of
-    these, of yes and no."""
+    """Return the columns of which nearly all cells are flags: those of 0 and 1, or those of yes and
+    no if these are more."""
     spelled: dict[bool, list[str]] = {True: [], False: []}
     for column in columns:
         if not column.scalar:
@@ -166,7 +166,7 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
         words = column.values
         for numbers, meaning_of_word in ((True, NUMBERS), (False, WORDS)):
             fitting = {word: n for word, n in words.items() if word in meaning_of_word}
-            # A few rows of which nothing is known, or one mistake, make no other column of it.
+            # A few unknown values, or one mistake, do not change what the column is.
             other_words = {word: n for word, n in words.items() if word not in meaning_of_word}
             nearly_all_fit = nearly_all(sum(fitting.values()), sum(words.values())) and (
                 sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
@@ -183,8 +183,8 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
 
 
 def columns_of_marks(columns: Iterable[Column]) -> list[str]:
-    """The columns that hold a mark or nothing, or 1 and -1 alone: flags where the user
-    names them as labels."""
+    """Return the columns that hold only a mark or nothing, or only 1 and -1, which are flags if the
+    user names the columns as labels."""
     names = []
     for column in columns:
         words = set(column.values)
@@ -197,7 +197,8 @@ def columns_of_marks(columns: Iterable[Column]) -> list[str]:
 def flag_in_column(
     value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False
 ) -> bool:
-    """The flag in a column of its own; with `marks` nothing is no, with `signs` -1 is.
+    """Return the flag in a cell of a column for one class. With `marks`, an empty cell is False;
+    with `signs`, -1 is False.
 
     Raises:
         DataError: the cell is no flag.
@@ -225,5 +226,5 @@ def _word(value: Any) -> str:
 
 
 def nearly_all(count: int, total: int) -> bool:
-    """All but a mistake in one row, or in few of many."""
+    """Whether `count` is at least the share `MOSTLY` of `total`, or all but one of more than 4."""
     return total > 0 and (count >= MOSTLY * total or (count == total - 1 and total > 4))

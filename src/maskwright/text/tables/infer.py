@@ -197,7 +197,7 @@ def _known(table: Table, name: str, no_label: str) -> Table:
 
 def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
     """Return the separator between several names in a cell, or None: at least the share `least` of
-    the cells has it, and pieces recur in other cells. `least` is 0 if the user chose multi-label."""
+    the cells has it, and pieces recur in other cells. `least` is 0 if multi-label was requested."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
         split = [[p.strip() for p in cell.split(separator)] for cell in cells]

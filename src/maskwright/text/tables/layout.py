@@ -1,7 +1,7 @@
-"""The layout of a table, its columns, and the task that is learned from them.
+"""The layout of a table, its columns, and the task and dataset derived from them.
 
-`Layout` is the base class of `layouts/`: the roles of columns, the search for them, and the reading
-of a row. The types refer to each other, so they are in one module.
+`Layout` is the base class of `layouts/`: it defines the roles of columns, the search for them, and
+the reading of a row. The types refer to each other, so they are in one module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.role_search import ColumnSearch
 from maskwright.text.tables.rows import Row
 
-# What stands in the column of labels; "" where a layout has no classes or numbers.
+# The form of the labels; "" if a layout has neither classes nor numbers.
 Label = Literal["classes", "several", "number", ""]
 LISTED = 20
 
@@ -30,20 +30,20 @@ class Layout(ABC):
     """A set of roles that belong together.
 
     Attributes:
-        name: as errors call it.
-        roles: those that every table of this layout fills.
+        name: name in error messages.
+        roles: roles that every table of this layout fills.
         optional: further roles that a user may give to a column.
-        multi_column: roles that several columns may fill together, each with a value of its own.
-        joined: roles of texts that several columns may make together, as a title and what stands
-            below it. A text in which places are counted is none of these.
+        multi_column: roles that several columns may fill together, each with its own value.
+        joined: roles of texts that may be joined from several columns, such as a title and a body;
+            not for texts with character offsets.
         lists: roles whose cells may be lists.
-        learned: the role of what a model learns to predict; prediction needs no such column.
-        ignored: answers that stand for none without being named by the user.
-        spellings: names of columns by role, plain (`spellings.plain`), the likeliest first; roles
-            of `spellings.NAMES` need none.
-        rank: layouts are tried in rising order, the most particular first.
-        has_label_forms: whether the labels may be classes, several classes or numbers, which their
-            cells decide.
+        learned: the role of the target; prediction does not need its column.
+        ignored: answers that mean a missing answer even if the user does not name them.
+        spellings: normalised column names (`spellings.plain`) by role, the likeliest first; not
+            needed for roles in `spellings.NAMES`.
+        rank: layouts are tried in ascending order, the most specific first.
+        has_label_forms: whether labels may be classes, several classes or numbers, depending on the
+            values of the label column.
     """
 
     name: ClassVar[str]
@@ -61,37 +61,37 @@ class Layout(ABC):
     # ------------------------------------------------------------------------ columns
     @abstractmethod
     def find(self, search: ColumnSearch) -> None:
-        """Give columns the roles that they are found for; roles without one are left out."""
+        """Assign columns to the roles of this layout in `search`, as far as they can be found."""
 
     def complete(self, table: Table, columns: Columns) -> Columns:
-        """`columns` with optional columns that only a look at all rows can confirm."""
+        """Return `columns` with optional columns that can only be confirmed by all rows."""
         return columns
 
     @abstractmethod
     def reason(self, columns: Columns) -> str:
-        """The end of a sentence: why the table has this layout. Not called where
+        """Return why the table has this layout, as the end of a sentence; not called if
         `has_label_forms`."""
 
     # ------------------------------------------------------------------------ rows
     def prepare(
         self, table: Table, task: Task, classes: Sequence[str]
     ) -> tuple[Table, Iterator[Finding]]:
-        """`table` before its rows are read, and findings for the user; `classes` are those of a
-        model, where there is one.
+        """Prepare the table before its rows are read, and return it with findings; `classes` are
+        those of a model, or empty.
 
         Raises:
-            DataError: the table as a whole cannot be right.
+            DataError: the table as a whole is invalid.
         """
         return table, iter(())
 
     def repair(self, table: Table, task: Task) -> tuple[Table, int] | None:
-        """`table` with faults of annotation repaired (`--read repair_tags`), and how many cells
-        changed; None where nothing can be repaired."""
+        """Return the table with repaired annotations (`--read repair_tags`) and the number of
+        changed cells; None if the layout has nothing to repair."""
         return None
 
     @abstractmethod
     def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Example:
-        """An example of a row; `vocabulary` are the classes, where the task has classes.
+        """Convert a row to an example; `vocabulary` has the classes, None if there are none.
 
         Raises:
             DataError: the row is bad; the error has its file, line and remedy.
@@ -99,54 +99,55 @@ class Layout(ABC):
 
     @property
     def answer_role(self) -> str:
-        """The role of the answers: `learned`, or the last where no role is that."""
+        """The role of the answers: `learned`, or the last role if it is not among `roles`."""
         return self.learned if self.learned in self.roles else self.roles[-1]
 
     def answers(self, row: Row, columns: Columns) -> list[Any]:
-        """The values in `row` that make its answer, as they stand there."""
+        """Return the raw values in `row` that make up its answer."""
         values = [value_of(row, name) for name in columns.roles.get(self.answer_role, ())]
         return values[0] if len(values) == 1 and type(values[0]) is list and values[0] else values
 
     def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
-        """`row` without the answers that `no_label` stands for; None where no answer is left."""
+        """Return `row` without the answers equal to one of `no_label`; None if none is left."""
         unknown = any(is_no_label(no_label, value) for value in self.answers(row, columns))
         return None if unknown else row
 
     def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
-        """What else a label may mean than its text does; two that mean the same are refused."""
+        """Return a function that gives further meanings of a label; spellings that share one are
+        refused."""
         return lambda label: set()
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any] | None:
-        """The labels in a row, where they are not those of a column `label`; None: they are."""
+        """Return the labels of a row if they are not in a column `label`, else None."""
         return None
 
     def require_sound(self, examples: Sequence[Any]) -> None:
-        """Refuse the examples of a part that cannot be right together.
+        """Check the examples of a part together.
 
         Raises:
-            DataError: they cannot.
+            DataError: they are inconsistent.
         """
         return
 
     def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
-        """Each thing of this layout in a part that should not pass in silence."""
+        """Yield the findings on a part that are specific to this layout."""
         return iter(())
 
     def label_findings(self, names: Sequence[str]) -> Iterator[Finding]:
-        """Each thing in the names of the classes that the user should know."""
+        """Yield the findings on the names of the classes."""
         return iter(())
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a layout, by role, and why each was taken.
+    """The columns assigned to the roles of a layout, with reasons.
 
     Attributes:
         layout: the set of roles.
-        roles: role -> names of columns; several for `choices`, for labels of one column each, and
-            for texts of several columns.
-        why: role -> reason.
-        described: every column of the table.
+        roles: role -> names of columns; several for `choices`, for labels with one column for each
+            class, and for joined texts.
+        why: role -> reason for the choice.
+        described: the statistics of every column of the table by name.
     """
 
     layout: Layout
@@ -168,7 +169,7 @@ class Columns:
         return [name for name in self.described if name not in used and "." not in name]
 
     def lines(self) -> list[str]:
-        """One line for each role, and one for what is not used."""
+        """Return one line for each role, and one for unused columns."""
         in_cells = {name for name, column in self.described.items() if column.in_cells}
         sentences = [
             f"using column{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))} as {role} "
@@ -184,16 +185,16 @@ class Columns:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """The data of one task.
+    """What a task type declares about its data.
 
     Attributes:
-        name: what `--task` takes.
-        layout: which columns a row has, and how it is read.
-        label: what is to be predicted of a row.
-        metrics: the names of its metrics, the usual one first.
+        name: the value of `--task`.
+        layout: the columns of a row, and how it is read.
+        label: the form of the labels.
+        metrics: the names of its metrics, the default one first.
         selectable: further metrics by which an epoch can be selected.
-        inferred: whether a table of this layout and label is taken for this task without being
-            asked; of several tasks of one layout and label one may be inferred.
+        inferred: whether the task is inferred for tables of this layout and form of labels; only
+            one task for each combination can be.
     """
 
     name: str
@@ -209,22 +210,22 @@ class Shape:
 
     @property
     def choosable(self) -> tuple[str, ...]:
-        """The metrics by which an epoch can be selected: the higher, the better."""
+        """The metrics by which an epoch can be selected, for which higher is better."""
         return (*(name for name in self.metrics if "error" not in name), *self.selectable)
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned.
+    """The task of a table, and how to read its labels.
 
     Attributes:
-        shape: what the task type declares of its data.
-        why: one sentence.
-        columns: which column is what.
-        separator: what stands between several labels in one cell; None for lists and columns.
-        flags: how many flags each cell has, one for each class; 0 where labels are names.
-        named: the classes that mappings of flags name; empty where there are none.
-        marks: columns of one label each in which an empty cell means no; signs: in which -1 does.
+        shape: what the task type declares about its data.
+        why: the reason for the task, as one sentence.
+        columns: the columns by role.
+        separator: separator of several labels in one cell; None for lists and columns.
+        flags: number of flags in each cell, one for each class; 0 if labels are names.
+        named: the classes named by mappings of flags; empty if labels are not mappings.
+        marks: columns of one class each in which an empty cell means no; signs: in which -1 does.
     """
 
     shape: Shape
@@ -238,11 +239,11 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What `--task` takes."""
+        """The value of `--task`."""
         return self.shape.name
 
     def lines(self) -> list[str]:
-        """What was found, for the user: the task with its reason, then the columns."""
+        """Return lines for the user: the task with its reason, then the columns."""
         return [f"task: {self.name}, because {self.why}", *self.columns.lines()]
 
 
@@ -251,17 +252,17 @@ class Dataset:
     """The parts of a table as examples of its task.
 
     Attributes:
-        task: what is to be learned.
-        parts: by name, as in the table.
-        labels: the classes; None where there are none (numbers, answers, texts).
-        dropped: (place, reason) of rows left out, by the policy `skip`.
-        counts: what the reading of the files met, by part.
-        groups: by part, the group of each example; a group stays in one part; empty without groups.
-        drawn: the parts that did not come as files.
-        together: the role of a text by which rows stayed together when these were drawn.
-        repaired, unlabelled: how many tags were changed, and rows left out that have no label.
-        folded: how many labels were joined with another spelling.
-        rejects: where the rows left out are listed, if they are.
+        task: the task of the table.
+        parts: the examples by name of the part.
+        labels: the classes; None for tasks without classes (numbers, answers, texts).
+        dropped: (location, reason) of bad rows that were left out with the policy `skip`.
+        counts: the counts of reading the files, by part.
+        groups: the group of each example, by part; a group stays in one part. Empty without groups.
+        sampled: the names of the parts that were sampled and did not come as files.
+        together: the role of the text that kept rows together when parts were sampled, or "".
+        repaired, unlabelled: number of changed tags, and of rows left out without a label.
+        folded: number of labels that were joined with another spelling.
+        rejects: the file that lists the rows left out, or None.
     """
 
     task: Task

@@ -1,12 +1,11 @@
-"""Texts in which parts are marked, as programs for annotation write them, and what tags their words
-have by that:
+"""Convert texts with marked spans, as annotation programs export them, to words with tags:
 
     {"text": "John lives in Rome", "label": [[0, 4, "PER"], [14, 18, "LOC"]]}
     {"text": "…", "entities": [{"start": 0, "end": 4, "label": "PER"}]}
 
-Places count characters of the text as given, as Python counts them. A part that brings its own text
-must have it at its place. Blanks at the borders of a part are not of it; a part that begins or ends
-within a word takes the whole of it, which is counted.
+Offsets count characters of the original text, as in Python. The text of a span, if given, must
+match the text at its offsets. White space at the borders of a span is ignored; a span that begins
+or ends within a word is widened to the whole word, which is counted.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ from maskwright.text.tables.raw_text import CONTROL, CONTROLS, as_read
 from maskwright.text.tables.spellings import plain
 from maskwright.text.tables.tags import OUTSIDE
 
-# Scripts whose words are not separated by blanks, or, as in Korean, whose endings are not: Thai to
-# Tibetan, Burmese, Hangul, Khmer, Chinese and Japanese.
+# Scripts without spaces between words (or, in Korean, before endings): Thai to Tibetan, Burmese,
+# Hangul, Khmer, Chinese and Japanese.
 UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f"
     "\ua980-\ua9df\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]"
 )
 JOINERS = "\u200c\u200d\u00ad\u2060"
-LONGEST = 40  # characters of a word; what is longer, such as a hash, is none
+LONGEST = 40  # characters of a word; longer runs, such as hashes, are not words
 
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
-    """(begin, end) of every word and sign."""
+    """Return an iterator over (begin, end) of every word and punctuation sign."""
     return (match.span() for match in _words().finditer(text))
 
 
 def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
-    """The slice of `text`, widened to the ends of its words; in scripts without blanks between
-    words only to the ends of letters with marks."""
+    """Widen a span of `text` to whole words and return (begin, end); in scripts without spaces
+    only to whole letters with their combining marks."""
     word_begin, word_end = begin, end
     while word_begin > 0 and _joined(text, word_begin):
         word_begin -= 1
@@ -54,7 +53,7 @@ def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
 
 
 def _joined(text: str, at: int) -> bool:
-    """Whether the characters before and after the place `at` are of one word."""
+    """Whether the characters before and after the offset `at` belong to one word."""
     before, after = text[at - 1], text[at]
     if _is_mark(after):
         return not before.isspace()
@@ -72,20 +71,19 @@ def _is_mark(sign: str) -> bool:
 
 @cache
 def _words() -> re.Pattern[str]:
-    """A letter may be written as several: with marks over or after it, joined to the next, or with
-    a hyphen that is seen at the end of a line only. So may a sign: two letters make a flag, and a
-    picture may have a colour, or others joined to it."""
+    """Return the pattern of words and signs. A letter may consist of several characters (combining
+    marks, joiners, soft hyphens), and so may a sign (flags, emoji with modifiers)."""
     every = map(chr, range(0x300, 0x20000))
     marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
     colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
     sign = rf"[^\w\s{re.escape(CONTROLS)}](?:[{marks}{colours}]|\u200d[^\w\s])*"
-    # What is no part of a text as it is read is no sign, and no border within a word.
+    # Characters that are removed when a text is read are no signs, and do not split words.
     left_out = re.escape(CONTROLS)
     word = rf"\w(?:[\w{marks}\u200c\u200d\u00ad\u2060]|[{left_out}]+(?=\w))*"
     return re.compile(rf"{word}|{flag}|{sign}")
 
 
-# (its name in messages, the text that the place counts in).
+# (name in messages, function that returns the text in which the offset counts characters).
 Counting = tuple[str, Callable[[str], str]]
 COUNTINGS: tuple[Counting, ...] = (
     ("the text without the blanks it begins with", str.lstrip),
@@ -99,7 +97,7 @@ COUNTINGS: tuple[Counting, ...] = (
 )
 
 
-# (its name in messages, the size of a character before another).
+# (name in messages, function that returns the size of a character, given the next one).
 UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
     ("UTF-16 units, as JavaScript and Java do", lambda one, _: 1 + (ord(one) > 0xFFFF)),
     ("bytes of UTF-8", lambda one, _: len(one.encode("utf-8", "surrogatepass"))),
@@ -110,8 +108,8 @@ UNITS: tuple[tuple[str, Callable[[str, str], int]], ...] = (
 
 
 def cause_of_place(text: str, span_text: str, begin: int) -> str | None:
-    """What `begin` seems to count if `span_text` does not begin at that character of `text`; None
-    if no other counting explains it."""
+    """Explain why `span_text` does not begin at the offset `begin` of `text`: the unit that the
+    offset seems to count, or None if no other unit explains it."""
     if begin < 0 or not span_text:
         return None
     if _utf16(text, begin, len(span_text.encode("utf-16-le", "surrogatepass")) // 2) == span_text:
@@ -132,7 +130,7 @@ def cause_of_place(text: str, span_text: str, begin: int) -> str | None:
 
 
 def cause_of_part(text: str, span_text: str, begin: int, end: int) -> str | None:
-    """The same of a part with an end."""
+    """As `cause_of_place`, for a span with an end."""
     if span_text and text[begin : end + 1] == span_text:
         return "the end seems to be the last character: it is the one behind it here"
     return cause_of_place(text, span_text, begin)
@@ -141,14 +139,14 @@ def cause_of_part(text: str, span_text: str, begin: int, end: int) -> str | None
 def counting_that_fits(
     text: str, spans: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]
 ) -> str:
-    """In what (begin, end) of all `spans` of `text` may be counted, so that they begin and end
-    where `words` do; empty where no other counting than characters does that."""
+    """Return the unit in which all `spans` (begin, end) of `text` begin and end where `words` do;
+    "" if no unit other than characters fits."""
     begins, ends = ({word[side] for word in words} for side in (0, 1))
     for counting, size in UNITS:
         offsets = [0, *itertools.accumulate(map(size, text, text[1:] + " "))]
         if offsets[-1] == len(text):
             continue
-        # Characters of no size stand before the one that begins at the same place.
+        # Several characters have the same offset if some have size 0.
         first_index = {offset: number for number, offset in enumerate(offsets)}
         last_index = {offset: number for number, offset in reversed([*enumerate(offsets)])}
         if all(
@@ -175,7 +173,7 @@ ENDS = ("end", "stop", "endoffset")
 LABEL_KEYS = (
     *("label", "labels", "entitygroup", "type", "entitytype", "entitylabel", "tag", "entity"),
 )
-# What a part's own text is called; a value may also be another name of the thing (Rasa).
+# Keys of the text of a span; in Rasa, `value` may also hold a synonym.
 TEXTS = (
     *("text", "word", "surface", "surfaceform", "mention", "string", "phrase", "quote"),
     *("coveredtext", "entitytext", "spantext", "exact", "entity"),
@@ -185,8 +183,8 @@ DO = "correct the row, or take it out (--read on_bad=skip drops and counts it)"
 
 
 class MarkedSpan(NamedTuple):
-    """A marked part; `own` is the text that it brings, where it does, and `loose` whether that may
-    be another name of the thing. One without exactly one label has them, or none, in `labels`."""
+    """A marked span; `own` is its text, if given, and `loose` whether this may be a synonym. Spans
+    without exactly one label have `labels` (possibly empty), others None."""
 
     begin: int
     end: int
@@ -198,11 +196,11 @@ class MarkedSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaggedText:
-    """The words of a text with a tag each.
+    """The words of a text with their tags.
 
     Attributes:
-        widened: how many of the marked parts end or begin within a word.
-        miscounted: in what the places seem to be counted, if none would in that counting.
+        widened: number of spans that begin or end within a word.
+        miscounted: the unit of offsets in which no span would, or "".
     """
 
     words: tuple[str, ...]
@@ -212,18 +210,18 @@ class TaggedText:
 
 
 def are_marked_spans(value: Any) -> bool:
-    """Whether a value is a list of marked parts, and not an empty one."""
+    """Whether a value is a non-empty list of marked spans."""
     return (
         type(value) is list and bool(value) and all(_part(element) is not None for element in value)
     )
 
 
 def tag_words(text: str, value: Any, where: str) -> TaggedText:
-    """The words of `text` with B- and I- tags for the parts in `value`.
+    """Split `text` into words with B- and I- tags for the spans in `value`.
 
     Raises:
-        DataError: what is no list of parts; a part that is not in the text, has no word, or shares
-            a word with another.
+        DataError: not a list of spans; a span is outside the text, contains no word, or shares a
+            word with another span.
     """
     spans = [_part(element) for element in value] if type(value) is list else [None]
     if None in spans:
@@ -302,8 +300,8 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
 
 
 def _disagrees(text: str, span: MarkedSpan) -> bool:
-    """Whether a part's own text is not the one at its place, blanks, case and accents aside, which
-    programs change."""
+    """Whether the text of a span differs from the text at its offsets, ignoring white space, case
+    and accents, which programs change."""
     own_text = _folded(span.own)
     if not own_text or _folded(text[span.begin : span.end]) == own_text:
         return False
@@ -337,7 +335,7 @@ def _advice(text: str, span: MarkedSpan) -> str:
 
 
 def _part(value: Any) -> MarkedSpan | None:
-    """None of what is no part."""
+    """Parse a marked span from a list or mapping; None for other values."""
     own_text, is_loose = "", False
     if type(value) is dict:
         value, own_text, is_loose = _of_mapping(value)
@@ -354,7 +352,7 @@ def _part(value: Any) -> MarkedSpan | None:
 
 
 def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
-    """(begin, end and label; the part's own text; whether that may be another name)."""
+    """Return ([begin, end, label] or None, the text of the span, whether it may be a synonym)."""
     named = {plain(name): inner for name, inner in value.items()}
     values, names_used = [], set()
     spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)

@@ -1,4 +1,4 @@
-"""One row as an example: every value checked, and refused with its file, line and remedy."""
+"""Convert one row to an example, checking every value; errors name file, line and remedy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from maskwright.text.tables.layout import Columns, Task
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.shapes import COMMON, may_be_joined
 
-ALIKE = 0.75  # of two names, as difflib measures it: `body` and `bodi`, `answer` and `answers`
-# Roles whose fields are required where they are read: of choices there may be fewer, and answers
-# are needed by questions only that are not marked as unanswerable.
+ALIKE = 0.75  # least difflib similarity of misspelt names: `body` and `bodi`, `answer`, `answers`
+# Roles whose fields are checked when they are read: there may be fewer choices, and unanswerable
+# questions have no answers.
 ELSEWHERE = (*COMMON, "choices", "answers")
-# Of two fields, one may be the other misspelt if it has less than this share of its rows.
+# A field may be a misspelling of another if it occurs in less than this share of its rows.
 RARE = 0.25
 
 
 def row_reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row], Example]:
-    """What makes an example of a row; it raises DataError where a row is bad."""
+    """Return a function that converts a row to an example and raises DataError for a bad row."""
 
     def read(row: Row) -> Example:
         require_fields(row, task.columns)
@@ -34,7 +34,7 @@ def row_reader(task: Task, vocabulary: LabelVocabulary | None) -> Callable[[Row]
 
 
 def target_of(row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Target:
-    """The number of the class that the column `label` names, the numbers of several, or a number.
+    """Return the target in the column `label`: a class index, a sorted tuple of them, or a float.
 
     Raises:
         DataError: an empty or unknown label.
@@ -48,10 +48,10 @@ def target_of(row: Row, task: Task, vocabulary: LabelVocabulary | None) -> Targe
 
 
 def label_cells(row: Row, task: Task) -> Iterator[Any]:
-    """The labels of a row: one, several, or one for each token.
+    """Yield the labels of a row: one, several, or one for each token.
 
     Raises:
-        DataError: a column of them is missing, or holds no labels.
+        DataError: a label column is missing, or does not hold labels.
     """
     layout_labels = task.columns.layout.label_cells(row, task)
     if layout_labels is not None:
@@ -85,11 +85,11 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
 
 # ------------------------------------------------------------------------------ missing fields
 def require_fields(row: Row, columns: Columns) -> None:
-    """Refuse a row without a field of `columns`. Of a text of several, some may be left out, unless
-    another field of the row is called much the same.
+    """Check that a row has the fields of `columns`. If several columns are joined to one text, some
+    may be missing, unless the row has a field with a similar name.
 
     Raises:
-        DataError: naming the field, and what may be it.
+        DataError: a field is missing; the error suggests similar names.
     """
     for role, names in columns.roles.items():
         if role in ELSEWHERE or role in columns.layout.optional:
@@ -102,13 +102,13 @@ def require_fields(row: Row, columns: Columns) -> None:
 
 
 def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
-    """Refuse a row without the field `name`, which holds the `role`; null is a value.
+    """Check that a row has the field `name` with the given role; null is a value.
 
     Args:
-        empty: what is written where there is nothing to write, if there is such a value.
+        empty: how to write an empty value, for the message; "" if there is no such value.
 
     Raises:
-        DataError: it has none.
+        DataError: the field is missing.
     """
     if not has_column(name, row.values):
         raise _missing(row, role, name, empty)
@@ -121,7 +121,7 @@ def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) ->
     used_columns = {name for column_names in columns.roles.values() for name in column_names}
     row_counts = {name: column.rows for name, column in columns.described.items()}
     for name in missing:
-        # A title may be missing where there is a subtitle; misspelt is what few rows have.
+        # An unused field with a similar name is a misspelling only if it is rare.
         unused_columns = [
             candidate
             for candidate in row.values

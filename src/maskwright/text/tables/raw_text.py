@@ -1,8 +1,7 @@
-"""Texts as they are given, and as they are read: without NUL and control characters, and with LF in
-place of CRLF.
+"""Clean texts by removing NUL and control characters and replacing CRLF by LF.
 
-Places of spans and answers count the characters of the text as given, whatever is left out of it
-afterwards; so do the places that a model answers with.
+Offsets of spans and answers, including those predicted by a model, count the characters of the
+original text, whatever is removed from it.
 """
 
 from __future__ import annotations
@@ -27,26 +26,26 @@ INTEGER = re.compile(r"\s*[-+]?\d{1,4000}\s*")  # Python converts no more digits
 
 
 def as_integer(value: object) -> int | None:
-    """`value` as a whole number, also where a text or a float spells one; else None."""
+    """Convert `value` to an integer, also from a text or a float; None if it is not an integer."""
     if isinstance(value, int):  # also true and false
         return int(value)
     try:
         if isinstance(value, str) and INTEGER.fullmatch(value):
-            return int(value)  # a float has not room for all of its digits
+            return int(value)  # a float cannot represent all digits
         number = float(value) if isinstance(value, str | float) else float("nan")
         return int(number) if number == int(number) else None
     except (ValueError, OverflowError):
         return None
 
 
-# The number in the data of each class -> its name, by number.
+# Number of a class in the data -> its name, in ascending order.
 Names = dict[int, str]
 FILE = re.compile(
     r"(?:(.+?)[_-])?(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names"
     r"|classes|dataset_infos?)\.json$",
     re.IGNORECASE,
 )
-# Files that hold more than class names, and may have none.
+# Files that hold more than class names, and possibly none.
 ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
 LABEL = "label"
 WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
@@ -55,15 +54,15 @@ WANTED = '["bad", "good"], {"0": "bad", "1": "good"} or {"bad": 0, "good": 1}'
 
 
 def is_of_names(source: Source) -> bool:
-    """Whether a file is called as one with the names of classes."""
+    """Whether the name of a file is that of a file with class names."""
     return FILE.search(source.path.name) is not None
 
 
 def read_names(source: Source) -> dict[str, Names] | None:
-    """The names by column, `label` where the file names no column; None where the file holds rows.
+    """Read class names by column, `label` if the file names no column; None if it holds rows.
 
     Raises:
-        DataError: not UTF-8, no JSON, or names that cannot be read.
+        DataError: not UTF-8, not JSON, or class names of an unknown form.
     """
     match = FILE.search(source.path.name)
     assert match is not None
@@ -117,7 +116,7 @@ def _of_value(value: Any, file: str) -> Names:
 
 
 def _pair(entry: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The number and the name of a class that an object describes."""
+    """Return (number, name) of the class that an object describes, or None."""
     numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
     names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
     row = "text" in entry or "sentence" in entry
@@ -125,10 +124,10 @@ def _pair(entry: Mapping[str, Any]) -> tuple[int, str] | None:
 
 
 def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
-    """The names by rising number.
+    """Return the names in ascending order of their numbers.
 
     Raises:
-        DataError: none, or a name or a number twice.
+        DataError: there are no names, or a name or a number occurs twice.
     """
     numbered = [(number, name) for number, name in pairs if number is not None]
     names = dict(sorted(numbered))
@@ -141,7 +140,7 @@ def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) ->
 
 
 def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
-    """The names of each column in the notes of the datasets library."""
+    """Yield (column, class names) from the feature descriptions of the datasets library."""
     if type(value) is not dict:
         return
     inner = value.get("features", value)
@@ -178,22 +177,21 @@ LEFT_OUT = re.compile(f"[{re.escape(CONTROLS)}]|\r(?=\n)")
 
 
 def as_read(text: str) -> str:
-    """The text as a model reads it."""
+    """Return the text without the characters that are removed before a model reads it."""
     return LEFT_OUT.sub("", text) if LEFT_OUT.search(text) else text
 
 
 def places_read(text: str) -> NDArray[np.int64]:
-    """(length of `as_read(text)` + 1,): the place in `text` of each character that is read, and of
-    the end."""
+    """Return (len(as_read(text)) + 1,) offsets in `text` of each character of `as_read(text)` and
+    of its end."""
     is_kept = np.ones(len(text) + 1, bool)
     is_kept[[match.start() for match in LEFT_OUT.finditer(text)]] = False
     return np.flatnonzero(is_kept)
 
 
 def slice_of(raw_text: str, text: str, start: int) -> slice | None:
-    """The slice of `raw_text` that holds `text`, if something is left out of `raw_text` when it is
-    read: from `start` as counted in `raw_text`, else as counted in what is read. None if at
-    neither."""
+    """Return the slice of `raw_text` that contains `text` after cleaning, at `start` as an offset
+    in `raw_text`, else in the cleaned text. None if at neither, or if cleaning changes nothing."""
     clean_text, clean_raw_text = as_read(text), as_read(raw_text)
     if len(clean_raw_text) == len(raw_text) or not clean_text or start < 0:
         return None
@@ -205,8 +203,8 @@ def slice_of(raw_text: str, text: str, start: int) -> slice | None:
 
 
 def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArray[np.integer]]]:
-    """For each text its tokens as it is read, and the (begin, end) of each (T, 2) in the text as
-    given."""
+    """Tokenize the cleaned texts; return for each its token ids and (T, 2) offsets (begin, end) in
+    the original text."""
     raw_texts = list(texts)
     encoded = tokenizer.encode_batch(map(as_read, raw_texts), offsets=True)
     for number, text in enumerate(raw_texts):
@@ -214,7 +212,7 @@ def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArra
             ids, spans = encoded[number]
             raw_offsets = places_read(text)
             begin = raw_offsets[spans[:, 0]]
-            # The end is that of the last character read, not the begin of the next one.
+            # The end follows the last character read, not precedes the next one.
             end = np.where(
                 spans[:, 1] > spans[:, 0], raw_offsets[np.maximum(spans[:, 1], 1) - 1] + 1, begin
             )
@@ -225,13 +223,13 @@ def encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[tuple[Any, NDArra
 def clean_row(
     values: dict[str, Any], ledger: Ledger, *, line_ends: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the row as it is read, the values of those columns that this changed as they were given).
+    """Clean the texts in a row; return (the cleaned row, the original values of changed columns).
 
     Args:
         values: the row.
-        ledger: counts what is left out.
-        line_ends: of a table: CRLF in a text becomes LF, too, and a byte order mark at the begin
-            of its line is left out.
+        ledger: counts removed characters.
+        line_ends: for tables: also replace CRLF by LF, and remove a byte order mark at the
+            beginning of the first column.
     """
     texts = [value for value in values.values() if type(value) is str]
     if len(texts) == len(values):  # most rows of tables: nothing to do
@@ -258,7 +256,7 @@ def clean_row(
 
 
 def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
-    """The value with each text in it as it is read; the same object where nothing changes."""
+    """Clean each text in a value; return the same object if nothing changes."""
     if type(value) is str:
         return text_as_read(value, ledger, line_ends)
     if isinstance(value, list):
@@ -281,7 +279,7 @@ def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
 
 
 def text_as_read(text: str, ledger: Ledger, line_ends: bool) -> str:
-    """`text` without control characters, which are counted; `line_ends`: with LF for CRLF."""
+    """Remove and count control characters; with `line_ends`, also replace CRLF by LF."""
     if CONTROL.search(text):
         text = strip_controls(text, ledger.counts)
     return text.replace("\r\n", "\n") if line_ends and "\r\n" in text else text

@@ -1,7 +1,7 @@
-"""The search for the columns of a layout: what the layouts' own rules (`Layout.find`) share.
+"""Search for the columns of a layout: helpers shared by the rules of layouts (`Layout.find`).
 
-Names are looked at first. Only a second attempt, `by_content`, looks at what columns hold: the one
-with few values is the label, the one with the longest texts the text.
+The first attempt uses only names. The second, `by_content`, also uses the contents of columns: the
+column with few values is the label, the column with the longest texts is the text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from maskwright.text.tables.flags import columns_of_flags
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 
-# Of the names of labels, the first so many mean nothing else.
+# Number of names at the beginning of NAMES["label"] that are unambiguous.
 SURE = 5
-# Of them, names that one of several flags may have, too, such as those of what a review is about.
+# Names of labels that may also be one of several flags, such as the aspects of a review.
 ASPECTS = {
     *("overall", "category", "topic", "similarity", "relatedness", "relevance", "score"),
     *("grade", "points", "genre", "language", "lang", "quality", "duplicate", "emotion"),
@@ -26,7 +26,7 @@ TEXTLIKE = ("text", "whole", "number")
 
 
 class ColumnSearch:
-    """One attempt: roles are filled one after the other, and a column has one role only."""
+    """One attempt to assign columns to roles, one role after the other; a column has one role."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ColumnSearch:
             self.by_plain.setdefault(plain(name), name)
 
     def free(self) -> list[Column]:
-        """Columns without a role; rows may be grouped by one that has another role, too."""
+        """Return the columns without a role; `group` does not count, as it may have another too."""
         used = {name for role, names in self.roles.items() if role != "group" for name in names}
         return [c for c in self.described.values() if c.name not in used]
 
@@ -57,6 +57,7 @@ class ColumnSearch:
         self.roles[role], self.why[role] = tuple(names), why
 
     def by_name(self, role: str, fits: Callable[[Column], bool]) -> None:
+        """Give `role` to a free column that `fits` and has one of the names of the role, if any."""
         if role in self.roles:
             return
         free = {c.name for c in self.free() if fits(c)}
@@ -66,8 +67,8 @@ class ColumnSearch:
             self.take(role, [self.commonest(matches)], "by its name")
 
     def commonest(self, names: Sequence[str]) -> str:
-        """The first of several names; another where more rows have it and none has both, so that
-        it is the first that is misspelt."""
+        """Return the first name, or a later one that more rows have if no row has both: then the
+        first is a misspelling."""
         best = names[0]
         for candidate in names[1:]:
             rows = [{best, candidate} & row.values.keys() for row in self.rows]
@@ -79,7 +80,7 @@ class ColumnSearch:
         return best
 
     def two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
-        """Two columns whose names belong together."""
+        """Give two roles to the first of `couples` of names of which both columns are free."""
         free = {c.name for c in self.free() if c.kind in TEXTLIKE}
         for couple in couples:
             names = [self.by_plain.get(spelling) for spelling in couple]
@@ -93,6 +94,7 @@ class ColumnSearch:
                 return
 
     def label(self) -> None:
+        """Find the label: by its name, or with `by_content` flags or the column with few values."""
         if "label" not in self.roles:
             self.by_name("label", lambda c: _may_be_label(c) and not self.is_group(c))
             if self._is_one_of_flags():
@@ -117,7 +119,7 @@ class ColumnSearch:
             self.take("label", [fractions[0].name], "the only column with fractions")
 
     def _is_one_of_flags(self) -> bool:
-        """Whether the label's column may be one of several flags, each a label of its own."""
+        """Whether the label column may be one of several columns of flags, one for each class."""
         name = self.roles.get("label", ("",))[0]
         if plain(name) not in ASPECTS:
             return False
@@ -125,13 +127,13 @@ class ColumnSearch:
         return name in flags and len(flags) > 2
 
     def _has_unusable_label(self) -> bool:
-        """Whether a column with a label's name holds what is none: no other is one by its looks."""
+        """Whether a column named like a label is unusable; then no other is chosen by contents."""
         return any(
             c.kind in ("object", "mixed") and plain(c.name) in NAMES["label"] for c in self.free()
         )
 
     def _tell_rivals(self, free: Sequence[str]) -> None:
-        """Say which columns have a label's name, too, where none is called just that."""
+        """Add to the reason other columns named like a label, if the chosen name is ambiguous."""
         label_column = self.roles.get("label", ("label",))[0]
         rivals = [name for name in free if plain(name) in NAMES["label"][SURE:]]
         if rivals and plain(label_column) not in NAMES["label"][:SURE]:

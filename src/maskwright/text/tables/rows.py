@@ -139,10 +139,10 @@ def _size(value: Any) -> int | None:
 
 
 def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any], int]]:
-    """The rows of such a file, each with its number.
+    """Yield (row, its number) of a `.json` file that is read whole.
 
     Raises:
-        DataError: not JSON, or no rows; a bad item, when the policy is strict.
+        DataError: not JSON, or without rows; a bad item, when the policy is strict.
     """
     try:
         values = parse(jsonl.with_escapes(text), file, many=True)
@@ -152,7 +152,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
             "on each line, can be read with on_bad='skip'"
         ) from None
     value = values[0] if len(values) == 1 else values
-    try:  # exports are read whole; of other values a bad item is one row
+    try:  # an export must be valid as a whole; in other files a bad item is a bad row
         checked = jsonl.check_texts(value, ledger)
     except DataError:
         checked = None
@@ -167,7 +167,7 @@ def items(text: str, file: str, ledger: Ledger) -> Iterator[tuple[dict[str, Any]
         return
     value = value if checked is None else checked
     items = _rows_in(value, file, ledger)
-    # Bad rows are a share of the items: all may stand on one line.
+    # Rows are counted by items instead of lines, as all items may be on one line.
     ledger.counts.rows -= lines
     if any("paragraphs" in item for item in items if type(item) is dict):
         checked_items = squad.rows_and_faults({"data": items}, file)
@@ -200,15 +200,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as it stands in the file: texts in a csv, any JSON value elsewhere.
+    """One row of a file: texts in csv files, any JSON values elsewhere.
 
     Attributes:
-        values: by column.
-        file: as the user named it.
-        number: counted from 1.
+        values: the values by column.
+        file: the file as named by the user.
+        number: the number of the row, counted from 1.
         unit: what `number` counts: `line`, `row` (parquet) or `item` (a json array).
-        given: the values of those columns in which something was left out, such as control
-            characters, as they were before; places in texts count these.
+        given: the original values of columns from which characters were removed; character
+            offsets refer to these.
     """
 
     values: Mapping[str, Any]

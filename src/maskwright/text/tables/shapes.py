@@ -1,7 +1,7 @@
-"""What task types declare of their data, before any model is opened: their `Shape`s.
+"""The `Shape`s by which task types declare their data, available without a model or torch.
 
-A module of `tasks/`, or of an installed package, declares `SHAPES`; all else in this room, the
-names of metrics and the checks of settings ask here. No torch.
+A module of `tasks/`, or of an installed package, declares `SHAPES`; the inference of tasks, the
+names of metrics and the checks of settings use them through this module.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:  # the command line asks here before anything heavy is loaded
     from maskwright.text.tables.layout import Layout, Shape
 
 ROOM = "tasks"
-# Roles that a column may have in every layout: the names of classes that are numbers; what must not
-# be in two parts when parts are drawn.
+# Roles allowed in every layout: the names of numbered classes, and groups of rows that must stay in
+# one part when parts are sampled.
 COMMON = ("label_name", "group")
 
 
 def shapes() -> dict[str, Shape]:
-    """Every task by its name.
+    """Return the shape of every task by name.
 
     Raises:
-        UsageError: two packages declare one task, or infer two tasks from the same data.
+        UsageError: two packages declare the same task, or tasks inferred from the same data.
     """
     return _shapes(tuple(catalogue.names(ROOM)))
 
@@ -60,10 +60,10 @@ def _declared_twice(name: str, message_end: str, module: str) -> UsageError:
 
 
 def shape_of(task: str) -> Shape:
-    """The shape of a task.
+    """Return the shape of a task.
 
     Raises:
-        UsageError: no such task; the message has the near names.
+        UsageError: no such task; the error suggests near names.
     """
     known_tasks = shapes()
     if task not in known_tasks:
@@ -77,13 +77,13 @@ def shape_of(task: str) -> Shape:
 
 
 def shape_for(layout: Layout, label: str) -> Shape | None:
-    """The task that a table of this layout with such labels is taken for, if any."""
+    """Return the shape of the task inferred for this layout and form of labels, or None."""
     fitting = (s for s in shapes().values() if s.layout.name == layout.name and s.inferred)
     return next((s for s in fitting if s.label == label or not layout.has_label_forms), None)
 
 
 def layouts() -> tuple[Layout, ...]:
-    """Every layout, in the order in which they are tried."""
+    """Return all layouts in the order in which they are tried."""
     by_name = {shape.layout.name: shape.layout for shape in shapes().values()}
     return tuple(sorted(by_name.values(), key=lambda layout: layout.rank))
 
@@ -91,12 +91,12 @@ def layouts() -> tuple[Layout, ...]:
 def roles(
     roles_of: Callable[[Layout], tuple[str, ...]] = lambda layout: layout.roles,
 ) -> tuple[str, ...]:
-    """The roles that layouts have, such as `roles(lambda layout: layout.joined)`."""
+    """Return the distinct roles of all layouts, such as `roles(lambda layout: layout.joined)`."""
     return tuple(dict.fromkeys(role for layout in layouts() for role in roles_of(layout)))
 
 
 def may_be_joined(role: str) -> bool:
-    """Whether several columns may make one text of this role together."""
+    """Whether several columns may be joined to one text of this role."""
     return any(role in layout.joined for layout in layouts())
 
 
@@ -106,7 +106,7 @@ def may_be_list(role: str) -> bool:
 
 
 def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
-    """Role -> names of columns, where one name may be given as a text."""
+    """Return role -> tuple of column names, where the values of `columns` may be single names."""
     return {
         role: (names,) if isinstance(names, str) else tuple(names)
         for role, names in (columns or {}).items()
@@ -114,15 +114,15 @@ def as_names(columns: Mapping[str, str | Sequence[str]] | None) -> dict[str, tup
 
 
 def option(role: str, name: str) -> str:
-    """The option of the command line that gives `name` this role."""
+    """Return the command-line option that gives the column `name` this role."""
     return f"--column {shell_word(f'{role}={name}')}"
 
 
 def require_selectable(metric: str, task: str | None = None) -> None:
-    """Refuse a metric by which no epoch of `task` can be selected; None: of no task.
+    """Check that epochs of `task` (None: of any task) can be selected by a metric.
 
     Raises:
-        UsageError: with the near names.
+        UsageError: they cannot; the error suggests near names.
     """
     task_shapes = shapes().values() if task is None else (shape_of(task),)
     selectable_metrics = dict.fromkeys(name for shape in task_shapes for name in shape.choosable)

@@ -1,6 +1,6 @@
-"""How columns are called in data that people share: the spellings that `role_search` looks for.
+"""Usual names of columns in shared data sets by role, which `role_search` looks for.
 
-All without case and signs (`plain`), the most telling first.
+All are normalised by `plain`, the most specific first.
 """
 
 from __future__ import annotations
@@ -64,5 +64,5 @@ NUMBERED = re.compile(
 
 
 def plain(name: str) -> str:
-    """A column's name without case and signs: `Sentence_1` is `sentence1`."""
+    """Return a column name in lower case, letters and digits only: `sentence1` of `Sentence_1`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())

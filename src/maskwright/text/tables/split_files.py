@@ -1,11 +1,11 @@
-"""Which file of a folder is for training, for validation, for testing; class names in files.
+"""Assign the files of a folder to train, validation and test, and read class names in files.
 
     train.csv, dev.csv, test.csv      train-00000-of-00002.parquet      my_set/train/part1.jsonl
     train/pos/1.txt, train/neg/1.txt, test/pos/1.txt, test/neg/1.txt
     labels.json   the names of the classes, also as a mapping
 
-What has no part is one table, to be divided later; next to files that have one, it is not read, and
-a finding names it.
+Files without a part form one table, which is divided later; if other files have a part, they are
+not read, and a finding lists them.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ WORD = re.compile(r"[A-Za-z]+")
 def separate_class_names(
     sources: Sequence[Source],
 ) -> tuple[list[Source], dict[str, Names], list[str]]:
-    """The files of data; the class names by column from files such as `labels.json` among them, and
-    what these files are called.
+    """Return (the data files, class names by column from files such as `labels.json`, the names of
+    these files).
 
     Raises:
-        DataError: such a file that holds no names.
+        DataError: a file of class names holds none.
     """
     names: dict[str, Names] = {}
     files, read = [], []
@@ -49,7 +49,7 @@ def separate_class_names(
         if len(sources) == 1 or not is_of_names(source):
             files.append(source)
         elif (listed := read_names(source)) is None:
-            files.append(source)  # rows, whatever it is called
+            files.append(source)  # holds rows despite its name
         elif listed:
             names |= listed
             read.append(source.shown)
@@ -57,13 +57,13 @@ def separate_class_names(
 
 
 def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
-    """The files of each part, in the order train, validation, test; or all as one.
+    """Return the files of each part in the order train, validation, test; or all files as `all`.
 
     Args:
-        learned: whether there is to be something to learn from.
+        learned: whether training data are required.
 
     Raises:
-        UsageError: names with two parts, no training data, a part in two formats.
+        UsageError: a name with two parts, no training data, a part in two formats.
     """
     sources_by_part: dict[str, list[Source]] = {}
     if texts := class_folders.in_folders(files, says_part):
@@ -76,7 +76,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         sources_by_part.setdefault(split, []).append(source)
     if sources_by_part.keys() == {ALL}:
         return sources_by_part
-    sources_by_part.pop(ALL, None)  # beside parts, what has no part may be no data: languages.json
+    sources_by_part.pop(ALL, None)  # files without part may not be data, such as languages.json
     if learned and TRAIN not in sources_by_part:
         raise UsageError(
             "the folder has no training data",
@@ -99,7 +99,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
 
 
 def _by_names(files: Sequence[Source]) -> list[str]:
-    """The part of each file: by a word in its name, or where no name has one, by its folder's."""
+    """Return the part of each file by a word in its name; if no name has one, by its folder."""
     split_names = [_part_of(source) for source in files]
     if set(split_names) == {ALL}:
         return [SPELLINGS.get(source.path.parent.name.lower(), ALL) for source in files]
@@ -107,13 +107,13 @@ def _by_names(files: Sequence[Source]) -> list[str]:
 
 
 def _part_in_name(folder: str) -> str:
-    """The part that is the last word of a folder's name, as in `20news-bydate-train`."""
+    """Return the part named by the last word of a folder, as in `20news-bydate-train`, or `ALL`."""
     words = WORD.findall(folder.lower())
     return SPELLINGS.get(words[-1], ALL) if words else ALL
 
 
 def says_part(folder: str) -> bool:
-    """Whether a folder of that name holds a part."""
+    """Whether the name of a folder ends with that of a part."""
     return _part_in_name(folder) != ALL
 
 
@@ -132,10 +132,10 @@ def _part_of(source: Source) -> str:
 
 
 def noted_names(source: Source) -> dict[str, Names]:
-    """Class names that a file of the datasets library stores with its columns, or in its folder."""
+    """Return the class names by column in the metadata of a file of the datasets library."""
     names: dict[str, Names] = {}
     for name, feature in _features(source).items():
-        # A list of classes, as tags are, has the class one level deeper.
+        # In a feature that is a list of classes, such as tags, the names are one level deeper.
         inner = feature[0] if type(feature) is list and len(feature) == 1 else feature
         inner = (inner.get("feature") or inner) if type(inner) is dict else {}
         if type(inner) is dict and type(inner.get("names")) is list:
@@ -144,7 +144,7 @@ def noted_names(source: Source) -> dict[str, Names]:
 
 
 def noted_languages(source: Source) -> dict[str, list[str]]:
-    """The languages of columns of translations, in the order of their writer."""
+    """Return the languages of each translation column, in the order in which they were written."""
     values = {
         name: feature.get("languages")
         for name, feature in _features(source).items()
@@ -158,8 +158,8 @@ def noted_languages(source: Source) -> dict[str, list[str]]:
 
 
 def _features(source: Source) -> dict[str, Any]:
-    """What the datasets library notes of each column; empty where nothing is noted, as names are a
-    comfort and not a need."""
+    """Return the features that the datasets library stores for each column; empty if there are none
+    or they cannot be read, as they are optional."""
     if source.format not in ("parquet", "arrow"):
         return {}
     noted = parquet.metadata(source).get(b"huggingface")

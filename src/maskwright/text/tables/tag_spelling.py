@@ -1,7 +1,7 @@
-"""How the tags of a file spell entities: `B-PER`, `b-per`, `B_PER`, `PER-B`, and what is outside.
+"""Spellings of entity tags in files: `B-PER`, `b-per`, `B_PER`, `PER-B`, and the tag for outside.
 
-All are read as the tags of tags.py, and stay what they are in data and answers. `I-O` and `B-O`
-are outside, too: files get them where a prefix is put before every tag.
+All are interpreted as the tags of tags.py, but keep their spelling in data and predictions. `I-O`
+and `B-O` are outside, too: they result from putting a prefix before every tag.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from maskwright.base.findings import Finding
 from maskwright.text.tables.tags import ALSO, OUTSIDE, PREFIXES, Scheme, split_tag
 
 MARKS = ("-", "_", ":", "|", "/")
-# What stands outside of entities where O does not.
+# Tags that may be used outside of entities instead of O.
 OUTSIDES = ("o", "0", "_", "-", "--", "none", "out", "outside", "other")
 LISTED = 3
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a set of tags is written.
+    """The spelling of a set of tags.
 
     Attributes:
-        mark: the sign between prefix and entity type; last: the prefix is last; lower: it is
-            a small letter.
-        outside: the tag of words outside.
-        empty: tags of the type O, which are outside, too.
+        mark: the separator between prefix and entity type.
+        last: whether the prefix comes last; lower: whether it is a lower-case letter.
+        outside: the tag of words outside of entities.
+        empty: tags of the type O, such as I-O, which are outside, too.
     """
 
     mark: str = "-"
@@ -39,11 +39,11 @@ class Spelling:
 
     @property
     def usual(self) -> bool:
-        """Whether tags stand there as they are read."""
+        """Whether tags are spelled as in tags.py."""
         return self == Spelling()
 
     def split(self, tag: str) -> tuple[str, str] | None:
-        """(prefix, entity type) of a tag; None where it has none of this spelling."""
+        """Return (prefix, entity type) of a tag, or None if it does not have this spelling."""
         prefix, entity_type = (tag[-1:], tag[:-2]) if self.last else (tag[:1], tag[2:])
         mark = tag[-2:-1] if self.last else tag[1:2]
         is_prefix = prefix in (PREFIXES.lower() if self.lower else PREFIXES)
@@ -56,13 +56,13 @@ class Spelling:
         )
 
     def read(self, tag: str) -> str:
-        """The tag as tags.py has it."""
+        """Convert a tag to the spelling of tags.py."""
         if tag == self.outside or tag in self.empty or (prefix_and_type := self.split(tag)) is None:
             return OUTSIDE
         return "-".join(prefix_and_type) if prefix_and_type[1] else prefix_and_type[0]
 
     def write(self, tag: str) -> str:
-        """The reverse of `read`."""
+        """Convert a tag from the spelling of tags.py; the reverse of `read`."""
         if tag == OUTSIDE:
             return self.outside
         prefix, _, entity_type = tag.partition("-")
@@ -77,7 +77,7 @@ class Spelling:
 
 
 def spelling_of(names: Iterable[str]) -> Spelling | None:
-    """How these tags, all of a task, are written; None where they are of no scheme."""
+    """Return the spelling of all tags of a task, or None if they do not follow a scheme."""
     return _spelling_of(tuple(sorted(set(names))))
 
 
@@ -107,8 +107,8 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
 
 
 def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
-    """Whether tags of this spelling are those of entities: others than the usual one need a tag
-    that begins one."""
+    """Whether the tags `marked` are entity tags in this spelling; an unusual spelling also requires
+    a tag that begins an entity."""
     prefixes_and_types = [split for name in marked if (split := spelling.split(name)) is not None]
     begins = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
     usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
@@ -121,7 +121,7 @@ def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
 
 
 def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
-    """The tags of the type O, unless other types are single letters, too: O may be one of them."""
+    """Return the tags of the type O; none if all other types are single letters, as O then is."""
     entity_types = {
         name: split[1] for name in marked if (split := spelling.split(name)) is not None
     }
@@ -136,7 +136,7 @@ def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]
 
 @lru_cache(maxsize=256)
 def scheme_of(names: tuple[str, ...]) -> Scheme | None:
-    """The scheme by whose rules spans of these tags begin and end; None where all are right."""
+    """Return the scheme that sequences of these tags must follow; None if any sequence is valid."""
     if (spelling := spelling_of(names)) is None:
         return None
     prefixes = {split_tag(spelling.read(name))[0] for name in names}
@@ -146,8 +146,8 @@ def scheme_of(names: tuple[str, ...]) -> Scheme | None:
 
 
 def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
-    """What a tag means however it is written, such as `B-PER`, `PER_B` and `b:per`; nothing where
-    none of `names` begins an entity as `B-PER` does."""
+    """Return a function that gives the meanings of a tag independent of its spelling (`B-PER`,
+    `PER_B`, `b:per`); none if no tag in `names` begins an entity as `B-PER` does."""
     names = set(names)
     if not any(tag[:2] in ("B-", "S-", "U-") and tag[2:] for tag in names):
         return lambda tag: set()
@@ -155,8 +155,8 @@ def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
 
 
 def as_usual(tag: str, names: Collection[str]) -> str:
-    """A tag as tags.py has it, whichever its spelling is; others as they are. A type without a
-    prefix is inside, where `names` has this type with one."""
+    """Convert a tag of any spelling to that of tags.py; others stay. A type without a prefix is
+    inside an entity if `names` has this type with a prefix."""
     for prefix_last, lower, mark in itertools.product((False, True), (False, True), MARKS):
         if (
             prefix_and_type := Spelling(mark, prefix_last, lower).split(tag)
@@ -167,13 +167,13 @@ def as_usual(tag: str, names: Collection[str]) -> str:
 
 
 def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Tags of a task whose tags are `names`, as tags.py has them."""
+    """Convert `tags` to the spelling of tags.py; `names` are all tags of the task."""
     spelling = spelling_of(names)
     return list(tags) if spelling is None else [spelling.read(tag) for tag in tags]
 
 
 def findings(names: Sequence[str]) -> Iterator[Finding]:
-    """What the user should know of the tags of a task; nothing where they are as usual."""
+    """Yield findings on unusual tags of a task."""
     spelling = spelling_of(names)
     if spelling is None:
         without_scheme = [

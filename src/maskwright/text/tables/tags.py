@@ -1,4 +1,4 @@
-"""Tags of words: entities in any of the usual schemes, repair, and the scores of CoNLL.
+"""Tags of words: entities in the usual schemes, repair of tags, and the CoNLL scores.
 
                   Alice  met  Bob  Lee  Ann  in  Rome        Bob Lee and Ann are two persons
     IOB1          I-P    O    I-P  I-P  B-P  O   I-L         B only where two of a type touch
@@ -6,10 +6,10 @@
     IOBES         S-P    O    B-P  E-P  S-P  O   S-L
     BILOU         U-P    O    B-P  L-P  U-P  O   U-L        other names, as BMES, BMEWO
 
-One reading serves all schemes, that of CoNLL's `conlleval` with E and S besides B and I: an entity
-begins at B and S, after O, E and S, and wherever the type changes. Each scheme has one form
-of writing entities, so a sequence is legal exactly when it is what its own entities are written as,
-and repair writes them again (Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
+All schemes are decoded by the rules of CoNLL's `conlleval`, extended by E and S: an entity begins
+at B and S, after O, E and S, and wherever the type changes. Each scheme encodes entities in exactly
+one way, so a sequence is legal if decoding and encoding reproduce it, and repair does just that
+(Ramshaw and Marcus 1995; Tjong Kim Sang and De Meulder 2003).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Scheme = Literal["BIO", "IOB1", "IOB2", "IOBES"]
 
 @dataclass(frozen=True, order=True)
 class Entity:
-    """The words `first` … `stop` - 1 are one entity of this type."""
+    """An entity of this type that consists of the words `first` … `stop` - 1."""
 
     first: int
     stop: int
@@ -38,8 +38,8 @@ class Entity:
 
 
 def split_tag(tag: str, where: str = "") -> tuple[str, str]:
-    """(prefix, entity type) of a tag: `B-LOC` is ("B", "LOC"), `O` is ("O", ""), `I` is
-    ("I", ""), and `U-LOC` is ("S", "LOC").
+    """Split a tag into (prefix, entity type): `B-LOC` gives ("B", "LOC"), `O` gives ("O", ""), `I`
+    gives ("I", ""), and `U-LOC` gives ("S", "LOC").
 
     Raises:
         DataError: not the tag of an entity.
@@ -59,10 +59,10 @@ def split_tag(tag: str, where: str = "") -> tuple[str, str]:
 
 
 def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
-    """The entities of a sentence, in order, as `conlleval` sees them whatever the scheme is.
+    """Decode the entities of a sentence, in order, by the rules of `conlleval` for any scheme.
 
     Raises:
-        DataError: a tag that is none of an entity.
+        DataError: not the tag of an entity.
     """
     result: list[Entity] = []
     start, previous_prefix, entity_type = 0, OUTSIDE, ""
@@ -78,10 +78,10 @@ def entities(tags: Sequence[str], where: str = "") -> list[Entity]:
 
 
 def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
-    """The tags of `length` words with these entities, which must not overlap.
+    """Encode entities, which must not overlap, as the tags of `length` words.
 
     Raises:
-        ConfigError: no such scheme.  DataError: entities that overlap or reach too far.
+        ConfigError: no such scheme.  DataError: entities overlap or extend beyond the words.
     """
     if scheme not in SCHEMES:
         raise ConfigError(
@@ -114,9 +114,9 @@ def write(entities: Iterable[Entity], length: int, scheme: Scheme) -> list[str]:
 
 
 def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[str], int]:
-    """The same entities as legal tags of `scheme`, and how many tags had to change.
+    """Return the legal tags of `scheme` for the same entities, and the number of changed tags.
 
-    This also turns one scheme into another.
+    This also converts from one scheme to another.
     """
     legal = write(entities(tags, where), len(tags), scheme)
     return legal, sum(a != b for a, b in zip(tags, legal, strict=True))
@@ -125,9 +125,9 @@ def repair(tags: Sequence[str], scheme: Scheme, where: str = "") -> tuple[list[s
 # ------------------------------------------------------------------------------ scores
 @dataclass(frozen=True)
 class EntityScore:
-    """Numbers of gold and of predicted entities; correct are those with the same words and type.
+    """Counts of gold, predicted and correct entities (same words and type).
 
-    As in `conlleval`, a share of nothing is 0.
+    As in `conlleval`, precision and recall are 0 if their denominator is 0.
     """
 
     gold: int
@@ -149,7 +149,7 @@ class EntityScore:
 
 @dataclass(frozen=True)
 class TagScore:
-    """The score over all entities, by type, and the share of words with the right tag."""
+    """Scores over all entities and by type, and the accuracy of the tags of words."""
 
     overall: EntityScore
     by_type: dict[str, EntityScore]
@@ -157,11 +157,11 @@ class TagScore:
 
 
 def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> TagScore:
-    """Precision, recall and F1 of entities, counted over all sentences together.
+    """Return precision, recall and F1 of entities, micro-averaged over all sentences.
 
     Raises:
-        IncompatibleError: other sentences, or a sentence of another length.
-        DataError: no words, or a tag that is none of an entity.
+        IncompatibleError: the numbers of sentences, or of words in a sentence, differ.
+        DataError: no words, or a tag that is not the tag of an entity.
     """
     right = accuracy(predicted, golds)
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "predicted", "correct")}
@@ -186,10 +186,10 @@ def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) ->
 
 
 def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) -> float:
-    """The share of words with the right tag; it needs no entities (parts of speech, say).
+    """Return the share of words with the right tag, for tags of any kind.
 
     Raises:
-        IncompatibleError: other sentences, or a sentence of another length.  DataError: no words.
+        IncompatibleError: numbers of sentences or of words differ.  DataError: there are no words.
     """
     if len(predicted) != len(golds):
         raise IncompatibleError(

@@ -1,4 +1,4 @@
-"""Labels that can be read in two forms: refused with the option that decides, never guessed."""
+"""Refuse ambiguous labels, naming the option that decides how to read them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import plain
 
-# So many different numbers may be the names of classes, and so few rows prove nothing.
+# The most distinct labels, and integers, that may be classes; the fewest rows to judge by.
 FEW_LABELS, FEW_WHOLES, FEW_ROWS = 20, 10, 20
-# Columns of these names hold numbers, also where nearly all are whole.
+# Names of columns that hold numbers even if nearly all are integers.
 SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
 DECIMAL = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
 THOUSANDS = re.compile(r"\s*[-+]?\d{1,3}(,\d{3})*\s*")
 UNIT = r"[%‰°$€£¥₹]"
 MEASURED = re.compile(rf"\s*([-+]?{UNIT}\s*)?[-+]?\d+([.,]\d+)*(\s*{UNIT})?\s*")
 BRACKETED = re.compile(r"\w*(\(\s*)?[\[({].*[,|;].*[\])}]|\[[^\]]+\]", re.DOTALL)
-# The label of each row that has one.
+# (row, label) of each row that has a label.
 Cells = Sequence[tuple[Row, Any]]
 
 
 def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
-    """Refuse a column of labels that can be read in two forms.
+    """Refuse a column of labels that can be read in two ways.
 
     Raises:
         DataError: decimal commas, units, texts of 0 and 1, lists of fractions, a few fractions
@@ -74,7 +74,7 @@ def _refusal(
 
 
 def _refuse_commas(name: str, cells: Cells) -> None:
-    """2,75 is a number in many countries, and would be two labels here."""
+    """Refuse numbers such as 2,75: a decimal comma in many countries, but two labels here."""
     example = next((row_and_cell for row_and_cell in cells if "," in str(row_and_cell[1])), None)
     thousands = all(THOUSANDS.fullmatch(str(cell)) for _, cell in cells)
     if example is None or not (thousands or all(DECIMAL.fullmatch(str(cell)) for _, cell in cells)):
@@ -90,7 +90,7 @@ def _refuse_commas(name: str, cells: Cells) -> None:
 
 
 def _refuse_units(name: str, cells: Cells) -> None:
-    """45% and €12 are numbers, and more than a few different ones no names of classes."""
+    """Refuse many distinct values such as 45% and €12: they are numbers rather than classes."""
     example = next(
         (row_and_cell for row_and_cell in cells if re.search(UNIT, str(row_and_cell[1]))), None
     )
@@ -107,7 +107,7 @@ def _refuse_units(name: str, cells: Cells) -> None:
 
 
 def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
-    """Shares of classes are neither classes nor flags."""
+    """Refuse lists of fractions, such as shares of classes: neither classes nor flags."""
     example = next(
         (
             row_and_cell
@@ -127,7 +127,7 @@ def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
 
 
 def _refuse_repeated(name: str, cells: Cells) -> None:
-    """[2, 0, 1, 0] are values at places, and no classes of which 0 is right twice."""
+    """Refuse lists such as [2, 0, 1, 0] with repeated values, which cannot be a set of classes."""
     lists = [
         row_and_cell for row_and_cell in cells if type(row_and_cell[1]) is list and row_and_cell[1]
     ]
@@ -146,7 +146,7 @@ def _refuse_repeated(name: str, cells: Cells) -> None:
 
 
 def _refuse_few_fractions(name: str, cells: Cells) -> None:
-    """One 0.5 among classes 0 and 1 would make numbers to learn of all of them."""
+    """Refuse a few fractions among integers: one 0.5 would turn the classes 0 and 1 to numbers."""
     wholes = {number for _, cell in cells if (number := as_integer(cell)) is not None}
     fractions = [
         (row, cell) for row, cell in cells if _is_number(cell) and as_integer(cell) is None
@@ -165,7 +165,7 @@ def _refuse_few_fractions(name: str, cells: Cells) -> None:
 
 
 def _refuse_unread_lists(name: str, cells: Cells) -> None:
-    """[sport, sea] without quotes would be the names '[sport' and 'sea]'."""
+    """Refuse unquoted lists such as [sport, sea], which would be read as '[sport' and 'sea]'."""
     bracketed = [
         row_and_cell for row_and_cell in cells if BRACKETED.fullmatch(str(row_and_cell[1]).strip())
     ]
@@ -180,7 +180,7 @@ def _refuse_unread_lists(name: str, cells: Cells) -> None:
 
 
 def _refuse_numbers_and_words(name: str, cells: Cells) -> None:
-    """Some words among numbers to learn would make classes of all numbers."""
+    """Refuse some words among regression targets, which would turn all numbers to classes."""
     numbers = [str(cell).strip() for _, cell in cells if _is_number(cell)]
     many = len(set(numbers)) > FEW_LABELS or any(as_integer(number) is None for number in numbers)
     if not many or 2 * len(numbers) < len(cells):

@@ -1,10 +1,10 @@
-"""What programs for annotation export, as rows; each format has its own file.
+"""Read the exports of annotation programs as rows; each format has its own module.
 
     Label Studio   JSON, JSON_MIN and CSV (label_studio.py)
     spaCy          [text, {"entities": [[0, 4, "PER"]]}], and the JSON of its version 2
     others         doccano, Prodigy, ner-annotator, LightTag, Rasa
 
-`resolve_annotations.py` decides which of them are learned from, when all rows are there.
+`resolve_annotations.py` selects the rows for training when all rows have been read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from maskwright.text.tables.formats.annotation_rows import ChosenLabels, Exporte
 
 # ------------------------------------------------------------------------------ files
 def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
-    """The rows of a `.json` file that is such an export; None of any other.
+    """Return the rows of a `.json` file that is an export; None for other files.
 
     Raises:
-        DataError: an export of what is no text, or of marks that are no places in it.
+        DataError: an export of something other than texts, or of spans without offsets.
     """
     items = _listed(value)
     if items is None:
@@ -47,12 +47,13 @@ def rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]] | None:
 
 
 def is_one(value: Any) -> bool:
-    """Whether an object is not a row and holds all rows."""
+    """Whether an object holds all rows of an export, and is not a row itself."""
     return type(value) is dict and _listed(value) is not None
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """The entries of an export: those of a list, or where a program puts them."""
+    """Return the entries of an export: the value if it is a list, or the list under the key used by
+    a program; None if there is none."""
     if type(value) is list:
         return value if value else None
     if type(value) is not dict:
@@ -70,15 +71,15 @@ def _listed(value: Any) -> list[Any] | None:
 
 
 def line(value: Any) -> Any:
-    """A line of JSON Lines as a row: also a pair of a text and its marks, as spaCy has it. Other
-    values are given back."""
+    """Convert a line of JSON Lines to a row; it may be a spaCy pair of a text and its annotations.
+    Other values are returned unchanged."""
     if spacy_json.is_pair(value):
         return spacy_json.row(value)
     return _row(value) if type(value) is dict else value
 
 
 def _row(values: dict[str, Any]) -> dict[str, Any]:
-    """A row of a file with the forms of these programs converted to columns."""
+    """Return a row with program-specific values converted to columns."""
     is_label_studio = label_studio.is_row(values)
     return label_studio.row(values) if is_label_studio else annotation_rows.row(values)
 
@@ -94,7 +95,7 @@ def is_table(names: Sequence[str]) -> bool:
 
 
 def of_table(values: dict[str, str]) -> dict[str, Any]:
-    """A row of such a table."""
+    """Convert a row of a table for which `is_table` holds."""
     if label_studio.is_row(values):
         return label_studio.of_table(values)
     row = ExportedRow(values)  # doccano

@@ -1,4 +1,4 @@
-"""Rows of annotation exports: the forms of doccano, Prodigy and spaCy as columns."""
+"""Convert rows exported by doccano, Prodigy and spaCy to columns."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class ExportedRow(dict[str, Any]):
-    """A row of an export, before `resolve_annotations` has seen all rows.
+    """A row of an export, before `resolve_annotations` processes all rows together.
 
     Attributes:
-        left_out: why nothing can be learned from the row; empty if something can.
-        item: the number of its entry in the file, counted from 1; 0 if it is that of the row.
+        left_out: why the row cannot be used for training; "" if it can.
+        item: the number of its entry in the file, counted from 1; 0 if equal to the row's number.
     """
 
     left_out: str = ""
@@ -22,7 +22,7 @@ class ChosenLabels(list[Any]):
     """The labels that an annotator chose for a row.
 
     Attributes:
-        among: the labels to choose from, where the export lists them.
+        among: the available labels if the export lists them, else None.
     """
 
     def __init__(self, labels: Iterable[Any] = (), among: frozenset[str] | None = None) -> None:
@@ -31,7 +31,7 @@ class ChosenLabels(list[Any]):
 
 
 def row(values: dict[str, Any]) -> dict[str, Any]:
-    """The row with the forms of these programs converted to columns."""
+    """Return the row with program-specific values converted to columns."""
     converted: dict[str, Any] = {}
     if type(flags := values.get("cats")) is dict and (label := _of_flags(flags)) is not None:
         converted["cats"] = label
@@ -51,7 +51,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _of_flags(flags: Mapping[str, Any]) -> ChosenLabels | None:
-    """The names whose flag is 1; None if a flag is neither 0 nor 1."""
+    """Return the names whose flag is 1; None if a flag is neither 0 nor 1."""
     if not flags or not all(type(v) in (int, float, bool) and v in (0, 1) for v in flags.values()):
         return None
     return ChosenLabels((name for name, flag in flags.items() if flag), frozenset(flags))

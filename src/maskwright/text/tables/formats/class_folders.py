@@ -1,11 +1,11 @@
-"""Texts without a table: a file each in folders named after their classes, or lines that begin with
-the label, as fastText has them.
+"""Read labelled texts without a table: one file for each in folders named after their classes, or
+lines that begin with the label, in the format of fastText.
 
     reviews/train/pos/1.txt   reviews/train/neg/2.txt   reviews/test/pos/1.txt
     __label__pos What a film!
 
-Texts in a folder `unsup` or `unlabelled`, and those next to the folders of the classes, have no
-label and are not read.
+Texts in a folder `unsup` or `unlabelled`, and those next to the class folders, have no label and
+are not read.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ UNLABELLED = ("unsup", "unlabelled", "unlabeled")
 
 
 def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> list[Source]:
-    """Those of the texts that lie in the folder of a class; none where there are not two such
-    folders side by side, or there are other files.
+    """Return the texts in class folders; empty without two class folders next to each other, or if
+    there are files of other formats.
 
     Args:
-        says_part: whether a folder of that name holds a part.
+        says_part: returns whether a folder of a name holds a part.
 
     Raises:
-        UsageError: a folder next to them may be of a class, or of a part.
+        UsageError: a folder next to class folders may be a class or a part.
     """
     if any(source.format != "text" for source in files):
         return []
@@ -58,7 +58,7 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
             wanted="folders of classes in those of parts, as train/pos",
             do="rename it, if it is a class; else move it out",
         )
-    folders |= between_classes  # as `blood-test`: no part is called so that lies among classes
+    folders |= between_classes  # such as `blood-test`, which is not the name of a part
     parents = {folder.parent for folder in folders}
     folders_apart = len(parents) == 1 or all(says_part(folder.name) for folder in parents)
     if not folders_apart or len({folder.name for folder in folders}) < 2:
@@ -67,10 +67,10 @@ def in_folders(files: Sequence[Source], says_part: Callable[[str], bool]) -> lis
 
 
 def whole_text(blocks: Iterable[TextBlock], path: Path) -> dict[str, str]:
-    """A file as a row.
+    """Return a file in a class folder as a row.
 
     Raises:
-        DataError: it holds JSON.
+        DataError: the file holds JSON.
     """
     text = "".join(block.text for block in blocks).strip("\n")
     if text.startswith("{") and _is_json(text):
@@ -96,10 +96,10 @@ def _is_json(text: str) -> bool:
 def lines(
     blocks: Iterable[TextBlock], multi_label: bool, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """The rows of such a file, each with its line and its label, or the list of its labels.
+    """Yield (row, line number) of a fastText file; with `multi_label` labels are lists.
 
     Raises:
-        DataError: a line without a label, or with more than are to be, when the policy is strict.
+        DataError: a line without a label, or with too many, when the policy is strict.
     """
     for number, line in (numbered_line for block in blocks for numbered_line in block.lines()):
         if not line.strip():

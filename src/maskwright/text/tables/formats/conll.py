@@ -1,16 +1,16 @@
-"""Sentences whose words have tags, and the files they come in.
+"""Read sentences of tagged words from files in CoNLL columns or tables with a word in each row.
 
 {"tokens": ["Kalomi", "sat"], "tags": ["B-PER", "O"]}        a row of JSON Lines
 
-Kalomi NNP B-PER                                             columns, as CoNLL has them: a word
-sat    VBD O                                                 a line, an empty line between
+Kalomi NNP B-PER                                             CoNLL columns: a word on each
+sat    VBD O                                                 line, an empty line between
                                                              sentences; -DOCSTART- lines and
 Tion   NNP B-LOC                                             comments before a sentence, such
-                                                             as "# id 7", are no words
+                                                             as "# id 7", are skipped
 
-The columns can be named instead (`header`); the user has to name them where the first holds no
-words, or another looks like tags and the last does not. Columns are apart by tabs where a line has
-one, so that a word may hold blanks; else by blanks.
+The user can name the columns (`header`), and has to if the first column does not hold words, or if
+another column looks like tags and the last does not. Columns are separated by tabs if a line has
+one, so that words may contain spaces; otherwise by spaces.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ NUMBERED = re.compile(r"(sent(ence)?)?\W*\d+(\.0)?", re.IGNORECASE)
 
 
 def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str] | None:
-    """(what numbers the sentences, what holds the words) by the header and the first row below
-    it; None of another table."""
+    """Return (column of sentence numbers, column of words) of a table with a word in each row, by
+    its header and first row; None for other tables."""
     name_by_spelling = {plain(name): name for name in names}
     number, word = (
         next(
@@ -60,7 +60,7 @@ def columns_of(names: Sequence[str], first_row: Sequence[str]) -> tuple[str, str
 def sentences(
     rows: Iterable[tuple[Mapping[str, str], int]], number: str, word: str, file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """The sentences, each with the line that it begins at.
+    """Yield (sentence as lists of values by column, its first line) of a table of words.
 
     Raises:
         DataError: a row without a word, when the policy is strict.
@@ -93,13 +93,13 @@ def sentences(
         yield sentence, start_line
 
 
-# Also as other programs spell them: b-per, B_PER, PER-B.
+# Entity tags in several spellings: B-PER, b-per, B_PER, PER-B.
 TAG = re.compile(r"O|o|[BIESLUMW][-_]\w.*|[bieslumw]-\w.*|[A-Z]\w+[-_][BIESLUMW]")
 NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+([.,]\d+)?[eE][-+]?\d+)")
 SAMPLED_LINES = 20_000  # lines
-# So few lines show whether a column has one value for all words of a sentence.
+# Words needed to decide whether a column has one value for all words of a sentence.
 MIN_VALUES = 3
-# Of more values than these a column holds no classes; from so many lines on the number decides.
+# The most distinct values of a column of classes; the fewest words to judge by their number.
 CLASSES, MANY = 60, 20
 SHOWN = 8
 MOSTLY = 0.95
@@ -107,7 +107,7 @@ TOKENS, TAGS = "tokens", "tags"
 
 
 class _Column:
-    """What a column holds in the lines looked at."""
+    """The values of one column in the sampled sentences."""
 
     def __init__(self, sentences: Sequence[Sequence[Sequence[str]]], index: int) -> None:
         self.index = index
@@ -122,7 +122,7 @@ class _Column:
 
     @property
     def has_entity_tags(self) -> bool:
-        """Tags, and not all of them O."""
+        """Whether the column has tags, and not only O."""
         return self.has_tags and self.distinct != {"O"}
 
     @property
@@ -131,7 +131,7 @@ class _Column:
 
     @property
     def has_entity_types(self) -> bool:
-        """Entity types without a scheme: PER, and O of most words."""
+        """Whether the column has entity types without a scheme, such as PER, and O."""
         entity_types = self.distinct - {"O"}
         return (
             "O" in self.distinct
@@ -141,7 +141,7 @@ class _Column:
 
     @property
     def has_classes(self) -> bool:
-        """Few names that come back, such as parts of speech."""
+        """Whether the column has few names that repeat, such as parts of speech."""
         few = 1 < len(self.distinct) <= min(CLASSES, len(self.values) // 2)
         return few and 2 * sum(map(_is_name, self.distinct)) > len(self.distinct)
 
@@ -158,7 +158,7 @@ class _Column:
 
     @property
     def counts_words(self) -> bool:
-        """Whether each word's number is the one before it and one more."""
+        """Whether the column numbers the words of each sentence consecutively."""
         if not self.is_number or max(map(len, self.by_sentence)) < 2:
             return False
         return all(
@@ -168,29 +168,29 @@ class _Column:
 
     @property
     def is_of_sentence(self) -> bool:
-        """Whether it has one value for all words of a sentence, such as a document's name."""
+        """Whether the column has one value for all words of a sentence, such as a document id."""
         longer = [values for values in self.by_sentence if len(values) > 1]
         is_constant = all(len(set(values)) == 1 for values in longer)
         return is_constant and sum(map(len, longer)) >= MIN_VALUES
 
     @property
     def is_lettered(self) -> bool:
-        """Whether most of it is written in letters alone, as words are."""
+        """Whether most values consist of letters only, as words do."""
         return sum(value.isalpha() for value in self.values) * 2 > len(self.values)
 
 
 def column_names(
     sentences: Sequence[Sequence[Sequence[str]]], where: str, header: Sequence[str]
 ) -> tuple[str | None, ...]:
-    """The name of each column of sentences that have as many; None for one that is left out.
+    """Return the name of each column, or None for a column that is left out.
 
     Args:
-        sentences: the columns of each line of the first of them.
-        where: the place of the first, for messages.
-        header: the names of all columns, where the user gives them.
+        sentences: sample of sentences of equal width, each a list of lines, each a list of columns.
+        where: the location of the first sentence, for messages.
+        header: the names of all columns if given by the user.
 
     Raises:
-        DataError: it is not clear which column is what.  UsageError: not so many names as columns.
+        DataError: the roles of the columns are unclear.  UsageError: a wrong number of names.
     """
     width = len(sentences[0][0])
     if header:
@@ -212,10 +212,10 @@ def column_names(
 
 
 def require_names(header: Sequence[str], columns: Sequence[str], where: str) -> None:
-    """Refuse names given by the user that are not one for each of the `columns` of a row.
+    """Check that the names given by the user match the `columns` of a row.
 
     Raises:
-        UsageError: more or fewer names than columns, or one twice.
+        UsageError: more or fewer names than columns, or a duplicate name.
     """
     if len(header) != len(columns):
         raise UsageError(
@@ -248,7 +248,7 @@ def _is_name(value: str) -> bool:
 
 
 def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Refuse a first column that holds no words."""
+    """Raise DataError if the first column does not hold words."""
     head, rest = columns[0], columns[1:]
     if not rest:
         return
@@ -275,7 +275,7 @@ def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
 
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
-    """Refuse a last column that holds no tags if another may."""
+    """Raise DataError if the last column does not hold tags, but another may."""
     words, tail, between = columns[0], columns[-1], columns[1:-1]
     if tail.has_tags:
         return
@@ -287,7 +287,7 @@ def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
     )
     if better is not None:
         count = len(tail.distinct)
-        # Nearly as many values as words, and many more than the other column: lemmas.
+        # Lemmas have nearly as many distinct values as words, and many more than the other column.
         lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
         nameless = tail.is_fraction or not any(map(_is_name, tail.distinct))
         message = None
@@ -329,7 +329,7 @@ def _shown(column: _Column) -> str:
 
 
 DOCUMENT = "-DOCSTART-"
-# As CoNLL-U and MultiCoNER write them; a tweet may begin with the word "#".
+# Comments of CoNLL-U and MultiCoNER; "#" alone may be the first word of a tweet.
 COMMENT = re.compile(
     r"#\s*([\w.:]+\s*=|(id|newdoc|newpar|doc(ument)?|sent(ence)?|(begin|end) document)\b)", re.I
 )
@@ -339,11 +339,11 @@ LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no na
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words and, where they are known, a tag for each, None where that of a word is not; checked
-    when it is made.
+    """The words of a sentence and their tags; validated on creation.
 
     Attributes:
-        text: what the words stand in, in order; by default the words with a blank between them.
+        tags: one for each word, None for an unknown tag; None if all are unknown.
+        text: the text that contains the words in order; by default the words joined by spaces.
         where: file and row, for messages.
     Raises:
         DataError: not one tag for each word, or a word that is not in the text.
@@ -365,11 +365,11 @@ class Sentence:
             )
         if not self.text:
             object.__setattr__(self, "text", " ".join(self.words))
-        self.spans  # noqa: B018  a word that is not in the text is refused here
+        self.spans  # noqa: B018  raises for a word that is not in the text
 
     @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) in the text of each word."""
+        """(begin, end) offsets in the text of each word."""
         spans, offset = [], 0
         for number, word in enumerate(self.words, 1):
             begin = self.text.find(word, offset)
@@ -388,8 +388,8 @@ class Sentence:
 
 # ------------------------------------------------------------------------------ files
 def is_one(text: str) -> bool:
-    """Whether a .tsv that begins with `text` is such a file, and no table with a header: a word
-    and its tag in the first line, and lines of as many columns with tags up to an empty one."""
+    """Whether a .tsv file that begins with `text` holds tagged words and is not a table with a
+    header: up to the first empty line, all lines have equal width and one column holds tags."""
     lines = text.replace("\r\n", "\n").lstrip("\n").partition("\n\n")
     words = [line.split("\t") for line in lines[0].split("\n")]
     if len(words) > 1 and words[0][0].startswith("#") and len(words[0]) != len(words[1]):
@@ -403,8 +403,8 @@ def is_one(text: str) -> bool:
 
 
 def is_words(text: str) -> bool:
-    """Whether a text that begins so is words with tags, and no prose: columns of which one holds
-    tags of entities or chunks in every line, up to an empty one."""
+    """Whether a file that begins with `text` holds tagged words and not prose: it has empty lines,
+    and columns of which one holds entity or chunk tags in every line."""
     lines = text.split("\n")[:LOOKED_AT]
     if lines and lines[0].startswith(DOCUMENT):
         return True
@@ -421,20 +421,21 @@ def is_words(text: str) -> bool:
 def rows(
     blocks: Iterable[TextBlock], file: str, header: Sequence[str] = (), ledger: Ledger | None = None
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """The sentences of a file of columns as rows `{"tokens": […], "tags": […]}`, each with the line
-    that it begins at. The first column is the word, the last its tag; a single column has none, and
-    one that numbers the words is none; those between are called by their places, `column 2`. A
-    sentence with a bad line is dropped whole, where that is the policy.
+    """Yield (row `{"tokens": […], "tags": […]}`, its first line) for each sentence of a file.
+
+    The first column is the word (a column before it that numbers the words is skipped), the last
+    its tag, if there are several; columns between are named by position, `column 2`. With the
+    policy skip, a sentence with a bad line is dropped as a whole.
 
     Args:
-        blocks: the lines.
+        blocks: the lines of the file.
         file: the name, for messages.
-        header: the names of all columns, where it is not so.
-        ledger: takes the bad sentences; without one, a bad line stops the reading.
+        header: the names of all columns, if they differ from that.
+        ledger: receives bad sentences; with None, a bad line raises.
 
     Raises:
-        DataError: columns that seem to be something else; when the policy is strict, a line with
-            another number of columns than the others, or a word of blanks.
+        DataError: the roles of the columns are unclear; when the policy is strict, a line with a
+            different number of columns, or a blank word.
         UsageError: more or fewer names than columns.
     """
     blocks, ledger = iter(blocks), ledger or Ledger(ReadingOptions(), Counts(), None)
@@ -465,8 +466,8 @@ def rows(
 def _sentences(
     blocks: Iterator[TextBlock], file: str, ledger: Ledger | None, usual: int
 ) -> Iterator[tuple[list[list[str]], int]]:
-    """The columns of each line of each sentence, and its first line; without a ledger, of those
-    that have no fault. `usual` is the number of columns of most sentences."""
+    """Yield (list of the columns of each line, number of the first line) for each sentence; `usual`
+    is the number of columns of most sentences. With `ledger` None, bad sentences are skipped."""
     words: list[list[str]] = []
     start_line, fault = 0, None
     for number, line in sentence_lines(blocks, ledger):

@@ -1,13 +1,12 @@
-"""Sentences of a treebank in CoNLL-U, the format of Universal Dependencies: a word a line, ten
-columns apart by tabs, an empty line between sentences.
+"""Read sentences of a treebank in CoNLL-U, the format of Universal Dependencies: one word per line,
+ten columns separated by tabs, an empty line between sentences.
 
 1   The   the   DET    DT   …   2   det   _   _        {"tokens": ["The", "cat"],
 2   cat   cat   NOUN   NN   …   3   nsubj _   _    ->   "upos": ["DET", "NOUN"],
                                                         "xpos": …, "deprel": …, "lemma": …}
 
-Where several words are written as one ("zum": "zu", "dem") the words are meant, not what is written
-(the lines 3-4); words that are not there (empty nodes, 8.1) are left out. A column with nothing but
-"_" in a sentence is not one of its row.
+Of multiword tokens ("zum": "zu", "dem"; numbered 3-4) the words are read; empty nodes (8.1) are
+left out. A column that has only "_" in a sentence is left out of its row.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from maskwright.text.corpus.lines import TextBlock
 
 COLUMNS = 10
 LOOKED_AT = 1000  # lines
-# A word, a word written as one with others (3-4), one that is not there (8.1).
+# Number of a word, a multiword token (3-4), or an empty node (8.1).
 NUMBER = re.compile(r"\d+([-.]\d+)?")
-# The line that a word stands at, and its columns.
+# (line number of a word, its columns).
 NumberedWord = tuple[int, list[str]]
 WORD, HEAD, NOTHING = 1, 6, "_"
-# By place; upos is taken for tags, unless another is given.
+# Names by index; upos is used as tags unless the user names another column.
 ANNOTATION_COLUMNS = {3: "upos", 4: "xpos", 7: "deprel", 2: "lemma"}
 
 
 def is_one(text: str, may_be_table: bool) -> bool:
-    """Whether a file that begins with `text` is CoNLL-U whatever its name ends in: all lines
-    of its first sentences have ten columns apart by tabs, and the first numbers the words. One that
-    `may_be_table`, whose rows may be numbered, has sentences apart and numbers of heads, too."""
+    """Whether a file that begins with `text` is CoNLL-U, whatever its name: all lines of the first
+    sentences have ten tab-separated columns, and the first numbers the words. If it `may_be_table`
+    with numbered rows, separated sentences and numbers of heads are also required."""
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")[:LOOKED_AT]]
     before, words, ends = 0, 0, 0
     for line in lines:
@@ -56,10 +55,10 @@ def is_one(text: str, may_be_table: bool) -> bool:
 def rows(
     blocks: Iterable[TextBlock], file: str, ledger: Ledger
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """The sentences of a file as rows, each with the line of its first word.
+    """Yield (row, line of its first word) for each sentence of a file.
 
     Raises:
-        DataError: a line without ten columns, or a word of blanks, when the policy is strict.
+        DataError: a line without ten columns, or a blank word, when the policy is strict.
     """
     for numbered in sentences(blocks, file, ledger):
         words = [columns for _, columns in numbered]
@@ -73,10 +72,10 @@ def rows(
 def sentences(
     blocks: Iterable[TextBlock], file: str, ledger: Ledger
 ) -> Iterator[list[NumberedWord]]:
-    """The words of each sentence; one with a bad line is dropped whole, where that is the policy.
+    """Yield the words of each sentence; with the policy skip, one with a bad line is dropped.
 
     Raises:
-        DataError: a line without ten columns, or a word of blanks, when the policy is strict.
+        DataError: a line without ten columns, or a blank word, when the policy is strict.
     """
     words: list[NumberedWord] = []
     fault: DataError | None = None
@@ -113,8 +112,8 @@ def sentences(
 def sentence_lines(
     blocks: Iterable[TextBlock], ledger: Ledger | None
 ) -> Iterator[tuple[int, str | None]]:
-    """Each line with its number; None in place of an empty one, and once more behind the last. The
-    lines are taken out of the ledger's count of rows: sentences are rows here."""
+    """Yield (number, line), with None for an empty line and once more after the last. Lines are
+    subtracted from the ledger's count of rows, as rows are sentences here."""
     number = 0
     for block in blocks:
         for number, line in block.lines():
@@ -125,7 +124,7 @@ def sentence_lines(
 
 
 def blank_word(where: str, line: str) -> DataError:
-    """The error for a word of blanks only."""
+    """Return the error for a word of white space only."""
     return DataError(
         "a word of blanks",
         where=where,

@@ -1,4 +1,4 @@
-"""Label Studio's exports: a task for each text, with what each annotator made of it.
+"""Exports of Label Studio: a task for each text, with one annotation for each annotator.
 
     JSON        {"id": 1, "data": {"text": …}, "annotations": [{"result": [
                     {"from_name": "label", "type": "labels",
@@ -6,8 +6,8 @@
     JSON_MIN    {"text": …, "label": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotator": 1, …}
     CSV         the same in cells
 
-Each is read to rows as JSON_MIN has them: a row for each annotation, a column for each type of
-question. (HumanSignal, label-studio-converter.)
+All are converted to rows as in JSON_MIN: one row for each annotation, one column for each question.
+(HumanSignal, label-studio-converter.)
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ VALUES = {
     "textarea": "text",
     "pairwise": "selected",
 }
-# Whose places are not those of characters of a text.
+# Types of results whose offsets do not count characters of a text.
 OTHER_PLACES = ("hypertextlabels", "paragraphlabels", "timeserieslabels")
 BOOKS = ("annotation_id", "annotator")
 
 
 def is_task(value: Any) -> bool:
-    """Whether a value is a task of the full export, or an annotation with its task in it, as they
-    are put into a storage."""
+    """Whether a value is a task of the full export, or an annotation that contains its task, as
+    written to cloud storage."""
     if type(value) is not dict:
         return False
     if type(value.get("result")) is list and type(value.get("task")) is dict:
@@ -50,16 +50,16 @@ def is_task(value: Any) -> bool:
 
 
 def is_row(values: Mapping[str, Any]) -> bool:
-    """Whether a row is one of the short exports."""
+    """Whether a row is from the JSON_MIN or CSV export."""
     return all(name in values for name in BOOKS)
 
 
 def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
-    """A row for each annotation of each task that was not cancelled, or of those that are marked as
-    the truth, where some are; of a task without any, its data alone.
+    """Return a row for each annotation that was not cancelled (if some of a task are marked as
+    ground truth, only for these); a task without annotations gives a row of its data.
 
     Raises:
-        DataError: an annotation of another form, or marks that are no character spans.
+        DataError: an annotation of another form, or spans without character offsets.
     """
     exported_rows: list[dict[str, Any]] = []
     unread: Counter[str] = Counter()
@@ -119,7 +119,8 @@ def _why(task: Mapping[str, Any], annotations: list[Any]) -> str:
 
 
 def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
-    """The answers of one annotator, by the names of the questions."""
+    """Return the answers of one annotation by the names of the questions; count results that are
+    not read in `unread`, by type."""
     answers: dict[str, Any] = {}
     for result in results:
         result_type, name = str(result.get("type")), result.get("from_name")
@@ -134,7 +135,7 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
             )
         answer = value.get(VALUES.get(result_type, "")) if type(value) is dict else None
         marks = result_type == "labels"
-        # A rating or choice of a part of a text is no label of the text.
+        # A rating or choice for a span is not a label of the text.
         if answer is None or type(name) is not str or (not marks and "start" in value):
             unread[
                 result_type if marks or "start" not in (value or {}) else f"{result_type} of a part"
@@ -153,12 +154,12 @@ def _single(answer: Any) -> Any:
 
 
 def row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the short export with its values as the full one has them."""
+    """Convert a row of the JSON_MIN export to the values of the full export."""
     return ExportedRow({name: _value(value) for name, value in values.items()})
 
 
 def of_table(values: Mapping[str, str]) -> dict[str, Any]:
-    """The same of a table, in whose cells JSON stands."""
+    """Convert a row of the CSV export, whose cells may hold JSON."""
     cells = {}
     for name, cell in values.items():
         cells[name] = cell

@@ -1,7 +1,7 @@
-"""What is learned from of the rows that programs for annotation export, when all of them are there.
+"""Select and convert the rows of annotation exports for training, when all have been read.
 
-Labels that were chosen are names of classes, if every row has one, else lists. Texts that nobody
-annotated or accepted are rows to be answered, and none to learn from.
+Chosen labels become names of classes if every row has exactly one, else lists. Texts that were not
+annotated or not accepted are dropped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ ACCEPTED, DECIDED = "accept", ("accept", "reject", "ignore")
 
 
 def resolve_labels(rows_by_split: dict[str, list[Row]], counts: Mapping[str, Counts]) -> None:
-    """Drop rows that nobody annotated or accepted, and turn chosen labels into names or lists.
+    """Drop rows that were not annotated or accepted, and convert chosen labels to names or lists.
 
-    Findings in `counts` name what was dropped and how labels are read.
+    Adds findings on dropped rows and on how labels are read to `counts`.
 
     Raises:
-        DataError: labels by numbers of which the names are not there; classes without a
-            flag in some rows.
+        DataError: labels are numbers without names; some rows lack a flag for some classes.
     """
     for split, rows in rows_by_split.items():
         rows_by_split[split] = _accepted(_annotated(rows, counts[split]), counts[split])
@@ -81,7 +80,7 @@ def _annotated(rows: list[Row], counts: Counts) -> list[Row]:
 
 
 def _accepted(rows: list[Row], counts: Counts) -> list[Row]:
-    """Those that an annotator accepted, where every row has Prodigy's answer."""
+    """Return the rows that an annotator accepted, if every row has the `answer` of Prodigy."""
     decisions = [row.values.get("answer") for row in rows]
     if not decisions or not all(
         type(decision) is str and decision in DECIDED for decision in decisions
@@ -137,7 +136,7 @@ def _resolved(
     single_label: set[str],
 ) -> dict[str, Any]:
     resolved = dict(values)
-    for name in span_columns:  # where nothing was marked, there is nothing
+    for name in span_columns:  # a missing value means that no span was marked
         resolved[name] = list(resolved.get(name) or ())
     for name in label_columns & resolved.keys():
         value = resolved[name]
@@ -149,7 +148,7 @@ def _resolved(
 
 
 def _refuse_numbers(rows: Sequence[Row]) -> None:
-    """Old exports of doccano have numbers of labels, whose names are in another file."""
+    """Raise DataError for old doccano exports, whose labels are numbers named in another file."""
     for row in rows:
         marks = row.values.get("annotations")
         if (

@@ -1,4 +1,4 @@
-"""spaCy's training data as JSON: texts with what is marked in them, and the trees of version 2.
+"""Training data of spaCy as JSON: texts with annotations, and the documents of version 2.
 
 ["Anna sleeps", {"entities": [[0, 4, "PER"]], "cats": {"A": 1, "B": 0}}]
 
@@ -17,7 +17,7 @@ from maskwright.text.tables.formats import annotation_rows
 from maskwright.text.tables.formats.annotation_rows import ExportedRow
 from maskwright.text.tables.marked_text import are_marked_spans
 
-UNKNOWN = ("", "-", None)  # tags of words of which nothing is known
+UNKNOWN = ("", "-", None)  # unknown tags
 
 
 def is_pair(value: Any) -> bool:
@@ -28,7 +28,7 @@ def is_pair(value: Any) -> bool:
 
 
 def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
-    """Such a value as a row, that of the entry `number`."""
+    """Convert a pair of a text and its annotations to a row; `number` is that of its entry."""
     text, spans = value
     spans = spans if type(spans) is dict else {"entities": spans}
     row_with_labels = annotation_rows.row(ExportedRow({"text": text, **spans}))
@@ -38,7 +38,7 @@ def row(value: Sequence[Any], number: int = 0) -> dict[str, Any]:
 
 
 def is_document(value: Any) -> bool:
-    """Whether a value is a document of version 2, and none of SQuAD."""
+    """Whether a value is a document of spaCy 2, and not an article of SQuAD."""
     if (
         type(value) is not dict
         or type(paragraphs := value.get("paragraphs")) is not list
@@ -54,10 +54,10 @@ def is_document(value: Any) -> bool:
 def sentences(
     documents: Sequence[Mapping[str, Any]], file: str, ledger: Ledger
 ) -> Iterator[dict[str, Any]]:
-    """The sentences, whose words have tags; or the paragraphs, where they are labelled alone.
+    """Yield a row for each sentence with tagged words, or for each paragraph that only has labels.
 
     Raises:
-        DataError: a word without text; a tag that is not known, when the policy is strict.
+        DataError: a word without text; an unknown tag, when the policy is strict.
     """
     for number, document in enumerate(documents, 1):
         for paragraph_number, paragraph in enumerate(document["paragraphs"], 1):

@@ -1,11 +1,11 @@
-"""Questions about contexts, and the SQuAD file they come in (Rajpurkar et al. 2016, 2018).
+"""Read questions with contexts from SQuAD files (Rajpurkar et al. 2016, 2018).
 
     {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [
         {"id": …, "question": …, "answers": [{"text": …, "answer_start": …}], "is_impossible": …}
     ]}]}]}
 
-Places count characters of the file's text, before any tokenizer changes it; that an answer stands
-at its place is checked where rows are read (`layouts/question.py`).
+Offsets count characters of the original text; that an answer is at its offset is checked when rows
+are converted to examples (`layouts/question.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answ
 
 @dataclass(frozen=True)
 class AnswerSpan:
-    """A slice of a context: its text and the character it begins at."""
+    """A span of a context: its text and the character offset of its beginning."""
 
     text: str
     start: int
@@ -33,12 +33,12 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a context; checked when it is made.
+    """A question about a context; validated on creation.
 
     Attributes:
-        id: its name, unique in the file.
-        answers: the gold answers, at their places in the context; none where it does not answer.
-        where: file and place, for messages.
+        id: an identifier that is unique in the file.
+        answers: the gold answers with offsets in the context; empty for unanswerable questions.
+        where: file and location, for messages.
     Raises:
         DataError: a blank question.
     """
@@ -62,16 +62,16 @@ class Question:
 
 # ------------------------------------------------------------------------------ files
 def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
-    """The questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the file,
-    and what is wrong in the place of a question, paragraph or article that is bad:
+    """Yield the questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the
+    file, and a DataError in place of each bad question, paragraph or article:
 
         {"id": …, "title": …, "context": …, "question": …,
          "answers": {"text": […], "answer_start": […]}}
 
-    A question without the field has none here either, as one that is only to be answered.
+    A question without the field `answers`, as in data for prediction, has none in its row either.
 
     Raises:
-        DataError: no list of articles.
+        DataError: the document has no list of articles.
     """
     ids: set[str] = set()
     for number, row_or_fault in enumerate(_questions(document, where), start=1):
@@ -111,7 +111,7 @@ def _row(
         if len(set(map(len, values))) > 1:
             raise _wrong("answers", list, answers, where_question)
         answers = [dict(zip(answers, cells, strict=True)) for cells in zip(*values, strict=True)]
-    labelled &= type(answers) is not str  # a text alone is looked for in the context
+    labelled &= type(answers) is not str  # an answer without offset is searched in the context
     if type(answers) is not list and labelled:
         raise _wrong("answers", list, answers, where_question)
     if (impossible is True and answers) or (impossible is False and labelled and not answers):
@@ -137,11 +137,11 @@ def _row(
         }
         if labelled
         else {question_id: value for question_id, value in row.items() if question_id not in FIELDS}
-    )  # what a question has in the place of answers is reported where answers are learned
+    )  # other fields are kept, as invalid answers are reported when answers are read
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:
-    """(title, context, question as it stands, place) for each question."""
+    """Yield (title, context, raw question, location) for each question, or a DataError."""
     for a, article in enumerate(_field(document, "data", list, where), 1):
         where_article = f"{where}, article {a}".removeprefix(", ")
         title = article.get("title", "") if isinstance(article, Mapping) else ""

@@ -1,12 +1,12 @@
-"""Files whose endings name no format: two languages line by line, words with tags, and texts in the
-folders of classes.
+"""Files whose endings determine no format: line-aligned texts in two languages, tagged words, and
+texts in class folders.
 
-    train.en, train.de          line n of one is line n of the other; the languages are the columns
-    test.en                     a text in one language, to be answered
-    esp.train, esp.testa        words with tags, as CoNLL 2002 and 2003 name them
-    20news/sci.med/59284        a text each, where there are such folders side by side
+    train.en, train.de          line n of one translates line n of the other; a column per language
+    test.en                     a text in one language, for prediction
+    esp.train, esp.testa        tagged words, as named in CoNLL 2002 and 2003
+    20news/sci.med/59284        one text per file, if there are several such folders
 
-Such files are looked for in folders in which no ending names a format (text/corpus/files.py).
+They are searched for in folders without known file endings (text/corpus/files.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ParallelText(Source):
 
 
 def sources(paths: Sequence[Path]) -> list[Source]:
-    """What `paths` are, none of which have a known format; empty where they are neither."""
+    """Return the sources of `paths`, whose endings determine no format; empty if none is known."""
     if pair := _parallel(paths):
         return list(pair)
     if words := [path for path in paths if WORDS.fullmatch(_plain(path).name)]:
@@ -63,10 +63,10 @@ def sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _of_one_language(paths: Sequence[Path]) -> list[Source]:
-    """Files of words with tags, as CoNLL 2002 and 2003 name them.
+    """Return files of tagged words with the names of CoNLL 2002 and 2003.
 
     Raises:
-        UsageError: they are of several languages.
+        UsageError: the files are of several languages.
     """
     if len(languages := {path.name.partition(".")[0] for path in paths}) > 1:
         raise UsageError(
@@ -82,11 +82,11 @@ def _of_one_language(paths: Sequence[Path]) -> list[Source]:
 def aligned(
     blocks: tuple[Iterable[TextBlock], Iterable[TextBlock]], source: ParallelText, ledger: Ledger
 ) -> Iterator[tuple[dict[str, str], int]]:
-    """The rows of two such texts and their lines; those blank in both are counted. The partner of
-    a line that was dropped is dropped, too.
+    """Yield (row, line number) for each pair of aligned lines; lines blank in both are counted. The
+    partner of a rejected line is dropped.
 
     Raises:
-        DataError: one of them has more lines.
+        DataError: one text has more lines.
     """
     first_language, second_language = source.languages
     before, unpaired = ledger.counts.rejected, 0
@@ -129,8 +129,8 @@ def aligned(
 
 
 def _parallel(paths: Sequence[Path]) -> list[ParallelText]:
-    """Pairs of files that differ in their last ending alone, which is a language and the same two
-    in every pair; a file without another is in none."""
+    """Return the pairs of files that differ only in their last ending, a language; empty unless all
+    pairs have the same two languages. Unpaired files are left out."""
     by_name: dict[Path, dict[str, Source]] = {}
     for path in paths:
         compression, plain = _compression(path), _plain(path)
@@ -153,7 +153,7 @@ def _parallel(paths: Sequence[Path]) -> list[ParallelText]:
 
 
 def _plain(path: Path) -> Path:
-    """The path without the ending of its compression."""
+    """Return the path without the ending of a compression."""
     return path.with_suffix("") if _compression(path) else path
 
 

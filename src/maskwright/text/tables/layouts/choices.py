@@ -1,4 +1,4 @@
-"""A question with choices, in a column of lists or a column each, and which of them is right.
+"""Layout of a question with choices, in one column of lists or one column each, and the right one.
 
 {"question": "…", "choices": ["…", "…"], "label": 1}
 {"question": "…", "choices": {"text": ["…", "…"], "label": ["A", "B"]}, "answerKey": "B"}
@@ -32,9 +32,9 @@ from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NUMBERED
 
 LETTERS = string.ascii_uppercase
-MIN_ROWS = 5  # rows; in fewer a 0 may be missing by chance
+MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance
 
-# Names of the column of the right choice.
+# Names of the column with the right choice.
 ANSWERING = (
     *("label", "answer", "answerkey", "correct", "correctoption", "correctanswer", "gold"),
     *("target",),
@@ -42,7 +42,7 @@ ANSWERING = (
 
 
 class ChoicesLayout(Layout):
-    """A question, two choices or more, and which of them is right."""
+    """A question, at least two choices, and the right one."""
 
     name = "choices"
     roles = ("question", "choices", "label")
@@ -97,27 +97,28 @@ class ChoicesLayout(Layout):
 
 
 def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
-    """The question of a row with choices, behind the text that it is about, if there is one.
+    """Return the question of a row, preceded by the text it refers to, if there is one.
 
     Raises:
-        DataError: one of them is no text.
+        DataError: one of them is not a text.
     """
     read = [role for role in ("context", "question") if role in columns]
     return joined(text_in(row, columns[role]) for role in read)
 
 
 def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """What the choices of a row are called there: {"text": […], "label": ["A", "B"]}."""
+    """Return the names of the choices of a row as in {"text": […], "label": ["A", "B"]}, or ()."""
     value = value_of(row, names[0]) if len(names) == 1 else None
     keys = value.get("label") if type(value) is dict else None
     return tuple(str(key).strip() for key in keys) if type(keys) is list else ()
 
 
 def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """The choices in a column of lists, or in a column each, of which the last may be empty.
+    """Return the choices from one column of lists, or one column each, the last of which may be
+    empty.
 
     Raises:
-        DataError: fewer than two, or no texts.
+        DataError: fewer than two choices, or values that are not texts.
     """
     if len(names) > 1:
         filled = [n for n, name in enumerate(names) if not is_empty(value_of(row, name))]
@@ -135,8 +136,8 @@ def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -> int:
-    """The right choice by what it is called, by its place, counted from 0, by its letter, or by its
-    words."""
+    """Return the index of the right choice, given as its name in `keys`, its index from 0, its
+    letter, or its text."""
     value = value_of(row, name)
     if len(set(keys)) == len(options) and str(value).strip() in keys:
         return keys.index(str(value).strip())
@@ -169,11 +170,11 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
 
 
 def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
-    """Refuse places of choices that nowhere are 0, and somewhere as many as there are choices: they
-    count from 1, and most would name the choice after the right one.
+    """Check that indices of choices do not count from 1, which would name the choice after the
+    right one: none is 0, and one equals the number of choices.
 
     Raises:
-        DataError: these do.
+        DataError: they seem to count from 1.
     """
     name, choices = columns["label"], columns.roles["choices"]
     last_counted, count = None, 0

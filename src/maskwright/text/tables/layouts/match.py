@@ -1,4 +1,4 @@
-"""Two texts that belong together, and texts that nearly do."""
+"""Layout of matching texts with hard negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two texts and the label of both: classes, several classes, or a number."""
+"""Layout of two texts and their common label: a class, several classes, or a number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PairLayout(Layout):
         search.two(("first", "second"), PAIRS)
         if "first" in search.roles and "second" in search.roles:
             search.label()
-            answer = search.by_plain.get("answer")  # yes or no to a question about a passage
+            answer = search.by_plain.get("answer")  # of a yes/no question about a passage
             if "label" not in search.roles and answer and search.described[answer].has_classes:
                 search.take("label", [answer], "by its name")
             search.label_name()

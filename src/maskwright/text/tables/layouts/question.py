@@ -1,6 +1,6 @@
-"""A question, and where in its context the answers stand.
+"""Layout of extractive questions: a question, its context, and the offsets of the answers in it.
 
-Characters are counted as Python counts them, and the context must hold the answer at that place.
+Offsets count characters as in Python, and the context must contain the answer at its offset.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class QuestionLayout(Layout):
             c.kind in ("texts", "object") and plain(c.name) in NAMES["choices"]
             for c in search.free()
         ):
-            return  # one of these is right, and it need not stand in the text
+            return  # the answer is one of the choices, and need not occur in the text
         if "answers" not in search.roles and (_has_verdicts(search) or _is_yes_or_no(search)):
             return
         search.by_name("answers", lambda c: c.kind in ("object", "texts", "text"))
@@ -66,7 +66,7 @@ class QuestionLayout(Layout):
     def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> QuestionExample:
         columns = task.columns
         question = text_in(row, columns.roles["question"])
-        text_in(row, columns.roles["context"])  # nothing that is read is refused as such
+        text_in(row, columns.roles["context"])  # the cleaned text must not be empty
         context = text_in(row.as_given(), columns.roles["context"])
         answers = _answers(row, columns["answers"], context)
         impossible = _impossible(row)
@@ -83,7 +83,7 @@ class QuestionLayout(Layout):
         return QuestionExample(question, context, answers, row.where)
 
     def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
-        """How many questions of a part have no answer."""
+        """Yield findings on questions of a part without an answer."""
         rows = dataset.parts[split]
         unanswered = [row for row in rows if not row.answers]
         if unanswered:
@@ -106,7 +106,7 @@ class QuestionLayout(Layout):
 
 
 def _has_verdicts(search: ColumnSearch) -> bool:
-    """Whether a label rates each answer."""
+    """Whether there is a text column `answer` and a column `label` of classes that rate it."""
     answer, label = search.by_plain.get("answer"), search.by_plain.get("label")
     return (
         bool(answer and label)
@@ -116,14 +116,15 @@ def _has_verdicts(search: ColumnSearch) -> bool:
 
 
 def _is_yes_or_no(search: ColumnSearch) -> bool:
-    """Whether all answers are one of the two, which need not stand in the text."""
+    """Whether all answers are yes or no, which need not occur in the text."""
     name = next((n for s in NAMES["answers"] if (n := search.by_plain.get(s))), None)
     answers = {str(value_of(row, name)).strip().lower() for row in search.rows} if name else set()
     return bool(answers) and answers <= YES_OR_NO
 
 
 def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
-    """The answers, each at its place. Without places the answer must occur just once."""
+    """Return the answers as (text, offset in `context`). An answer without offset must occur
+    exactly once."""
     value = value_of(row, name)
     starts: list[Any] = []
     if value is None and _impossible(row):
@@ -168,14 +169,15 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
 
 
 def _impossible(row: Row) -> bool | None:
-    """Whether the row is marked as a question without an answer; None without a mark."""
+    """Whether the row is marked as unanswerable; None without such a mark."""
     name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
     value = "" if name is None else str(row.values[name]).strip().lower()
     return True if value in TRUE else False if value in FALSE else None
 
 
 def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
-    """(the answer as it stands in the context, where it begins)."""
+    """Locate an answer and return (its text in the context, its offset); raise DataError if it is
+    not at `start`, or without `start` not exactly once in the context."""
     stands = start is not None and start >= 0 and context[start : start + len(text)] == text
     if start is not None and stands and text.strip():
         return text, start

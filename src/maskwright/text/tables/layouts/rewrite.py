@@ -1,4 +1,4 @@
-"""A text to read and one to write."""
+"""Layout of a source text and a target text to generate."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class RewriteLayout(Layout):
         if "target" in search.roles and search.why["target"] != "as given" and not search.alone:
             target = search.described[search.roles["target"][0]]
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:
-                del search.roles["target"]  # few values that come back: classes, no texts to write
+                del search.roles["target"]  # few repeated values are classes, not target texts
 
     def complete(self, table: Table, columns: Columns) -> Columns:
-        """The same with the column `references`, where every row has a list of texts in it."""
+        """Add the column `references` if it holds a list of texts in every row."""
         if REFERENCES in columns.roles or REFERENCES not in columns.left_out:
             return columns
         for rows in table.parts.values():

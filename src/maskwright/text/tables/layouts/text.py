@@ -1,4 +1,4 @@
-"""A text and its label: classes, several classes, or a number."""
+"""Layout of a text and its label: a class, several classes, or a number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from maskwright.text.tables.one_row import target_of
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 
-# Of two columns of texts, one is the longer when the other has less than this share of its words.
+# A column has the longest texts if all others have less than this share of its words.
 ALIKE = 0.5
 
 
@@ -26,7 +26,7 @@ class TextLayout(Layout):
     has_label_forms = True
 
     def find(self, search: ColumnSearch) -> None:
-        # Who calls them so means it, even if the texts spell numbers.
+        # With these exact names the text column may even consist of numbers.
         exact = "text" in search.by_plain and not {"label", "labels"}.isdisjoint(search.by_plain)
         if exact and "text" not in search.roles:
             name = search.by_plain["text"]
@@ -47,7 +47,7 @@ class TextLayout(Layout):
             texts = [c for c in search.free() if c.kind == "text" and c.words >= 2]
             texts = [c for c in texts if not search.is_group(c)] or texts
             texts.sort(key=lambda c: -c.words)
-            # A second column of much the same length may belong to the task: the user decides.
+            # If a second column has similar length, the user has to decide.
             if texts and all(c.words < ALIKE * texts[0].words for c in texts[1:]):
                 why = f"the longest texts, {texts[0].words:.0f} words on average"
                 search.take("text", [texts[0].name], why)

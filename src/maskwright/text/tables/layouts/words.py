@@ -1,8 +1,8 @@
-"""Words, and a tag for each of them; or a text in which parts are marked.
+"""Layout of words with a tag for each, or of a text with marked spans.
 
-Tags that begin a span with I- are rewritten as IOB2 has them where the user asks for it: faults of
-annotation, and files in IOB1, such as those of CoNLL-2003, where B- stands only between two spans
-of one class that touch. Tags of a class O are outside.
+On request, tags that begin a span with I- are rewritten to IOB2: annotation errors, and files in
+IOB1, such as those of CoNLL-2003, where B- is only used between two adjacent spans of one class.
+Tags of a class O are outside.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from maskwright.text.tables.rows import Row
 from maskwright.text.tables.spellings import NAMES, plain
 from maskwright.text.tables.tag_spelling import as_usual, spelling_of
 
-# So many rows, and such a share of those with parts that cut words, are no chance.
+# Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
 MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
 
 
@@ -47,13 +47,13 @@ class WordsLayout(Layout):
     roles = ("tokens", "tags")
     lists = ("tokens", "tags")
     learned = "tags"
-    ignored = ("-100",)  # what torch's cross-entropy leaves out, as datasets of tokens have it
+    ignored = ("-100",)  # ignored by torch's cross-entropy, and usual in token data sets
     rank = 10
 
     def find(self, search: ColumnSearch) -> None:
         marks = [c.name for c in search.free() if c.kind == "parts"]
         marks = [name for name in marks if search.commonest([name, *marks]) == name]
-        if len(marks) > 1:  # of a document of spaCy, the words have places and tags, too
+        if len(marks) > 1:  # in spaCy documents, the words have offsets and tags, too
             marks = [name for name in marks if plain(name) not in NAMES["tokens"]]
         if len(marks) == 1 and not {"tokens", "tags"} & set(search.roles):
             texts = {c.name for c in search.free() if c.kind == "text"}
@@ -78,7 +78,7 @@ class WordsLayout(Layout):
     def prepare(
         self, table: Table, task: Task, classes: Sequence[str]
     ) -> tuple[Table, Iterator[Finding]]:
-        """The table with outside for tags of a class O."""
+        """Replace tags of a class O by the tag for outside, with a finding for each."""
         table, outside = _without_empty(table, task, classes)
         return table, (
             Finding(
@@ -110,7 +110,7 @@ class WordsLayout(Layout):
         return value if type(value) is list else [] if is_empty(value) else [value]
 
     def without(self, row: Row, columns: Columns, no_label: Collection[str]) -> Row | None:
-        """The row with a `UnknownTag` for each of these tags; None where all are."""
+        """Return the row with `UnknownTag` for tags equal to `no_label`; None if all tags are."""
         tags = self.answers(row, columns)
         is_known = [not is_no_label(no_label, tag) for tag in tags]
         if all(is_known):
@@ -134,8 +134,8 @@ class WordsLayout(Layout):
         yield from (tag for tag in self.answers(row, task.columns) if type(tag) is not UnknownTag)
 
     def require_sound(self, examples: Sequence[Any]) -> None:
-        """Refuse texts whose marked parts begin and end within words, but in another counting of
-        places with words: taking the whole words would mark the wrong ones."""
+        """Refuse texts whose spans begin or end within words, but fit words if offsets are counted
+        in another unit: widening them to whole words would mark the wrong words."""
         cut = [row for row in examples if row.widened]
         causes = Counter(row.miscounted for row in cut if row.miscounted)
         cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
@@ -151,7 +151,7 @@ class WordsLayout(Layout):
             )
 
     def findings(self, split: str, dataset: Dataset) -> Iterator[Finding]:
-        """Words without a tag, and marked parts that do not begin and end where words do."""
+        """Yield findings on words without a tag, and on spans that begin or end within a word."""
         if unknown := sum(row.tags.count(UNKNOWN) for row in dataset.parts[split]):
             yield Finding(
                 "words-without-tag",
@@ -171,10 +171,10 @@ class WordsLayout(Layout):
 
 
 def _marked_text(row: Row, columns: Columns) -> str | None:
-    """The text of a row in which parts are marked; None of words with tags."""
+    """Return the original text of a row with marked spans; None for words with tags."""
     if columns.column("tags").kind != "parts":
         return None
-    text_of(row, columns["tokens"])  # nothing that is read is refused as such
+    text_of(row, columns["tokens"])  # the cleaned text must not be empty
     return text_of(row.as_given(), columns["tokens"])
 
 
@@ -206,7 +206,7 @@ def _tagged(
 def _check_spans(
     tag_ids: Sequence[int], tokens: Sequence[str], row: Row, name: str, vocabulary: LabelVocabulary
 ) -> None:
-    """Refuse spans that are not written as the scheme of the tags writes them."""
+    """Raise DataError for spans that are not valid in the scheme of the tags."""
     spelling, scheme = spelling_of(vocabulary.names), tag_spelling.scheme_of(vocabulary.names)
     if spelling is None or scheme is None:
         return
@@ -261,7 +261,7 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
                         wanted="tags such as B-LOC",
                         do="leave it out",
                     )
-                # Of several spellings in one file each tag is read in its own.
+                # If a file has several spellings, each tag is read in its own.
                 read = [
                     spelling.read(tag) if spelling else as_usual(tag, names)
                     for tag in map(row_tags.__getitem__, known_indices)
@@ -283,8 +283,8 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
 def _without_empty(
     table: Table, task: Task, model_classes: Collection[str] = ()
 ) -> tuple[Table, Counter[str]]:
-    """The same with O for tags of the type O, as I-O, and how often each stood there. Those that a
-    model has as classes (`model_classes`) stay."""
+    """Return the table with outside in place of tags of the type O such as I-O, except those in
+    `model_classes`, and the count of each replaced tag."""
     name = task.columns["tags"]
     spelling = spelling_of(_tags(table, name))
     empty = spelling.empty - set(model_classes) if spelling is not None else frozenset[str]()
@@ -312,7 +312,7 @@ def _is_in(tag: Any, tags: Collection[str]) -> bool:
 
 
 def _tags(table: Table, name: str) -> set[str]:
-    """Every tag of all parts that is a text."""
+    """Return the set of all tags in all parts that are texts."""
     rows = (row for split_rows in table.parts.values() for row in split_rows)
     lists = (value for row in rows if type(value := value_of(row, name)) is list)
     return {tag for tags in lists for tag in tags if type(tag) is str}
