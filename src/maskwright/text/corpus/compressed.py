@@ -156,13 +156,13 @@ def _steps(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def _regroup(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        buffered.append(piece)
         size += len(piece)
         if size >= STEP // 2:
-            yield b"".join(held)
-            held, size = [], 0
+            yield b"".join(buffered)
+            buffered, size = [], 0
     if size:
-        yield b"".join(held)
+        yield b"".join(buffered)

@@ -69,8 +69,8 @@ class RowWindow:
     def rows_among(self, lines: Sequence[Sequence[str]]) -> int:
         """Return the number of lines that look like rows, judged by the rows around; 0 if this may
         be chance, or if the table has one column, where any line looks like a row."""
-        wide = [line for line in lines if len(line) == self.width]
-        if self.width < 2 or len(wide) < 2:
+        wide_lines = [line for line in lines if len(line) == self.width]
+        if self.width < 2 or len(wide_lines) < 2:
             return 0
         self._look_ahead()
         rows_ahead = [
@@ -80,7 +80,7 @@ class RowWindow:
         ]
         sampled_rows: list[Sequence[str]] = [*self.before, *rows_ahead]
         if len(sampled_rows) < ENOUGH:
-            sampled_rows += wide
+            sampled_rows += wide_lines
         columns = [[row[column] for row in sampled_rows] for column in range(self.width)]
         names = {
             column: {*values, ""} for column, values in enumerate(columns) if _are_names(values)
@@ -90,18 +90,18 @@ class RowWindow:
             for column, values in enumerate(columns)
             if column not in names and all(map(NUMBER.fullmatch, values))
         ]
-        alike = sum(
+        matching_lines = sum(
             all(line[column] in values for column, values in names.items())
             and all(NUMBER.fullmatch(line[column]) for column in numbers)
             and (
                 any(line[column].strip() for column in (*names, *numbers)) or not (names or numbers)
             )
-            for line in wide
+            for line in wide_lines
         )
         if names:
-            return alike if alike > 1 else 0
+            return matching_lines if matching_lines > 1 else 0
         least_lines = MANY_NUMBERED if numbers else MANY
-        return alike if alike == len(lines) >= least_lines else 0
+        return matching_lines if matching_lines == len(lines) >= least_lines else 0
 
     def _look_ahead(self) -> None:
         while len(self.ahead) < AHEAD and self.failed is None:
@@ -145,7 +145,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
         number = next(table_lines, line + 1)  # a wider row is refused there
         if is_comment:
             raise row_faults.above_header(header, file, number)
-    column = _place(header, line, file, separator_of(source, ledger), ledger)
+    column = _text_column(header, line, file, separator_of(source, ledger), ledger)
     note_columns = _kept(header, line, file, ledger) if ledger.reading.notes else []
     for row, line in table_rows:
         text = row[column]
@@ -165,21 +165,21 @@ def rows(
         DataError: a duplicate name in the header; a bad row, when the policy is strict.
     """
     file, counts = source.shown, ledger.counts
-    rejected = counts.rejected
+    rejected_before = counts.rejected
     blocks = _without_declaration(blocks, file, ledger)
     feed = _Feed(blocks, file, ledger.reading)
-    parsed = _parsed(feed, source, ledger)
+    parsed = _parse_rows(feed, source, ledger)
     header, line = next(((r, n) for r, n, _ in parsed if r), ([], 1))
     if not header:
         return
-    if counts.rejected > rejected:
+    if counts.rejected > rejected_before:
         raise DataError(
             "the first row cannot be read, and it may name the columns",
             where=line_in(file, 1),
             found=f"the first row that can be read is in line {line}",
             do="correct what stands above it",
         )
-    header = _named(header)
+    header = _name_columns(header)
     document.refuse_duplicates(header, line_in(file, line))
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
@@ -287,7 +287,7 @@ class _Feed:
         self.fed += block.text.count("\n") + (not block.text.endswith("\n"))
         self.size += len(block.text)
         lines = io.StringIO(block.text, newline="\n")  # lines end at LF only
-        return map(_unescaped, lines) if self.unescape else lines
+        return map(_unescape, lines) if self.unescape else lines
 
     def raw(self, first_line: int, last_line: int) -> str:
         """Return the lines with these numbers, if they are in the block that was fed last."""
@@ -306,9 +306,9 @@ class _Feed:
     def left_out(self, first_fed: int, last_fed: int) -> int | None:
         """Return the number in the file of a line that was left out between two fed lines, or None
         if they are consecutive."""
-        for (before, line), (after, later) in itertools.pairwise(self.starts):
-            if first_fed <= after < last_fed and later != line + after - before:
-                return line + after - before
+        for (fed_before, line), (fed_after, next_line) in itertools.pairwise(self.starts):
+            if first_fed <= fed_after < last_fed and next_line != line + fed_after - fed_before:
+                return line + fed_after - fed_before
         return None
 
     def line_of(self, fed: int) -> int:
@@ -319,19 +319,19 @@ class _Feed:
         return fed
 
 
-def _unescaped(line: str) -> str:
+def _unescape(line: str) -> str:
     """Replace escaped letters by the characters they stand for, keeping the backslash for csv."""
     return (
         ESCAPED.sub(lambda match: LETTERS.get(match[0], match[0]), line) if "\\" in line else line
     )
 
 
-def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
+def _parse_rows(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
     """Yield (fields, first line, last line) of each row; rows that csv refuses are rejected."""
     limit = ledger.reading.max_line_bytes
-    reader, before = _reader(feed, source, ledger), 0
+    reader, lines_fed = _reader(feed, source, ledger), 0
     while True:
-        first_fed = before + reader.line_num + 1
+        first_fed = lines_fed + reader.line_num + 1
         feed.begin_row(first_fed)
         # The limit is global to the process, so it is set only while a row is parsed.
         previous_limit = csv.field_size_limit(limit)
@@ -340,10 +340,10 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
         except StopIteration:
             return
         except (csv.Error, _RowTooLongError) as error:
-            line, last_line = feed.line_of(first_fed), feed.line_of(before + reader.line_num)
+            line, last_line = feed.line_of(first_fed), feed.line_of(lines_fed + reader.line_num)
             if isinstance(error, _RowTooLongError):
                 fault = error.fault
-                reader, before = _reader(feed, source, ledger), feed.fed
+                reader, lines_fed = _reader(feed, source, ledger), feed.fed
             else:
                 fault = row_faults.broken(
                     error,
@@ -363,8 +363,8 @@ def _parsed(feed: _Feed, source: Source, ledger: Ledger) -> Iterator[Parsed]:
             continue
         finally:
             csv.field_size_limit(previous_limit)
-        line, last_line = feed.line_of(first_fed), feed.line_of(before + reader.line_num)
-        if (gap := feed.left_out(first_fed, before + reader.line_num)) is not None:
+        line, last_line = feed.line_of(first_fed), feed.line_of(lines_fed + reader.line_num)
+        if (gap := feed.left_out(first_fed, lines_fed + reader.line_num)) is not None:
             fault = row_faults.mutilated(source.shown, line, last_line, gap)
             ledger.reject(fault, file=source.shown, line=line)  # the bad line is counted already
             continue
@@ -382,7 +382,7 @@ def _reader(feed: _Feed, source: Source, ledger: Ledger) -> Any:
     )
 
 
-def _named(header: list[str]) -> list[str]:
+def _name_columns(header: list[str]) -> list[str]:
     """Return the header, naming columns by position if several have no name, as with the trailing
     empty columns that some programs write."""
     if header.count("") < 2:
@@ -403,7 +403,7 @@ def _kept(header: list[str], line: int, file: str, ledger: Ledger) -> list[tuple
     return [(name, index_by_name[name]) for name in note_names]
 
 
-def _place(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
+def _text_column(header: list[str], line: int, file: str, separator: str, ledger: Ledger) -> int:
     """Return the index of the text column in a row, or raise DataError."""
     column = ledger.reading.column_of(header)
     if column in header:

@@ -111,42 +111,42 @@ def _pieces(lines: list[str]) -> Iterator[str]:
     piece: list[str] = []
     indent: int | None = None  # where the next line of the piece must begin; None: anywhere
     hidden: int | None = None  # lines deeper than this belong to a literal block or a directive
-    example = False
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        bare = line.lstrip()
-        depth, bare = len(line) - len(bare), bare.rstrip()
-        example = example and bool(bare)
-        if hidden is not None and bare and depth <= hidden:
+    in_example = False
+    for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
+        stripped = line.lstrip()
+        depth, stripped = len(line) - len(stripped), stripped.rstrip()
+        in_example = in_example and bool(stripped)
+        if hidden is not None and stripped and depth <= hidden:
             hidden = None
-        if not bare or example or hidden is not None:
-            yield from _closed(piece)
+        if not stripped or in_example or hidden is not None:
+            yield from _flush(piece)
             continue
-        directive = DIRECTIVE.match(bare) if bare.startswith("..") else None
+        directive = DIRECTIVE.match(stripped) if stripped.startswith("..") else None
         if directive:
-            yield from _closed(piece)
-            bare = directive[2] or ""
+            yield from _flush(piece)
+            stripped = directive[2] or ""
             if directive[1] not in PROSE_DIRECTIVES:
                 hidden = depth
-            elif not directive[1].startswith(("version", "deprec")) and bare:
-                piece, indent = [bare], None
+            elif not directive[1].startswith(("version", "deprec")) and stripped:
+                piece, indent = [stripped], None
             continue
-        if DOCTEST.match(bare):
-            example = True
-        if example or RULE.match(bare) or RULE.match(below) or _is_table(bare):
-            yield from _closed(piece)
+        if DOCTEST.match(stripped):
+            in_example = True
+        if in_example or RULE.match(stripped) or RULE.match(next_line) or _is_table(stripped):
+            yield from _flush(piece)
             continue
-        mark = ITEM.match(bare) or (FIELD.match(bare) if ":" in bare else None)
+        mark = ITEM.match(stripped) or (FIELD.match(stripped) if ":" in stripped else None)
         if mark or (piece and indent not in (None, depth)):
-            yield from _closed(piece)
+            yield from _flush(piece)
         if mark or not piece:
-            piece, indent = [bare[mark.end() :] if mark else bare], None if mark else depth
+            piece, indent = [stripped[mark.end() :] if mark else stripped], None if mark else depth
         else:
-            piece.append(bare)
+            piece.append(stripped)
             indent = depth
-        if bare.endswith("::"):
-            yield from _closed(piece)
+        if stripped.endswith("::"):
+            yield from _flush(piece)
             hidden = depth
-    yield from _closed(piece)
+    yield from _flush(piece)
 
 
 def _is_table(line: str) -> bool:
@@ -155,7 +155,7 @@ def _is_table(line: str) -> bool:
     return likely and TABLE.search(line) is not None
 
 
-def _closed(piece: list[str]) -> Iterator[str]:
+def _flush(piece: list[str]) -> Iterator[str]:
     if piece:
         yield " ".join(piece)
         piece.clear()
@@ -184,35 +184,35 @@ def literals(source: str) -> Iterator[tuple[int, int]]:
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line number, text) of the docstrings in `source`, without common indentation."""
-    line, counted = 1, 0
+    line, counted_to = 1, 0
     for start, end in literals(source):
         letters = PREFIX.search(source, max(0, start - 2), start)
-        begin = start if letters is None else letters.start()
-        prefix = source[begin:start].lower()
-        if "b" in prefix or "f" in prefix or not _docstrings_of(source, begin):
+        literal_start = start if letters is None else letters.start()
+        prefix = source[literal_start:start].lower()
+        if "b" in prefix or "f" in prefix or not _is_docstring(source, literal_start):
             continue
         body = source[start + 3 : end - 3]
         if "\\" in body and "r" not in prefix:
             body = _unescaped(source[start:end])
-        line += source.count("\n", counted, start)
-        counted = start
+        line += source.count("\n", counted_to, start)
+        counted_to = start
         text = inspect.cleandoc(body)
         if text:
             yield line, text
 
 
-def _docstrings_of(source: str, begin: int) -> bool:
+def _is_docstring(source: str, begin: int) -> bool:
     """Whether the string at `begin` is in the position of a docstring."""
-    head = source.rfind("\n", 0, begin) + 1
-    if source[head:begin].isspace() or head == begin:
-        while head > 0:
-            above = source.rfind("\n", 0, head - 1) + 1
-            text = source[above : head - 1].strip()
+    line_start = source.rfind("\n", 0, begin) + 1
+    if source[line_start:begin].isspace() or line_start == begin:
+        while line_start > 0:
+            previous_start = source.rfind("\n", 0, line_start - 1) + 1
+            text = source[previous_start : line_start - 1].strip()
             if text and not text.startswith("#"):
                 return text.partition(" #")[0].rstrip().endswith(":") or bool(
                     ADDED.search(source, max(0, begin - LOOK_BACK), begin)
                 )
-            head = above
+            line_start = previous_start
         return True
     return bool(ADDED.search(source, max(0, begin - LOOK_BACK), begin))
 
@@ -282,18 +282,18 @@ def provenance(
         read: the documents if they have already been read; None to read them.
     """
     digest = hashlib.sha256()
-    number = size = 0
+    document_count = size = 0
     for document in documents(packages, limit_bytes=limit_bytes) if read is None else read:
         data = document.text.encode()
         digest.update(data + b"\n\n")
-        number, size = number + 1, size + len(data)
+        document_count, size = document_count + 1, size + len(data)
     names = list(installed.package_folders(packages))
     return {
         "packages": {name: installed.version(name) for name in names},
         "licences": {name: installed.LICENCES.get(name, "see the package") for name in names},
         "note": "documentation text read from the packages installed on this machine; "
         "it stays under their licences and is not redistributed",
-        "documents": number,
+        "documents": document_count,
         "bytes": size,
         "sha256": digest.hexdigest(),
     }
@@ -307,23 +307,23 @@ def _documents(file: PythonFile, paragraph_hashes: set[bytes]) -> Iterator[Docum
         return
     pending: list[str] = []
     first_line = 1
-    line_and_text: list[tuple[int, str]] = []
+    texts: list[tuple[int, str]] = []
     for line, text in _topics(source) if file.name == TOPICS else docstrings(source):
-        fresh = [p for p in paragraphs(text) if _is_new(p, paragraph_hashes)]
-        if fresh and not pending:
+        new_paragraphs = [p for p in paragraphs(text) if _is_new(p, paragraph_hashes)]
+        if new_paragraphs and not pending:
             first_line = line
-        pending += fresh
+        pending += new_paragraphs
         if sum(map(len, pending)) >= GOOD_CHARACTERS:
-            line_and_text.append((first_line, "\n".join(pending)))
+            texts.append((first_line, "\n".join(pending)))
             pending = []
-    rest = "\n".join(pending)
-    if len(rest) >= LEAST_CHARACTERS:
-        line_and_text.append((first_line, rest))
-    elif rest and line_and_text:
-        line_and_text[-1] = (line_and_text[-1][0], f"{line_and_text[-1][1]}\n{rest}")
+    last_text = "\n".join(pending)
+    if len(last_text) >= LEAST_CHARACTERS:
+        texts.append((first_line, last_text))
+    elif last_text and texts:
+        texts[-1] = (texts[-1][0], f"{texts[-1][1]}\n{last_text}")
     area = ".".join(file.module.split(".")[:2])
     notes = {"package": file.package, "module": file.module, "area": area}
-    for line, text in line_and_text:
+    for line, text in texts:
         yield Document(text, file.package, f"{file.name}:{line}", notes)
 
 

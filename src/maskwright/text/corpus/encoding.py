@@ -82,17 +82,17 @@ def encoding_of(head: bytes, source: Source, reading: ReadingOptions) -> Encodin
         match = next(filter(None, (pattern.search(markup) for pattern in IN_MARKUP)), None)
         if match is None:
             return Encoding(reading.codec)
-        label, words = match[1].decode("latin-1").lower(), match[0].decode("latin-1").strip()
+        label, declaration = match[1].decode("latin-1").lower(), match[0].decode("latin-1").strip()
         codec = known_codec(LABELS.get(label, label))
         if codec is None:
             raise DataError(
                 "the file declares an unknown encoding",
                 where=source.shown,
-                found=words,
+                found=declaration,
                 wanted=near(label, ENCODINGS),
                 do="name the right one (encoding=…), or correct the declaration",
             )
-        return _fitting(head, ON_PAGES.get(codec, codec), words)
+        return _fitting(head, ON_PAGES.get(codec, codec), declaration)
     for line in IN_CODE.finditer(head) if is_text else ():
         if codec := known_codec(line["label"].decode("latin-1")):
             return _fitting(head, codec, line[0].decode("latin-1").strip().rpartition("\n")[2])
@@ -131,21 +131,21 @@ def to_utf8(
         DataError: undecodable bytes, when the policy is strict.
     """
     strict = reading.on_bad == "strict" and reading.on_undecodable == "bad"
-    make = codecs.getincrementaldecoder(encoding.codec)
-    decoder = make("strict" if strict else "maskwright-mark")
+    make_decoder = codecs.getincrementaldecoder(encoding.codec)
+    decoder = make_decoder("strict" if strict else "maskwright-mark")
     line, fed = 1, start
     for chunk, final in itertools.chain(((chunk, False) for chunk in chunks), [(b"", True)]):
-        before = decoder.getstate()
+        previous_state = decoder.getstate()
         try:
             text = decoder.decode(chunk, final)
         except UnicodeDecodeError as error:
-            waiting = len(before[0])
-            good = make("strict")
-            good.setstate(before)
-            prefix = good.decode(bytes(error.object)[waiting : error.start])
+            pending_bytes = len(previous_state[0])
+            valid_decoder = make_decoder("strict")
+            valid_decoder.setstate(previous_state)
+            prefix = valid_decoder.decode(bytes(error.object)[pending_bytes : error.start])
             raise DataError(
                 f"not {encoding.codec}",
-                where=line_in(file, line + prefix.count("\n"), fed - waiting + error.start),
+                where=line_in(file, line + prefix.count("\n"), fed - pending_bytes + error.start),
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
                 wanted=f"text in {encoding}",

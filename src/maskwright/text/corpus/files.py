@@ -101,14 +101,14 @@ class IgnoredFiles:
         findings = []
         if self.files:
             endings = Counter(_ending(name) or "no ending" for name in self.files)
-            kinds = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
-            kinds += ["…"] if len(endings) > LISTED else []
+            ending_counts = [f"{ending} {n:,}" for ending, n in endings.most_common(LISTED)]
+            ending_counts += ["…"] if len(endings) > LISTED else []
             remedies = [f"{ending}: {MADE_OF[ending]}" for ending in endings if ending in MADE_OF]
             findings.append(
                 Finding(
                     "ignored-files",
                     f"{counted(len(self.files), 'file')} of another kind, not read "
-                    f"({', '.join(kinds)})",
+                    f"({', '.join(ending_counts)})",
                     first_names(self.files),
                     "; ".join(remedies[:LISTED]),
                 )
@@ -186,7 +186,7 @@ def find(
             continue
         if otherwise is None:
             curated.refuse_work(path)
-        sources_inside, ignored_inside = _inside(path, otherwise, pages, broken)
+        sources_inside, ignored_inside = _find_inside(path, otherwise, pages, broken)
         if not sources_inside:
             raise UsageError(
                 "the folder has no file with a known ending",
@@ -227,49 +227,49 @@ def size_of(paths: Paths, otherwise: Otherwise | None = None) -> int:
     return sum(_status(path).st_size for source in sources for path in source.paths)
 
 
-def _inside(
+def _find_inside(
     folder: Path, otherwise: Otherwise | None, pages: bool, broken: list[UsageError] | None
 ) -> tuple[list[Source], IgnoredFiles]:
     """Return the sources below `folder`, and the names of all other files there."""
     curations = None if otherwise else _Curations()
     links: list[str] = []
     all_paths = list(_walk(folder, curations, broken, links))
-    notes = saved.files_without_data(all_paths) | (
+    not_data = saved.files_without_data(all_paths) | (
         saved.description_files(all_paths) if otherwise is None else set()
     )
     sources = [
-        source for path in all_paths if path not in notes and (source := _source(path, pages))
+        source for path in all_paths if path not in not_data and (source := _source(path, pages))
     ]
     if otherwise is not None:
-        sources = [source for source in sources if not _tells_of(folder, source)]
+        sources = [source for source in sources if not _describes_folder(folder, source)]
         sources = sources or list(otherwise(all_paths))
     if curations is not None and curations.hashes:
         sources = [replace(source, sha256=curations.hashes.get(source.path)) for source in sources]
-    sources = [source for source in sources if _is_whole(source, broken)]
-    used_paths = notes.union(*(source.paths for source in sources))
-    works = [] if curations is None else curations.works
+    sources = [source for source in sources if _is_regular(source, broken)]
+    used_paths = not_data.union(*(source.paths for source in sources))
+    work_folders = [] if curations is None else curations.works
     unused_paths = [path for path in all_paths if path not in used_paths]
-    return sources, IgnoredFiles([shown(path) for path in (*unused_paths, *works)], links)
+    return sources, IgnoredFiles([shown(path) for path in (*unused_paths, *work_folders)], links)
 
 
-def _is_whole(source: Source, broken: list[UsageError] | None) -> bool:
+def _is_regular(source: Source, broken: list[UsageError] | None) -> bool:
     """Whether all files of a source are regular; if not, raise the error or add it to `broken`."""
     try:
         for path in source.paths:
             _refuse_special(path, _status(path))
     except UsageError as error:
-        _keep(error, broken)
+        _raise_or_collect(error, broken)
         return False
     return True
 
 
-def _keep(error: UsageError, broken: list[UsageError] | None) -> None:
+def _raise_or_collect(error: UsageError, broken: list[UsageError] | None) -> None:
     if broken is None:
         raise error
     broken.append(error)
 
 
-def _tells_of(folder: Path, source: Source) -> bool:
+def _describes_folder(folder: Path, source: Source) -> bool:
     """Whether a text file describes the data in `folder` instead of being part of it."""
     path = source.path
     return path.parent == folder and source.format == "text" and bool(ABOUT.match(path.name))
@@ -282,12 +282,12 @@ def listed(paths: Paths) -> list[str]:
         UsageError: another type, such as a table in memory, whose columns would be taken for
             paths.
     """
-    names = [paths] if isinstance(paths, str | Path) else paths
+    path_list = [paths] if isinstance(paths, str | Path) else paths
     is_table = isinstance(paths, Mapping) or hasattr(paths, "columns")
-    if not is_table and isinstance(names, Iterable):
-        names = list(names)
-        if all(isinstance(path, str | Path) for path in names):
-            return list(map(str, names))
+    if not is_table and isinstance(path_list, Iterable):
+        path_list = list(path_list)
+        if all(isinstance(path, str | Path) for path in path_list):
+            return list(map(str, path_list))
     raise UsageError(
         "files are read here",
         found=f"a {type(paths).__name__}",
@@ -317,7 +317,7 @@ class RegularFile:
             # Non-blocking: if a FIFO took the file's place since, opening it must not hang.
             self._number = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise _cannot_open(source.path, error) from error
+            raise _open_error(source.path, error) from error
         self._before = os.fstat(self._number)
         if not stat.S_ISREG(self._before.st_mode):
             os.close(self._number)
@@ -395,7 +395,7 @@ def _named(path: Path, pages: bool) -> Source:
             where=shown(path),
             found=f"the ending {''.join(path.suffixes[-2:])!r}",
             wanted=f"an ending {_suffixes(pages)}",
-            do=_made_of(path),
+            do=_advice(path),
         )
     return source
 
@@ -407,7 +407,7 @@ def _ending(name: str) -> str:
     return inner.suffix.lower() or path.suffix.lower()
 
 
-def _made_of(path: Path) -> str:
+def _advice(path: Path) -> str:
     """Return the advice for a file that cannot be read, by its ending or its first bytes."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         kind = format_of(file.read(HEAD))
@@ -435,11 +435,11 @@ def _walk(
     yielded, unless `curations` is None."""
     stack: list[tuple[Path, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
     while stack:
-        path, above = stack.pop()
+        path, ancestors = stack.pop()
         try:
             status = _status(path)
         except UsageError as error:
-            _keep(error, None if path == folder else broken)
+            _raise_or_collect(error, None if path == folder else broken)
             continue
         if path != folder and path.is_symlink() and links_outside(path, folder):
             links.append(shown(path))
@@ -448,8 +448,8 @@ def _walk(
             yield path
             continue
         identity = (status.st_dev, status.st_ino)
-        if identity in above:
-            _keep(_loop(path), broken)
+        if identity in ancestors:
+            _raise_or_collect(_loop(path), broken)
             continue
         if curations is not None and curated.is_work(path):
             curations.works.append(path)
@@ -461,9 +461,9 @@ def _walk(
         try:
             names = sorted(n for n in os.listdir(path) if not n.startswith("."))
         except OSError as error:
-            _keep(_cannot_open(path, error), None if path == folder else broken)
+            _raise_or_collect(_open_error(path, error), None if path == folder else broken)
             continue
-        stack += [(path / n, above | {identity}) for n in reversed(names)]
+        stack += [(path / n, ancestors | {identity}) for n in reversed(names)]
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -471,12 +471,12 @@ def _status(path: Path) -> os.stat_result:
     try:
         return os.stat(path)
     except FileNotFoundError as error:
-        raise _missing(path) from error
+        raise _missing_error(path) from error
     except (OSError, ValueError) as error:
-        raise _cannot_open(path, error) from error
+        raise _open_error(path, error) from error
 
 
-def _missing(path: Path) -> UsageError:
+def _missing_error(path: Path) -> UsageError:
     if path.is_symlink():
         return UsageError(
             "the symbolic link points to nothing",
@@ -516,7 +516,7 @@ def _loop(path: Path) -> UsageError:
     )
 
 
-def _cannot_open(path: Path, error: Exception) -> UsageError:
+def _open_error(path: Path, error: Exception) -> UsageError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UsageError(
         "cannot be opened",

@@ -39,7 +39,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
     """
     file, counts = source.shown, ledger.counts
     column, note_names = ledger.reading.column, ledger.reading.notes
-    any_of = "," in column
+    has_alternatives = "," in column
     for block in blocks:
         if block.line == 1:
             _refuse_one_value(block.text, file, lines=source.suffix != ".json")
@@ -49,13 +49,13 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
                 continue
             try:
                 row = parse(line)
-                if any_of and type(row) is dict:
+                if has_alternatives and type(row) is dict:
                     column = ledger.reading.column_of(row)
                 text = row[column] if type(row) is dict and column in row else None
                 if type(text) is not str:
-                    raise _no_text(row, column)
+                    raise _no_text_error(row, column)
                 if "\\" in line:
-                    text = _without_traps(text, ledger)
+                    text = _check_text(text, ledger)
                 notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:
                 ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
@@ -86,10 +86,10 @@ def objects(
                 continue
             try:
                 value = parse(with_escapes(line))
-                traps = "\\" in line or "\0" in line
-                row = made_of(check_texts(value, ledger) if traps else value)
+                needs_check = "\\" in line or "\0" in line
+                row = made_of(check_texts(value, ledger) if needs_check else value)
                 if not isinstance(row, dict):
-                    raise _no_text(row, ledger.reading.column)
+                    raise _no_text_error(row, ledger.reading.column)
             except DataError as error:
                 ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
@@ -109,8 +109,8 @@ def _notes(row: dict[str, Any], line: str, ledger: Ledger) -> dict[str, str]:
         if value is not None:
             if "\\" in line:
                 try:
-                    name = _without_traps(name, ledger)
-                    value = type(value)(_without_traps(value, ledger))
+                    name = _check_text(name, ledger)
+                    value = type(value)(_check_text(value, ledger))
                 except DataError as error:
                     raise with_place(error, f"field {name!r}") from None
             notes[name] = value
@@ -130,7 +130,7 @@ def check_texts(value: Any, ledger: Ledger) -> Any:
         DataError: half of a surrogate pair, or a NUL, depending on the policy.
     """
     if type(value) is str:
-        return _without_traps(value, ledger, strip=False)
+        return _check_text(value, ledger, strip=False)
     if type(value) is list:
         return [check_texts(inner, ledger) for inner in value]
     if type(value) is dict:
@@ -138,7 +138,7 @@ def check_texts(value: Any, ledger: Ledger) -> Any:
     return value
 
 
-def _no_text(row: Any, column: str) -> DataError:
+def _no_text_error(row: Any, column: str) -> DataError:
     if type(row) is not dict:
         return DataError(
             "the row is not an object",
@@ -161,7 +161,7 @@ def _no_text(row: Any, column: str) -> DataError:
     )
 
 
-def _without_traps(text: str, ledger: Ledger, strip: bool = True) -> str:
+def _check_text(text: str, ledger: Ledger, strip: bool = True) -> str:
     """Check a text for lone surrogates and NUL from escapes, and remove its control characters
     (unless `strip` is False)."""
     try:

@@ -82,7 +82,7 @@ def blocks(
         if text is not None:
             yield TextBlock(text, raw.line)
         else:
-            yield from _sift(raw, file, ledger, encoding, start >= 0, as_given)
+            yield from _valid_lines(raw, file, ledger, encoding, start >= 0, as_given)
 
 
 def strip_controls(text: str, counts: Counts) -> str:
@@ -100,10 +100,10 @@ def strip_controls(text: str, counts: Counts) -> str:
 def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iterator[bytes]:
     """Replace each CR that ends a line by LF: every CR not followed by LF if `line_ends` is "any",
     and by default only in files without LF near their beginning."""
-    ends = ledger.reading.line_ends
-    if ends == "lf":
+    line_ends = ledger.reading.line_ends
+    if line_ends == "lf":
         return chunks
-    if ends == "auto":
+    if line_ends == "auto":
         head = b""
         while len(head) < LOOKED_AT and b"\n" not in head and (chunk := next(chunks, b"")):
             head += chunk
@@ -117,12 +117,12 @@ def _with_line_feeds(chunks: Iterator[bytes], file: str, ledger: Ledger) -> Iter
 
 
 def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    held = b""
+    pending = b""
     for chunk in chunks:
-        data = held + chunk
-        held = b"\r" if data.endswith(b"\r") else b""
-        yield LONE_CR.sub(b"\n", data[: len(data) - len(held)])
-    if held:
+        data = pending + chunk
+        pending = b"\r" if data.endswith(b"\r") else b""
+        yield LONE_CR.sub(b"\n", data[: len(data) - len(pending)])
+    if pending:
         yield b"\n"
 
 
@@ -133,7 +133,7 @@ def _whole_lines(
     """Yield blocks that end with LF (except the last), buffering at most one line of the maximum
     length."""
     limit = ledger.reading.max_line_bytes
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size, line = 0, 1
     overlong = 0  # bytes read of a line beyond the limit, 0 if there is none
     for chunk in chunks:
@@ -150,26 +150,26 @@ def _whole_lines(
             data = data[end:]
         end = data.rfind(b"\n") + 1
         if end:
-            held.append(data[:end])
-            block = b"".join(held)
-            number = block.count(b"\n")
-            ledger.counts.rows += number
+            buffered.append(data[:end])
+            block = b"".join(buffered)
+            line_count = block.count(b"\n")
+            ledger.counts.rows += line_count
             yield _RawBlock(block, line, offset)
-            offset, line = offset + len(block), line + number
-            held, size = [], 0
+            offset, line = offset + len(block), line + line_count
+            buffered, size = [], 0
         if end < len(data):
-            held.append(data[end:])
+            buffered.append(data[end:])
             size += len(data) - end
             if size > limit:
                 if ledger.reading.on_bad == "strict":
                     raise _too_long(file, line, size, limit, more=True)
-                overlong, held, size = size, [], 0
+                overlong, buffered, size = size, [], 0
     if overlong:
         ledger.counts.rows += 1
         ledger.reject(_too_long(file, line, overlong, limit), file=file, line=line)
     elif size:
         ledger.counts.rows += 1
-        yield _RawBlock(b"".join(held), line, offset)
+        yield _RawBlock(b"".join(buffered), line, offset)
 
 
 # ------------------------------------------------------------------------------ checks
@@ -203,11 +203,11 @@ def _decode(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     return text
 
 
-def _sift(
+def _valid_lines(
     raw: _RawBlock, file: str, ledger: Ledger, encoding: Encoding, with_offset: bool, as_given: bool
 ) -> Iterator[TextBlock]:
     """Yield the valid lines of a block with bad ones, in runs; reject the bad lines."""
-    good: list[str] = []
+    valid_lines: list[str] = []
     number, start = raw.line, 0
     while start < len(raw.data):
         end = raw.data.find(b"\n", start) + 1 or len(raw.data)
@@ -216,35 +216,35 @@ def _sift(
         if not _has_long_line(data, ledger):
             text = _decode(data, ledger, as_given)
             if text is None:
-                text = _replace(data, ledger, as_given)
+                text = _decode_replacing(data, ledger, as_given)
         if text is not None:
-            good.append(text)
+            valid_lines.append(text)
         else:
-            if good:
-                yield TextBlock("".join(good), number - len(good))
-                good = []
+            if valid_lines:
+                yield TextBlock("".join(valid_lines), number - len(valid_lines))
+                valid_lines = []
             offset = raw.offset + start
             offset_in_file = offset if with_offset else None
-            error, byte_offset = _fault(data, file, number, offset_in_file, ledger, encoding)
+            error, byte_offset = _line_error(data, file, number, offset_in_file, ledger, encoding)
             ledger.reject(error, file=file, line=number, offset=byte_offset)
         number, start = number + 1, end
-    if good:
-        yield TextBlock("".join(good), number - len(good))
+    if valid_lines:
+        yield TextBlock("".join(valid_lines), number - len(valid_lines))
 
 
-def _replace(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
+def _decode_replacing(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
     """Decode a line with U+FFFD for undecodable bytes; None if the policy forbids this or the line
     has another fault."""
     if ledger.reading.on_undecodable != "replace":
         return None
-    replaced = data.decode("utf-8", "replace").encode()
-    text = _decode(replaced, ledger, as_given)
+    replaced_data = data.decode("utf-8", "replace").encode()
+    text = _decode(replaced_data, ledger, as_given)
     if text is not None:
-        ledger.counts.replaced += replaced.count(MARK) - data.count(MARK)
+        ledger.counts.replaced += replaced_data.count(MARK) - data.count(MARK)
     return text
 
 
-def _fault(
+def _line_error(
     data: bytes, file: str, line: int, offset: int | None, ledger: Ledger, encoding: Encoding
 ) -> tuple[DataError, int | None]:
     """Return (the error for the bad line `data`, its byte offset in the file or None)."""

@@ -64,10 +64,10 @@ class ArrowFile:
     def iter_batches(self, size: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield record batches of at most `size` rows with these columns (None for all)."""
         for batch in self._batches():
-            chosen = batch if columns is None else batch.select(columns)
-            chosen.validate(full=True)  # invalid offsets in a damaged file would be followed
-            for begin in range(0, len(chosen), size):
-                yield chosen.slice(begin, size)
+            selected = batch if columns is None else batch.select(columns)
+            selected.validate(full=True)  # invalid offsets in a damaged file would be followed
+            for begin in range(0, len(selected), size):
+                yield selected.slice(begin, size)
 
 
 MAGIC = b"PAR1"
@@ -101,7 +101,7 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
             ledger.counts.rows += len(values)
             for index, value in enumerate(values):
                 row += 1
-                text = _text(value, source.shown, row, ledger)
+                text = _cell_text(value, source.shown, row, ledger)
                 if text is None:
                     continue
                 note_cells = {name: column[index] for name, column in cells.items()}
@@ -170,18 +170,18 @@ def _value(cell: Any) -> Any:
         bad = failure.object[failure.start : failure.end].hex(" ")
         return UnreadableValue(f"the bytes {bad}", "not utf-8")
     except Exception:
-        inner = _inner(cell)
-        return _unread(cell) if inner is None else inner
+        inner = _convert_elements(cell)
+        return _unreadable(cell) if inner is None else inner
 
 
-def _unread(cell: Any) -> UnreadableValue:
+def _unreadable(cell: Any) -> UnreadableValue:
     try:
         return UnreadableValue(str(cell.cast("string").as_py()), str(cell.type))
     except Exception:  # the library has no text for it, either
         return UnreadableValue("a value", str(cell.type))
 
 
-def _inner(cell: Any) -> Any:
+def _convert_elements(cell: Any) -> Any:
     """Convert the elements of a list or struct one by one; return None for other values."""
     import pyarrow
 
@@ -334,7 +334,7 @@ def _notes(cells: dict[str, Any], file: str, row: int, ledger: Ledger) -> dict[s
     for name, cell in cells.items():
         if isinstance(cell, bytes):
             try:
-                cell = _decoded(cell, f"{file}, row {row}, column {name!r}", ledger)
+                cell = _decode_cell(cell, f"{file}, row {row}, column {name!r}", ledger)
             except DataError as error:
                 ledger.reject(error, file=file, line=row)
                 return None
@@ -352,7 +352,7 @@ def _as_bytes(column: Any, pyarrow: Any) -> list[bytes | None]:
     return values
 
 
-def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
+def _cell_text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | None:
     """Return the text of a cell, or None if it is blank or rejected."""
     reading, counts = ledger.reading, ledger.counts
     where = f"{file}, row {row}"
@@ -367,7 +367,7 @@ def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | Non
                 wanted=f"at most {reading.max_document_characters:,} (max_document_characters)",
                 do=f"shorten it, raise the limit, {OR_SKIP}",
             )
-        text = _decoded(value, where, ledger)
+        text = _decode_cell(value, where, ledger)
     except DataError as error:
         ledger.reject(error, file=file, line=row)
         return None
@@ -378,7 +378,7 @@ def _text(value: bytes | None, file: str, row: int, ledger: Ledger) -> str | Non
     return text
 
 
-def _decoded(value: bytes, where: str, ledger: Ledger) -> str:
+def _decode_cell(value: bytes, where: str, ledger: Ledger) -> str:
     """Decode a cell and remove control characters.
 
     Raises:

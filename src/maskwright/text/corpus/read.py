@@ -151,15 +151,15 @@ class Reader:
         """
         counts = self.counts = Counts(ignored=self._ignored)
         counts.notes += [self._form] if self._form is not None and len(self.sources) > 1 else []
-        self.cut, read = False, 0
+        self.cut, bytes_read = False, 0
         with Ledger(self.reading, counts, self.rejects) as ledger:
             for source in self.sources:
                 for document in _documents(source, ledger):
                     if self.limit_bytes is not None:
-                        self.cut = read >= self.limit_bytes
-                        read += len(document.text.encode())
+                        self.cut = bytes_read >= self.limit_bytes
+                        bytes_read += len(document.text.encode())
                     if self.cut:
-                        counts.hashes[source.shown] = _same(source, hash_file(source.path))
+                        counts.hashes[source.shown] = _check_hash(source, hash_file(source.path))
                         break
                     counts.documents += 1
                     yield document
@@ -181,17 +181,17 @@ def with_form(
     Returns:
         The reading, and a finding that names the choice (None if nothing had to be chosen).
     """
-    plain = [source for source in sources if source.format == "text"]
-    if reading.form != "auto" or not plain:
+    text_sources = [source for source in sources if source.format == "text"]
+    if reading.form != "auto" or not text_sources:
         return reading, None
-    sizes = [source.text_bytes for source in plain]
+    sizes = [source.text_bytes for source in text_sources]
     large = 2 * sum(size for size in sizes if size > BOOK) > sum(sizes)
-    form: Form = "file" if len(plain) >= FEWEST_FILES and not large else "blank-line"
+    form: Form = "file" if len(text_sources) >= FEWEST_FILES and not large else "blank-line"
     choice, other_form = {
         "file": ("each text file is one document", "blank-line"),
         "blank-line": ("text files are split at blank lines", "file"),
     }[form]
-    reason = f"{len(plain)} files" + (", most of the text in large ones" if large else "")
+    reason = f"{len(text_sources)} files" + (", most of the text in large ones" if large else "")
     remedy = f"otherwise: --read form={other_form} or form=line"
     return replace(reading, form=form), Finding("document-form", choice, reason, remedy)
 
@@ -235,19 +235,19 @@ def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
                 documents = jsonl.documents(checked, source, ledger)
             else:
                 documents = csv_file.documents(checked, source, ledger)
-            yield from _bounded(documents, source.shown, ledger)
-        counts.hashes[source.shown] = _same(source, opened.finish())
+            yield from _limit_length(documents, source.shown, ledger)
+        counts.hashes[source.shown] = _check_hash(source, opened.finish())
     if counts.rows == rows_before:
         counts.empty_files.append(source.shown)
 
 
-def _same(source: Source, digest: str) -> str:
+def _check_hash(source: Source, digest: str) -> str:
     """Return `digest` after comparing it with the hash in the manifest, if there is one."""
     curated.require_same(source.path, digest, source.sha256)
     return digest
 
 
-def _bounded(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:
+def _limit_length(documents: Iterator[Document], file: str, ledger: Ledger) -> Iterator[Document]:
     """Yield the documents, rejecting those that are too long."""
     limit = ledger.reading.max_document_characters
     for document in documents:
@@ -284,12 +284,12 @@ def text_blocks(
     if encoding.instead_of and all(note.name != STALE for note in ledger.counts.notes):
         message = f"read as UTF-8, which it is, though it declares {encoding.instead_of!r}"
         ledger.counts.notes.append(Finding(STALE, f"{file}: {message}", remedy=REMEDY))
-    mark = check_head(head, file, encoding.codec)
-    ledger.counts.byte_order_marks += mark > 0
-    chunks = itertools.chain([head[mark:]] if head[mark:] else [], chunks)
-    start = mark
+    mark_length = check_head(head, file, encoding.codec)
+    ledger.counts.byte_order_marks += mark_length > 0
+    chunks = itertools.chain([head[mark_length:]] if head[mark_length:] else [], chunks)
+    start = mark_length
     if encoding.codec != "utf-8":
-        chunks, start = to_utf8(chunks, file, reading, encoding, start=mark), -1
+        chunks, start = to_utf8(chunks, file, reading, encoding, start=mark_length), -1
     return blocks(chunks, file, ledger, start=start, as_given=as_given, encoding=encoding)
 
 

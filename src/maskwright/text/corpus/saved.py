@@ -37,15 +37,15 @@ def files_without_data(paths: Sequence[Path]) -> set[Path]:
             not_data.add(path)
             for name in split_names:
                 if not (path.parent / str(name)).is_dir():
-                    raise _missing(path, str(name), "a folder")
+                    raise _missing_error(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
             not_data.add(path)
             listed = {
                 path.with_name(Path(str(e.get("filename", ""))).name if type(e) is dict else str(e))
                 for e in files
             }
-            if lost := sorted(listed - all_paths):
-                raise _missing(path, lost[0].name, "a file")
+            if missing_files := sorted(listed - all_paths):
+                raise _missing_error(path, missing_files[0].name, "a file")
             not_data.update(set(arrow_files.get(path.parent, ())) - listed)
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
                 raise DataError(
@@ -90,7 +90,7 @@ def _value(path: Path) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def _missing(path: Path, name: str, kind: str) -> DataError:
+def _missing_error(path: Path, name: str, kind: str) -> DataError:
     return DataError(
         f"{kind} of a saved data set is missing",
         where=path,

@@ -122,7 +122,7 @@ def check_head(head: bytes, file: str, codec: str) -> int:
                 return len(mark)
             if encoding.startswith(codec):  # utf-16 and utf-32 read their own mark
                 return 0
-            raise _other_encoding(file, f"a byte order mark of {encoding}", codec, encoding)
+            raise _other_encoding_error(file, f"a byte order mark of {encoding}", codec, encoding)
     if codec in ("utf-16", "utf-32") and head:
         raise DataError(
             "the byte order mark is missing",
@@ -135,15 +135,15 @@ def check_head(head: bytes, file: str, codec: str) -> int:
         return 0
     zeros = head.count(0)
     if zeros > 4 and zeros > len(head) // 100:
-        guess = _wide_guess(head, zeros)
+        guess = _wide_encoding(head, zeros)
         if guess:
-            raise _other_encoding(file, f"zero bytes as in {guess}", codec, guess)
-        raise _binary(file, f"{zeros:,} zero bytes in the first {len(head):,}")
+            raise _other_encoding_error(file, f"zero bytes as in {guess}", codec, guess)
+        raise _binary_error(file, f"{zeros:,} zero bytes in the first {len(head):,}")
     if codec == "utf-8" and len(head) >= 64:
         invalid = _invalid_bytes(head)
         controls = len(head.translate(None, NOT_UNLIKELY))
         if invalid > 0.2 * len(head) and controls > 0.03 * len(head):
-            raise _binary(
+            raise _binary_error(
                 file,
                 f"{invalid:,} bytes that are not UTF-8 and {controls:,} control characters "
                 f"in the first {len(head):,}",
@@ -162,7 +162,7 @@ def format_of(head: bytes) -> str | None:
     return None
 
 
-def _wide_guess(head: bytes, zeros: int) -> str | None:
+def _wide_encoding(head: bytes, zeros: int) -> str | None:
     """Return UTF-16 or UTF-32 if zero bytes are at the positions expected for it, else None."""
     for encoding, step, zero_offsets in (
         ("utf-32-le", 4, (1, 2, 3)),
@@ -181,7 +181,7 @@ def _invalid_bytes(head: bytes) -> int:
     return len(re.findall("[\udc80-\udcff]", head.decode("utf-8", "surrogateescape")))
 
 
-def _other_encoding(file: str, evidence: str, codec: str, encoding: str) -> DataError:
+def _other_encoding_error(file: str, evidence: str, codec: str, encoding: str) -> DataError:
     general = encoding[:6] if evidence.startswith("a byte order mark") else encoding
     name = "utf-8" if encoding == "utf-8" else general
     return DataError(
@@ -193,7 +193,7 @@ def _other_encoding(file: str, evidence: str, codec: str, encoding: str) -> Data
     )
 
 
-def _binary(file: str, evidence: str) -> DataError:
+def _binary_error(file: str, evidence: str) -> DataError:
     return DataError(
         "not a text file",
         where=file,

@@ -81,7 +81,7 @@ def match_model_classes(
     }
     if values is not None and class_names == tuple(map(str, values)):
         name_by_number = {}  # the model learned the classes as numbers, so names do not matter
-    learned_from = not name_by_number and values is not None
+    has_training_numbers = not name_by_number and values is not None
     if not name_by_number and values is not None:
         name_by_number = dict(zip(values, class_names, strict=True))
     if not name_by_number and by_number:
@@ -102,7 +102,7 @@ def match_model_classes(
     if not name_by_number:
         name_by_number = {number: str(number) for number in numbers}
     unknown_numbers = [n for n in numbers if name_by_number.get(n) not in class_names]
-    if unknown_numbers and not learned_from:  # else it is out of range, refused when read
+    if unknown_numbers and not has_training_numbers:  # else it is out of range, refused when read
         raise DataError(
             "the labels are numbers without class names",
             where=f"{numbers[unknown_numbers[0]].where}, column {column!r}",

@@ -117,11 +117,11 @@ def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Colu
     for row in rows:
         for name, value in row.values.items():
             cells.setdefault(name, []).append(value)
-    sides = [value for value in cells.get("translation", ()) if type(value) is dict]
-    for side in sides[0] if sides else ():
-        cells[f"translation.{side}"] = [value.get(side) for value in sides]
-    described = {name: _described(name, values, len(rows)) for name, values in cells.items()}
-    return described | {name: replace(described[name], in_cells=True) for name in lists}
+    translations = [value for value in cells.get("translation", ()) if type(value) is dict]
+    for language in translations[0] if translations else ():
+        cells[f"translation.{language}"] = [value.get(language) for value in translations]
+    columns = {name: _described(name, values, len(rows)) for name, values in cells.items()}
+    return columns | {name: replace(columns[name], in_cells=True) for name in lists}
 
 
 def value_of(row: Row, name: str) -> Any:
@@ -159,14 +159,14 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
     filled = [
         v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
     ]
-    kinds = Counter(map(_kind, filled))
+    kinds = Counter(map(_kind_of_value, filled))
     kind, values_counted = _merged(kinds, len(filled)), filled
     if not filled and any(type(v) is UnreadableValue for v in values):
         kind = "mixed"  # unusable, but not empty
     # Words such as n/a among numbers are missing values, however many there are.
-    if kind in ("text", "whole", "number") and any(map(_is_nothing, filled)):
-        remaining = [v for v in filled if not _is_nothing(v)]
-        if (remaining_kind := _merged(Counter(map(_kind, remaining)), len(remaining))) in (
+    if kind in ("text", "whole", "number") and any(map(_is_missing_value, filled)):
+        remaining = [v for v in filled if not _is_missing_value(v)]
+        if (remaining_kind := _merged(Counter(map(_kind_of_value, remaining)), len(remaining))) in (
             "whole",
             "number",
         ):
@@ -191,7 +191,7 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
     )
 
 
-def _kind(value: Any) -> str:
+def _kind_of_value(value: Any) -> str:
     """Return the kind of one value as `Column.kind` has it; `list` for an empty list."""
     if type(value) is bool:
         return "boolean"
@@ -204,7 +204,7 @@ def _kind(value: Any) -> str:
             return "text" if CODE.fullmatch(value) else "whole"
         return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:
-        inner = {_kind(v) if type(v) is not str else "text" for v in value}
+        inner = {_kind_of_value(v) if type(v) is not str else "text" for v in value}
         for kind, compatible in (
             ("boolean", set()),
             ("whole", set()),
@@ -263,16 +263,16 @@ def as_number(value: Any) -> float | None:
 
 def means_nothing(value: str) -> bool:
     """Whether a text may stand for a missing label."""
-    word = value.strip()
+    text = value.strip()
     return (
-        word == "None"  # whereas `none` may be the name of a class
-        or word.casefold() in {"", *UNLABELLED, *MISSING_WORDS} - {"none"}
-        or NOT_A_NUMBER.fullmatch(word) is not None
-        or STAND_INS.fullmatch(word) is not None
+        text == "None"  # whereas `none` may be the name of a class
+        or text.casefold() in {"", *UNLABELLED, *MISSING_WORDS} - {"none"}
+        or NOT_A_NUMBER.fullmatch(text) is not None
+        or STAND_INS.fullmatch(text) is not None
     )
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_missing_value(value: Any) -> bool:
     if type(value) is float:
         return not math.isfinite(value)
     return type(value) is str and is_missing(value)
@@ -460,7 +460,7 @@ def read_lists(table: Table, texts: Collection[str] = ()) -> frozenset[str]:
     names = frozenset(name for name in columns if name not in texts and _are_lists(rows, name))
     if names:
         for split, rows in table.parts.items():
-            table.parts[split] = [_with_lists(row, names) for row in rows]
+            table.parts[split] = [_parse_lists(row, names) for row in rows]
     return names
 
 
@@ -469,19 +469,19 @@ def list_of(cell: Any) -> list[Any] | dict[str, Any] | None:
     them; return None for any other cell."""
     if type(cell) is not str:
         return None
-    if wrapped := WRAPPED.fullmatch(cell):
-        cell = wrapped[1]
-    if numbers := NUMERIC.fullmatch(cell):
-        return [_number(word) for word in numbers[1].split()]
+    if wrapped_match := WRAPPED.fullmatch(cell):
+        cell = wrapped_match[1]
+    if number_match := NUMERIC.fullmatch(cell):
+        return [_number(word) for word in number_match[1].split()]
     if not BRACKETED.fullmatch(cell) or OF_NUMPY.fullmatch(cell):
         return None
     try:
         parsed = parse(cell)
     except DataError:
-        parsed = _literal(cell)
+        parsed = _parse_literal(cell)
     if type(parsed) is tuple:
         parsed = list(parsed)
-    return parsed if type(parsed) in (list, dict) and _is_plain(parsed) else None
+    return parsed if type(parsed) in (list, dict) and _is_json_value(parsed) else None
 
 
 def _number(word: str) -> bool | int | float:
@@ -539,7 +539,7 @@ def _are_lists(rows: Sequence[Row], name: str) -> bool:
     return True
 
 
-def _with_lists(row: Row, names: Collection[str]) -> Row:
+def _parse_lists(row: Row, names: Collection[str]) -> Row:
     if not _in_table(row):
         return row
     values = dict(row.values)
@@ -555,7 +555,7 @@ def _in_table(row: Row) -> bool:
     return TABLE_FILE.search(row.file) is not None
 
 
-def _literal(cell: str) -> Any:
+def _parse_literal(cell: str) -> Any:
     """Parse a Python literal; return None if it is not one, or joins adjacent strings."""
     if len(cell) > LONGEST_LITERAL:
         return None
@@ -577,10 +577,10 @@ def _literal(cell: str) -> Any:
     return parsed
 
 
-def _is_plain(value: Any) -> bool:
+def _is_json_value(value: Any) -> bool:
     """Whether a value can be written as JSON."""
     if type(value) is list:
-        return all(map(_is_plain, value))
+        return all(map(_is_json_value, value))
     if type(value) is dict:
-        return all(type(key) is str and _is_plain(inner) for key, inner in value.items())
+        return all(type(key) is str and _is_json_value(inner) for key, inner in value.items())
     return value is None or type(value) in (str, int, float, bool)

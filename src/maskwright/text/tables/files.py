@@ -118,8 +118,8 @@ def load(
         DataError: bad rows, an empty part, columns that differ between the parts.
     """
     _refuse_running_text(reading)
-    named = {TRAIN: train, VALIDATION: validation, TEST: test}
-    path_by_split = {split: path for split, path in named.items() if path is not None}
+    path_or_none = {TRAIN: train, VALIDATION: validation, TEST: test}
+    path_by_split = {split: path for split, path in path_or_none.items() if path is not None}
     if (data is None) == (not path_by_split):
         raise UsageError(
             "the data are named twice, or not at all",
@@ -135,7 +135,7 @@ def load(
             do="give train=FILE, too",
         )
     sources, class_names, unassigned_files, ignored = (
-        _of_parts(path_by_split) if data is None else _of_data(data, learned)
+        _find_parts(path_by_split) if data is None else _find_data(data, learned)
     )
     names, names_file = class_names
     loose = False
@@ -193,7 +193,7 @@ def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
         )
 
 
-def _of_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
+def _find_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
     """Find the sources of one or more paths, assigned to parts by the names of files."""
     all_files, ignored = find(data, unnamed_files.sources)
     _refuse_brat(all_files, ignored.files)
@@ -211,18 +211,18 @@ def _is_one_file(data: Path | str | Sequence[Path | str] | None) -> TypeGuard[Pa
 def _names_near(file: Path) -> ClassNames:
     """Read class names from a `labels.json` next to `file`; empty if it holds none, as it may
     belong to other data."""
-    near = file.parent / NAMES_NEAR
-    if file.name == NAMES_NEAR or not near.is_file():
+    labels_file = file.parent / NAMES_NEAR
+    if file.name == NAMES_NEAR or not labels_file.is_file():
         return {}, ""
     try:
-        (source,), _ = find(near)
+        (source,), _ = find(labels_file)
         names = read_names(source)
     except MaskwrightError:
         return {}, ""
     return names or {}, source.shown
 
 
-def _of_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
+def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     """Find the sources of one path for each part."""
     files_by_split, ignored = {}, IgnoredFiles()
     for split, path in path_by_split.items():

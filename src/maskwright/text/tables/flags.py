@@ -77,14 +77,14 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     """
     cells = [(row, split_cell(value_of(row, name), separator)) for row in rows]
     lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
-    flagged = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
-    sizes = Counter(len(cell) for _, cell in flagged)
+    flag_lists = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
+    sizes = Counter(len(cell) for _, cell in flag_lists)
     if not sizes:
         return 0
     size = min(sizes, key=lambda n: (-sizes[n], n))
     if size >= 2 and nearly_all(sizes[size], len(lists)):
         return size
-    repeating = [(row, cell) for row, cell in flagged if len(set(map(flag, cell))) < len(cell)]
+    repeating = [(row, cell) for row, cell in flag_lists if len(set(map(flag, cell))) < len(cell)]
     if 2 * len(repeating) <= len(lists):
         return 0
     row, cell = next((row, cell) for row, cell in repeating if len(cell) != size)
@@ -119,8 +119,8 @@ def set_flags(cell: Any, row: Row, name: str, size: int) -> list[int]:
 def are_codes(rows: Sequence[Row], name: str) -> bool:
     """Whether all cells are texts of the digits 0 and 1 of equal length, which may be flags."""
     cells = [str(v).strip() for row in rows if not is_empty(v := value_of(row, name))]
-    written = all(CODE.fullmatch(cell) for cell in cells) and len(set(map(len, cells))) == 1
-    return written and any(cell[0] == "0" for cell in cells)
+    are_same_length = all(CODE.fullmatch(cell) for cell in cells) and len(set(map(len, cells))) == 1
+    return are_same_length and any(cell[0] == "0" for cell in cells)
 
 
 def are_spaced(rows: Sequence[Row], name: str) -> bool:
@@ -164,20 +164,18 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
         if not column.scalar:
             continue
         words = column.values
-        for numbers, meaning_of_word in ((True, NUMBERS), (False, WORDS)):
-            fitting = {word: n for word, n in words.items() if word in meaning_of_word}
+        for are_numbers, meanings in ((True, NUMBERS), (False, WORDS)):
+            fitting = {word: n for word, n in words.items() if word in meanings}
             # A few unknown values, or one mistake, do not change what the column is.
-            other_words = {word: n for word, n in words.items() if word not in meaning_of_word}
+            other_counts = {word: n for word, n in words.items() if word not in meanings}
             nearly_all_fit = nearly_all(sum(fitting.values()), sum(words.values())) and (
-                sum(other_words.values()) <= 1 or other_words.keys() <= UNKNOWN
+                sum(other_counts.values()) <= 1 or other_counts.keys() <= UNKNOWN
             )
             has_both_values = (
-                numbers
-                or len(fitting) == 1
-                or len({meaning_of_word[word] for word in fitting}) == 2
+                are_numbers or len(fitting) == 1 or len({meanings[word] for word in fitting}) == 2
             )
             if fitting and nearly_all_fit and has_both_values:
-                spelled[numbers].append(column.name)
+                spelled[are_numbers].append(column.name)
                 break
     return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]
 
@@ -203,21 +201,21 @@ def flag_in_column(
     Raises:
         DataError: the cell is no flag.
     """
-    is_right = flag(value)
+    is_set = flag(value)
     if marks:
-        is_right = False if is_empty(value) else True if _word(value) in MARKS else is_right
+        is_set = False if is_empty(value) else True if _word(value) in MARKS else is_set
     if signs:
-        is_right = SIGNS.get(_word(value), is_right)
-    if is_right is not None:
-        return is_right
-    nothing = is_empty(value)
+        is_set = SIGNS.get(_word(value), is_set)
+    if is_set is not None:
+        return is_set
+    is_blank = is_empty(value)
     raise DataError(
-        "the label is empty" if nothing else "the label is no flag",
+        "the label is empty" if is_blank else "the label is no flag",
         where=f"{row.where}, column {name!r}",
-        found="nothing" if nothing else repr(value),
+        found="nothing" if is_blank else repr(value),
         wanted="0 or 1 (or yes or no) in every row of a column that is a label of its own",
         do="correct the row, or take it out (--read on_bad=skip drops and counts it"
-        + (")" if nothing else f"; where {value} means unknown: --read no_label={value})"),
+        + (")" if is_blank else f"; where {value} means unknown: --read no_label={value})"),
     )
 
 

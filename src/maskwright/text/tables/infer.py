@@ -60,34 +60,34 @@ def infer(
     allowed_layouts = None if requested is None else (requested.layout,)
     selected = find_columns(table, columns, allowed_layouts)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
-        table = _known(table, names[0], no_label)
+        table = _without_unknown(table, names[0], no_label)
         selected = find_columns(table, columns, allowed_layouts)
     if not selected.layout.has_label_forms:
         shape = requested or shape_for(selected.layout, "")
         if shape is None:
-            raise _no_task(table, selected, selected.layout.reason(selected))
+            raise _no_task_error(table, selected, selected.layout.reason(selected))
         return Task(shape, selected.layout.reason(selected), selected)
     if requested is None:
         refuse_unclear(table.first, selected)
-    form, why, separator = label_form(table.first, selected)
+    form, reason, separator = label_form(table.first, selected)
     if form == "number" and _are_named(table, selected):
-        form, why = "classes", f"the numbers in {selected['label']!r} have names"
+        form, reason = "classes", f"the numbers in {selected['label']!r} have names"
     if requested is not None and (form != requested.label or not requested.inferred):
         _check_possible(table, selected, requested, form)
-        why, separator = f"it was given (otherwise {why})", None
+        reason, separator = f"it was given (otherwise {reason})", None
         if requested.label == "several":
-            separator = _separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
+            separator = _find_separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
             if flags.are_codes(table.first, selected["label"]):
                 separator = flags.BY_LETTER
         form = requested.label
     shape = requested or shape_for(selected.layout, form)
     if shape is None:
-        raise _no_task(table, selected, why)
-    inferred = Task(shape, why, selected, separator)
+        raise _no_task_error(table, selected, reason)
+    inferred = Task(shape, reason, selected, separator)
     return _with_flags(inferred, table.first) if form == "several" else inferred
 
 
-def _no_task(table: Table, columns: Columns, why: str) -> DataError:
+def _no_task_error(table: Table, columns: Columns, why: str) -> DataError:
     """Return the error for pairs with several labels each, or a layout without inferred task."""
     if "second" in columns.roles:
         return DataError(
@@ -116,11 +116,11 @@ def _with_flags(task: Task, rows: Sequence[Row]) -> Task:
     """Return the task with its settings for reading flags, if its labels are flags."""
     names, column = task.columns.roles["label"], task.columns.column("label")
     if len(names) > 1:
-        marked = flags.columns_of_marks([task.columns.described[name] for name in names])
-        signs = tuple(name for name in marked if task.columns.described[name].kind == "whole")
-        marks = set(marked) - set(signs)
+        mark_columns = flags.columns_of_marks([task.columns.described[name] for name in names])
+        signs = tuple(name for name in mark_columns if task.columns.described[name].kind == "whole")
+        other_marks = set(mark_columns) - set(signs)
         empty = {name for name in names if task.columns.described[name].kind == "empty"}
-        return replace(task, signs=signs, marks=tuple(marks | empty) if marks else ())
+        return replace(task, signs=signs, marks=tuple(other_marks | empty) if other_marks else ())
     if column.kind == "flags":
         return replace(task, named=flags.names_in(rows, column.name))
     if not (size := flags.flags_in(rows, column.name, task.separator)):
@@ -142,16 +142,16 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
     if column.kind == "flags":
         return "several", f"{name} maps each class to 0 or 1", None
     if "label_name" in columns.roles:
-        why = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
-        return "classes", why, None
+        reason = f"{name} holds {column.distinct} values, which {columns['label_name']!r} names"
+        return "classes", reason, None
     if column.kind == "boolean":
         return "classes", f"{name} holds true or false", None
     if column.kind == "whole":
-        form, why = _of_whole_numbers(rows, column)
-        return form, why, None
+        form, reason = _integer_form(rows, column)
+        return form, reason, None
     if column.kind == "number":
-        most = FEW_SCORES if "text" in columns.roles else FEW_OF_PAIRS
-        if column.integral and column.distinct <= most and plain(column.name) not in SCORES:
+        most_classes = FEW_SCORES if "text" in columns.roles else FEW_OF_PAIRS
+        if column.integral and column.distinct <= most_classes and plain(column.name) not in SCORES:
             return (
                 "classes",
                 f"{name} holds {column.distinct} different whole numbers, though "
@@ -162,23 +162,23 @@ def label_form(rows: Sequence[Row], columns: Columns) -> tuple[Label, str, str |
         return "number", f"{name} holds numbers {notation}", None
     if flags.are_spaced(rows, column.name):
         return "several", f"{name} holds flags with blanks between", flags.BY_BLANK
-    separator = _separator(rows, column.name)
+    separator = _find_separator(rows, column.name)
     if separator is not None:
         return "several", f"{name} holds names with {separator!r} between them", separator
     return "classes", f"{name} holds {column.distinct:,} different names", None
 
 
-def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
+def _integer_form(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     """Return the form of labels that are integers (`classes` or `number`) and the reason."""
     name, distinct = repr(column.name), column.distinct
-    few = FEW_SCORES if plain(column.name) in SCORES else FEW
-    if distinct <= few:
+    most_classes = FEW_SCORES if plain(column.name) in SCORES else FEW
+    if distinct <= most_classes:
         return "classes", f"{name} holds only {distinct} different whole numbers"
     cells = (as_integer(value_of(row, column.name)) for row in rows)
     numbers = {number for number in cells if number is not None}
     low, high = min(numbers), max(numbers)
-    dense = low in (0, 1) and high - low + 1 == len(numbers)
-    if dense and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
+    is_contiguous = low in (0, 1) and high - low + 1 == len(numbers)
+    if is_contiguous and column.rows >= OFTEN * distinct and plain(column.name) not in SCORES:
         return "classes", (
             f"{name} holds the whole numbers {low} to {high} without gaps, "
             f"{column.rows // distinct} rows of each"
@@ -186,7 +186,7 @@ def _of_whole_numbers(rows: Sequence[Row], column: Column) -> tuple[Label, str]:
     return "number", f"{name} holds {distinct:,} different whole numbers"
 
 
-def _known(table: Table, name: str, no_label: str) -> Table:
+def _without_unknown(table: Table, name: str, no_label: str) -> Table:
     """Return the table without the training rows labelled `no_label`, unless all of them are."""
     rows = [row for row in table.first if not is_no_label([no_label], value_of(row, name))]
     first_split = next(
@@ -195,20 +195,20 @@ def _known(table: Table, name: str, no_label: str) -> Table:
     return replace(table, parts={**table.parts, first_split: rows}) if rows else table
 
 
-def _separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
+def _find_separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED) -> str | None:
     """Return the separator between several names in a cell, or None: at least the share `least` of
     the cells has it, and pieces recur in other cells. `least` is 0 if multi-label was requested."""
     cells = [v for row in rows if type(v := value_of(row, name)) is str and not is_empty(v)]
     for separator in SEPARATORS:
-        split = [[p.strip() for p in cell.split(separator)] for cell in cells]
-        separated = sum(len(pieces) > 1 for pieces in split)
-        often = Counter(
-            p for distinct in {tuple(pieces) for pieces in split} for p in distinct if p
+        split_cells = [[p.strip() for p in cell.split(separator)] for cell in cells]
+        cells_with_separator = sum(len(pieces) > 1 for pieces in split_cells)
+        piece_counts = Counter(
+            p for distinct in {tuple(pieces) for pieces in split_cells} for p in distinct if p
         )
         # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
-        recurring = max(often.values(), default=0) > 1
-        recurring &= least == 0 or len(often) <= len(set(cells))
-        if separated and separated >= least * len(cells) and recurring:
+        recurring = max(piece_counts.values(), default=0) > 1
+        recurring &= least == 0 or len(piece_counts) <= len(set(cells))
+        if cells_with_separator and cells_with_separator >= least * len(cells) and recurring:
             return separator
     return None
 
@@ -224,14 +224,14 @@ def _check_possible(table: Table, columns: Columns, requested: Shape, form: Labe
             wanted="one column",
             do=f"name one (--column label=…){_or_multi_label(columns, ', of columns of 0 and 1')}",
         )
-    fits = shape_for(columns.layout, form)
+    fitting_shape = shape_for(columns.layout, form)
     if requested.label == "number" and column.kind not in ("whole", "number"):
         raise DataError(
             f"{requested.name} needs numbers as labels",
             where=f"{table.first[0].file}, column {column.name!r}",
             found=f"{column.distinct:,} different values of the type {column.kind}",
             wanted="numbers",
-            do=(f"choose the task {fits.name}, or " if fits else "choose ")
+            do=(f"choose the task {fitting_shape.name}, or " if fitting_shape else "choose ")
             + "the column with the numbers (--column label=…)",
         )
     if requested.label == "classes" and column.kind in (*LISTS, "flags"):

@@ -63,17 +63,17 @@ def near_spellings(
     """
     folded: dict[str, str] = {}
     labels = list(map(str, counts))
-    means = meanings(labels)
-    for group in group_by_shared_keys(means(label) | also(label) for label in labels):
+    meanings_of = meanings(labels)
+    for group in group_by_shared_keys(meanings_of(label) | also(label) for label in labels):
         spellings = [labels[index] for index in group]
-        common, *variants = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
+        most_common, *variants = sorted(spellings, key=lambda s: (s not in listed, -counts[s], s))
         if not (variants := [spelling for spelling in variants if spelling not in listed]):
             continue
         if not fold:
             rarest = variants[-1]
             # Unicode forms of one letter look alike, so they are shown as escapes.
             forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
-            quoted = ascii if forms else repr
+            quote = ascii if forms else repr
             message = "labels that seem to be one value in several spellings"
             if forms:
                 message = "labels that differ only by the form of their letters (Unicode)"
@@ -83,13 +83,13 @@ def near_spellings(
                 message,
                 where=f"{rows[rarest].where}, column {column!r}",
                 found=", ".join(
-                    f"{quoted(s)} ({counted(counts[s], 'row')})" for s in (common, *variants)
+                    f"{quote(s)} ({counted(counts[s], 'row')})" for s in (most_common, *variants)
                 ),
-                wanted=f"one spelling, such as {quoted(common)}",
+                wanted=f"one spelling, such as {quote(most_common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)"
                 + ", or write all spans alike (--read repair_tags=true)" * bool(also(rarest)),
             )
-        folded |= dict.fromkeys(variants, common)
+        folded |= dict.fromkeys(variants, most_common)
     return folded
 
 
@@ -108,8 +108,8 @@ def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
     for i, own_keys in enumerate(keys):
         parent.append(i)
         for key in own_keys:
-            a, b = root(first_with_key.setdefault(key, i)), root(i)
-            parent[max(a, b)] = min(a, b)
+            first_root, second_root = root(first_with_key.setdefault(key, i)), root(i)
+            parent[max(first_root, second_root)] = min(first_root, second_root)
     groups: dict[int, list[int]] = defaultdict(list)
     for i in range(len(parent)):
         groups[root(i)].append(i)
@@ -122,23 +122,23 @@ def meanings(labels: Iterable[str]) -> Keys:
     1,000 and 1000, `true` and 1; `y` and `yes` if all labels are such words; 1.10 and 1.1 if all
     are numbers."""
     texts = set(map(_plain, labels))
-    letters, numbers = texts <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, texts))
+    all_yes_or_no, all_numbers = texts <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, texts))
 
     def means(label: str) -> set[str]:
         text = _plain(label)
         keys = {text}
         if NUMBER.fullmatch(text) and len(text) <= LONGEST_NUMBER:
-            keys.add(_number(text, numbers))
+            keys.add(_number(text, all_numbers))
         if THOUSANDS.fullmatch(text):
             keys.add(_number(re.sub(r"[^\d+-]", "", text)))
         if DECIMAL_COMMA.fullmatch(text):
-            keys.add(_number(text.replace(",", "."), numbers))
+            keys.add(_number(text.replace(",", "."), all_numbers))
         without_accents = "".join(
             sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign)
         )
         if {text, without_accents} & IN_FULL:
             keys |= {without_accents, AS_NUMBERS.get(text, text)}
-        if letters and len(text) == 1:
+        if all_yes_or_no and len(text) == 1:
             keys |= {word for word in IN_FULL if word[0] == text}
         return keys
 
@@ -154,13 +154,13 @@ def _number(text: str, short: bool = True) -> str:
 def fold_onto(names: Sequence[str], spellings: Iterable[str]) -> dict[str, str]:
     """Map each of `spellings` to the name with a shared meaning, if exactly one of `names` has."""
     spellings, names_by_key = list(spellings), defaultdict[str, set[str]](set)
-    means = meanings([*names, *spellings])
+    meanings_of = meanings([*names, *spellings])
     for name in names:
-        for key in means(name):
+        for key in meanings_of(name):
             names_by_key[key].add(name)
     folded: dict[str, str] = {}
     for spelling in spellings:
-        candidates = set().union(*(names_by_key.get(key, set()) for key in means(spelling)))
+        candidates = set().union(*(names_by_key.get(key, set()) for key in meanings_of(spelling)))
         if spelling not in names and len(candidates) == 1:
             folded[spelling] = candidates.pop()
     return folded
@@ -181,8 +181,8 @@ def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     similar = []
     for index, rare in enumerate(listed):
         common = [name for name in listed[index + 1 :] if counts[name] >= RARE * counts[rare]]
-        close = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
-        similar += [(rare, name) for name in close]
+        matches = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
+        similar += [(rare, name) for name in matches]
     return similar
 
 
@@ -227,7 +227,7 @@ class LabelVocabulary:
             label = self.folded.get(label, label)
         class_number = self.places.get(label)
         if class_number is None:
-            raise _unknown(label, row, self)
+            raise _unknown_label_error(label, row, self)
         return class_number
 
     @cached_property
@@ -277,34 +277,34 @@ def learn(
         counts[label] += 1
         rows.setdefault(label, row)
         if name_column is not None:
-            _note_name(name_by_label, label, row, name_column)
+            _record_class_name(name_by_label, label, row, name_column)
     folded = (
         {} if numbers else near_spellings(counts, rows, column, fold, also, set(names.values()))
     )
-    values = sorted((label for label in counts if label not in folded), key=_order)
+    values = sorted((label for label in counts if label not in folded), key=_sort_key)
     if names:
         ordered_names = tuple(names.values())
         class_values: tuple[Label, ...] = tuple(names) if numbers else ordered_names
         vocabulary = LabelVocabulary(ordered_names, class_values, column, folded, NAMES)
-        _check_agreement(
+        _check_class_names(
             name_by_label, vocabulary
         )  # other labels are refused where their rows are read
     else:
-        _refuse_name_of_two(name_by_label)
+        _refuse_shared_names(name_by_label)
         class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
         vocabulary = LabelVocabulary(class_names, tuple(values), column, folded)
     return vocabulary
 
 
 # ------------------------------------------------------------------------------ order and names
-def _order(label: Label) -> tuple[bool, int, str, str]:
+def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     if type(label) is int:
         return False, label, "", ""
     name = str(label)
     return name != OUTSIDE, 0, name.casefold(), name
 
 
-def _note_name(
+def _record_class_name(
     name_by_label: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
 ) -> None:
     name = value_of(row, name_column)
@@ -321,12 +321,12 @@ def _note_name(
         )
 
 
-def _refuse_name_of_two(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
-    owner: dict[str, Label] = {}
+def _refuse_shared_names(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
+    label_by_name: dict[str, Label] = {}
     means = meanings(name for name, _ in name_by_label.values())
     for label, (name, row) in name_by_label.items():
         other_label = next(
-            (o for k in means(name) if (o := owner.setdefault(k, label)) != label), None
+            (o for k in means(name) if (o := label_by_name.setdefault(k, label)) != label), None
         )
         if other_label is not None:
             raise DataError(
@@ -338,7 +338,7 @@ def _refuse_name_of_two(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
             )
 
 
-def _check_agreement(
+def _check_class_names(
     name_by_label: Mapping[Label, tuple[str, Row]], vocabulary: LabelVocabulary
 ) -> None:
     for label, (name, row) in name_by_label.items():
@@ -355,35 +355,35 @@ def _check_agreement(
             )
 
 
-def _unknown(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
+def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
     where = f"{row.where}, column {vocabulary.column!r}"
     if type(label) is int:
         numbers = [value for value in vocabulary.values if type(value) is int]
         low, high = min(numbers), max(numbers)
-        class_names = _listed(vocabulary.names)
+        class_names = _listed_names(vocabulary.names)
         if numbers == list(range(low, high + 1)):
             expected = f"{low} to {high} ({len(vocabulary)} classes: {class_names})"
         else:
-            listed = _listed(list(map(str, numbers)))
+            listed = _listed_names(list(map(str, numbers)))
             expected = f"one of {listed} ({len(vocabulary)} classes: {class_names})"
         return DataError(
             "the label is out of range",
             where=where,
             found=label,
             wanted=expected,
-            do=f"correct the row{vocabulary.fixed or ADD}{_or_none(label)}",
+            do=f"correct the row{vocabulary.fixed or ADD}{_missing_label_advice(label)}",
         )
     return DataError(
         "the label is not in the label set",
         where=where,
         found=repr(label),
-        wanted=f"one of {_listed([repr(n) for n in vocabulary.names])}",
-        do=f"correct the row ({near(str(label), vocabulary.names)}){_or_more(vocabulary)}"
-        f"{_or_none(label)}",
+        wanted=f"one of {_listed_names([repr(n) for n in vocabulary.names])}",
+        do=f"correct the row ({near(str(label), vocabulary.names)}){_class_advice(vocabulary)}"
+        f"{_missing_label_advice(label)}",
     )
 
 
-def _or_more(vocabulary: LabelVocabulary) -> str:
+def _class_advice(vocabulary: LabelVocabulary) -> str:
     """Return further advice for a label that is not a class."""
     numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
     if vocabulary.fixed == MODEL and numbered:
@@ -394,7 +394,7 @@ def _or_more(vocabulary: LabelVocabulary) -> str:
     return vocabulary.fixed or ADD
 
 
-def _or_none(label: Label) -> str:
+def _missing_label_advice(label: Label) -> str:
     """Return the advice for -1, which may stand for a missing label; empty for other labels."""
     out = f"; where {label} means that there is none: --read no_label={label}"
     return out if str(label).strip() == "-1" else ""
@@ -404,6 +404,6 @@ def _shown(label: Label) -> str:
     return repr(shorten(label, 60)) if type(label) is str else str(label)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f", and {more:,} more" if more > 0 else "")

@@ -35,16 +35,16 @@ LONGEST = 40  # characters of a word; longer runs, such as hashes, are not words
 
 def words_in(text: str) -> Iterator[tuple[int, int]]:
     """Return an iterator over (begin, end) of every word and punctuation sign."""
-    return (match.span() for match in _words().finditer(text))
+    return (match.span() for match in _word_pattern().finditer(text))
 
 
 def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
     """Widen a span of `text` to whole words and return (begin, end); in scripts without spaces
     only to whole letters with their combining marks."""
     word_begin, word_end = begin, end
-    while word_begin > 0 and _joined(text, word_begin):
+    while word_begin > 0 and _is_within_word(text, word_begin):
         word_begin -= 1
-    while word_end < len(text) and _joined(text, word_end):
+    while word_end < len(text) and _is_within_word(text, word_end):
         word_end += 1
     return (
         begin if begin - word_begin > LONGEST else word_begin,
@@ -52,7 +52,7 @@ def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
     )
 
 
-def _joined(text: str, at: int) -> bool:
+def _is_within_word(text: str, at: int) -> bool:
     """Whether the characters before and after the offset `at` belong to one word."""
     before, after = text[at - 1], text[at]
     if _is_mark(after):
@@ -70,11 +70,11 @@ def _is_mark(sign: str) -> bool:
 
 
 @cache
-def _words() -> re.Pattern[str]:
+def _word_pattern() -> re.Pattern[str]:
     """Return the pattern of words and signs. A letter may consist of several characters (combining
     marks, joiners, soft hyphens), and so may a sign (flags, emoji with modifiers)."""
-    every = map(chr, range(0x300, 0x20000))
-    marks = re.escape("".join(sign for sign in every if unicodedata.category(sign)[0] == "M"))
+    characters = map(chr, range(0x300, 0x20000))
+    marks = re.escape("".join(sign for sign in characters if unicodedata.category(sign)[0] == "M"))
     colours, flag = "\U0001f3fb-\U0001f3ff", "[\U0001f1e6-\U0001f1ff]{2}"
     sign = rf"[^\w\s{re.escape(CONTROLS)}](?:[{marks}{colours}]|\u200d[^\w\s])*"
     # Characters that are removed when a text is read are no signs, and do not split words.
@@ -236,14 +236,14 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
     tags, widened = [OUTSIDE] * len(word_spans), 0
     for span in sorted(span for span in spans if span is not None):
         begin, end, label = span[:3]
-        shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
+        shown_span = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, {label}"
         if span.labels is not None:
             raise DataError(
                 "a marked part with several labels"
                 if span.labels
                 else "a marked part without a label",
                 where=where,
-                found=f"{shown}{', '.join(span.labels) or 'none'}",
+                found=f"{shown_span}{', '.join(span.labels) or 'none'}",
                 wanted="one label for each part",
                 do="keep one of them, or take the row out (--read on_bad=skip drops and counts it)",
             )
@@ -251,15 +251,15 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
             raise DataError(
                 "a marked part that is not in the text",
                 where=where,
-                found=shown,
+                found=shown_span,
                 wanted=f"0 <= begin < end <= {len(text)}, in characters",
                 do=_advice(text, span),
             )
-        if _disagrees(text, span):
+        if _text_differs(text, span):
             raise DataError(
                 "a marked part has another text than the one at its place",
                 where=where,
-                found=shown,
+                found=shown_span,
                 wanted=repr(span.own[:80]),
                 do=_advice(text, span),
             )
@@ -272,7 +272,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
             raise DataError(
                 "a marked part without a word",
                 where=where,
-                found=shown,
+                found=shown_span,
                 wanted="a word or a sign",
                 do=DO,
             )
@@ -280,7 +280,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
             raise DataError(
                 "two marked parts share a word",
                 where=where,
-                found=shown,
+                found=shown_span,
                 wanted="one label for each word: of parts within others keep one",
                 do=DO,
             )
@@ -289,8 +289,8 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
         tags[word_indices[0]] = f"B-{label}"
         for n in word_indices[1:]:
             tags[n] = f"I-{label}"
-    marks = [(span.begin, span.end) for span in spans if span is not None]
-    cause = counting_that_fits(text, marks, word_spans) if widened else ""
+    offsets = [(span.begin, span.end) for span in spans if span is not None]
+    cause = counting_that_fits(text, offsets, word_spans) if widened else ""
     return TaggedText(
         tuple(text[word_begin:word_end] for word_begin, word_end in word_spans),
         tuple(tags),
@@ -299,16 +299,16 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
     )
 
 
-def _disagrees(text: str, span: MarkedSpan) -> bool:
+def _text_differs(text: str, span: MarkedSpan) -> bool:
     """Whether the text of a span differs from the text at its offsets, ignoring white space, case
     and accents, which programs change."""
-    own_text = _folded(span.own)
-    if not own_text or _folded(text[span.begin : span.end]) == own_text:
+    own_text = _normalised(span.own)
+    if not own_text or _normalised(text[span.begin : span.end]) == own_text:
         return False
-    return not span.loose or own_text in _folded(text)
+    return not span.loose or own_text in _normalised(text)
 
 
-def _folded(text: str) -> str:
+def _normalised(text: str) -> str:
     plainly = unicodedata.normalize("NFKD", as_read(text)).casefold().replace("##", "")
     return "".join(c for c in plainly if not c.isspace() and unicodedata.category(c)[0] not in "MC")
 
@@ -319,17 +319,17 @@ def _advice(text: str, span: MarkedSpan) -> str:
         return f"{cause}; {DO}"
     if own_text and text.count(own_text) == 1:
         distance = span.begin - text.index(own_text)
-        signs = "taken out before it" if distance > 0 else "put before it"
+        change = "taken out before it" if distance > 0 else "put before it"
         return (
             f"{own_text[:40]!r} stands at {text.index(own_text)}, {abs(distance)} characters "
-            f"{'before' if distance > 0 else 'behind'} that: were blanks or other signs {signs}? "
+            f"{'before' if distance > 0 else 'behind'} that: were blanks or other signs {change}? "
             f"{DO}"
         )
-    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if len(text) < span.end <= units:
+    unit_count = len(text.encode("utf-16-le", "surrogatepass")) // 2
+    byte_count = len(text.encode("utf-8", "surrogatepass"))
+    if len(text) < span.end <= unit_count:
         return f"are places counted in UTF-16 units? Count characters; {DO}"
-    if len(text) < span.end <= size:
+    if len(text) < span.end <= byte_count:
         return f"are places counted in bytes? Count characters; {DO}"
     return DO
 
@@ -338,7 +338,7 @@ def _part(value: Any) -> MarkedSpan | None:
     """Parse a marked span from a list or mapping; None for other values."""
     own_text, is_loose = "", False
     if type(value) is dict:
-        value, own_text, is_loose = _of_mapping(value)
+        value, own_text, is_loose = _parse_mapping(value)
     if type(value) is not list or len(value) != 3:
         return None
     begin, end, label = value
@@ -351,19 +351,19 @@ def _part(value: Any) -> MarkedSpan | None:
     return MarkedSpan(begin, end, label.strip(), own_text, is_loose)
 
 
-def _of_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
+def _parse_mapping(value: Mapping[str, Any]) -> tuple[list[Any] | None, str, bool]:
     """Return ([begin, end, label] or None, the text of the span, whether it may be a synonym)."""
-    named = {plain(name): inner for name, inner in value.items()}
+    value_by_key = {plain(name): field for name, field in value.items()}
     values, names_used = [], set()
     spellings: tuple[tuple[str, ...], ...] = (BEGINS, ENDS, LABEL_KEYS)
     for names in spellings:
-        name = next((name for name in names if name in named), None)
+        name = next((name for name in names if name in value_by_key), None)
         if name is None:
             return None, "", False
         names_used.add(name)
-        inner = named[name]
-        values.append(inner[0] if type(inner) is list and len(inner) == 1 else inner)
+        field = value_by_key[name]
+        values.append(field[0] if type(field) is list and len(field) == 1 else field)
     for name in (*TEXTS, *VALUES):
-        if name not in names_used and type(named.get(name)) is str:
-            return values, named[name], name in VALUES
+        if name not in names_used and type(value_by_key.get(name)) is str:
+            return values, value_by_key[name], name in VALUES
     return values, "", False

@@ -111,13 +111,13 @@ def require_field(row: Row, role: str, name: str, empty: str = "") -> None:
         DataError: the field is missing.
     """
     if not has_column(name, row.values):
-        raise _missing(row, role, name, empty)
+        raise _missing_error(row, role, name, empty)
 
 
 def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) -> None:
     missing = [name for name in names if not has_column(name, row.values)]
     if len(missing) == len(names):
-        raise _missing(row, role, names[0])
+        raise _missing_error(row, role, names[0])
     used_columns = {name for column_names in columns.roles.values() for name in column_names}
     row_counts = {name: column.rows for name, column in columns.described.items()}
     for name in missing:
@@ -129,13 +129,13 @@ def _require_any(row: Row, role: str, names: Sequence[str], columns: Columns) ->
             and row_counts.get(candidate, 0) < RARE * row_counts.get(name, 0)
         ]
         if get_close_matches(name, unused_columns, n=1, cutoff=ALIKE):
-            raise _missing(row, role, name)
+            raise _missing_error(row, role, name)
 
 
-def _missing(row: Row, role: str, name: str, empty: str = "") -> DataError:
-    alike = get_close_matches(name, row.values, n=1, cutoff=ALIKE)
-    fixes = [f"rename the field {alike[0]!r}"] if alike else []
-    fixes += [f"write {empty}, where there is none"] if empty else [] if alike else ["write it"]
+def _missing_error(row: Row, role: str, name: str, empty: str = "") -> DataError:
+    similar = get_close_matches(name, row.values, n=1, cutoff=ALIKE)
+    fixes = [f"rename the field {similar[0]!r}"] if similar else []
+    fixes += [f"write {empty}, where there is none"] if empty else [] if similar else ["write it"]
     return DataError(
         "a field is missing",
         where=row.where,

@@ -67,15 +67,15 @@ def build(
         DataError: a bad row, or too many of them with `skip`; invalid classes.
         StorageError: the list of rejected rows cannot be written.
     """
-    vocabulary, changed, unlabelled = None, 0, 0
+    vocabulary, changed_tags, unlabelled_rows = None, 0, 0
     layout = task.columns.layout
-    if missing := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
-        table, unlabelled = _labelled(table, task, missing)
-    table, notes = layout.prepare(table, task, classes)
-    for message in notes:
+    if missing_values := {*layout.ignored, *([] if no_label is None else [no_label])} - {*classes}:
+        table, unlabelled_rows = _labelled(table, task, missing_values)
+    table, findings = layout.prepare(table, task, classes)
+    for message in findings:
         record_finding(table, message)
     if repair_tags:
-        if (repaired := layout.repair(table, task)) is None:
+        if (repaired_table_and_count := layout.repair(table, task)) is None:
             raise UsageError(
                 "only tags of words are repaired",
                 where="--read repair_tags",
@@ -83,16 +83,16 @@ def build(
                 wanted="rows of tokens and tags",
                 do="leave it out",
             )
-        table, changed = repaired
+        table, changed_tags = repaired_table_and_count
     if task.shape.has_classes:
         if classes:
             vocabulary = match_model_classes(classes, values, table, task, fold_labels, assume)
         else:
             vocabulary = learn_classes(table, task, fold_labels, reading)
-    read = row_reader(task, vocabulary)
+    to_example = row_reader(task, vocabulary)
     examples_by_split: dict[str, list[Any]] = {}
     groups: dict[str, list[str]] = {}
-    dropped: list[tuple[str, str]] = []
+    dropped_rows: list[tuple[str, str]] = []
     for split, rows in list(table.parts.items()):
         if rows is not table.first:
             hidden = hidden_by(rows, table.first, task.columns)
@@ -100,15 +100,15 @@ def build(
                 continue
             if hidden is not None and means_nothing(hidden):
                 raise no_answers(split, rows, task.columns, hidden)
-        rows_and_examples, bad = usable(rows, lambda row: (row, read(row)), reading)
+        rows_and_examples, bad_rows = usable(rows, lambda row: (row, to_example(row)), reading)
         examples_by_split[split] = [example for _, example in rows_and_examples]
         if "group" in task.columns.roles:
-            names = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
-            groups[split] = ["" if is_empty(name) else str(name) for name in names]
-        list_rejected(bad, table.rejects.get(split))
-        dropped += [(error.where or "", error.what) for _, error in bad]
+            group_values = [value_of(row, task.columns["group"]) for row, _ in rows_and_examples]
+            groups[split] = ["" if is_empty(name) else str(name) for name in group_values]
+        list_rejected(bad_rows, table.rejects.get(split))
+        dropped_rows += [(error.where or "", error.what) for _, error in bad_rows]
         if not rows_and_examples:
-            _refuse_empty(split, bad)
+            _refuse_empty(split, bad_rows)
         layout.require_sound(examples_by_split[split])
         if rows is table.first and not classes:
             _refuse_one_answer(examples_by_split[split], rows, task.columns)
@@ -116,18 +116,18 @@ def build(
         task,
         examples_by_split,
         vocabulary,
-        dropped,
+        dropped_rows,
         table.counts,
         groups,
-        repaired=changed,
-        unlabelled=unlabelled,
-        folded=_joined(table, task, vocabulary) if fold_labels else 0,
+        repaired=changed_tags,
+        unlabelled=unlabelled_rows,
+        folded=_folded_count(table, task, vocabulary) if fold_labels else 0,
         rejects=next(iter(table.rejects.values()), None),
     )
 
 
-def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
-    if not bad:
+def _refuse_empty(split: str, bad_rows: Sequence[tuple[Row, DataError]]) -> None:
+    if not bad_rows:
         raise DataError(
             "the part has no rows",
             where=split,
@@ -135,17 +135,17 @@ def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
             wanted="at least one row",
             do="leave the part out",
         )
-    row, error = bad[0]
+    row, error = bad_rows[0]
     raise DataError(
         "all rows of the part were left out, as they are bad",
         where=row.file,
-        found=f"{len(bad):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
+        found=f"{len(bad_rows):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
         wanted=error.wanted,
         do="correct the rows",
     )
 
 
-def _joined(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int:
+def _folded_count(table: Table, task: Task, vocabulary: LabelVocabulary | None) -> int:
     """Return the number of labels whose spelling was joined with another (`fold_labels`)."""
     if vocabulary is None or not vocabulary.folded:
         return 0
@@ -192,11 +192,11 @@ def hidden_by(rows: Sequence[Row], learned_from: Sequence[Row], columns: Columns
     if len(values) != 1:
         return None
     (value,) = values
-    again = sum(_spelled(row, columns) == value for row in learned_from)
-    if all(map(is_empty, value)) or (not again and all(map(means_nothing, value))):
+    matching_rows = sum(_spelled(row, columns) == value for row in learned_from)
+    if all(map(is_empty, value)) or (not matching_rows and all(map(means_nothing, value))):
         return value[0]
-    share = (again + 1) / (len(learned_from) + 1)
-    return value[0] if len(rows) > 1 and share ** len(rows) < UNLIKELY else None
+    share_of_value = (matching_rows + 1) / (len(learned_from) + 1)
+    return value[0] if len(rows) > 1 and share_of_value ** len(rows) < UNLIKELY else None
 
 
 def shown_answer(hidden: str) -> str:
@@ -226,8 +226,8 @@ def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -
 def _refuse_one_answer(examples: Sequence[Example], rows: Sequence[Row], columns: Columns) -> None:
     """Raise DataError if all training rows have the same answer, unless it is a text."""
     first_example = examples[0]
-    may_be_right = first_example.has_text_answer and first_example.repeated
-    if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not may_be_right:
+    is_one_text_answer = first_example.has_text_answer and first_example.repeated
+    if len({e.repeated for e in examples}) == 1 and len(examples) > 1 and not is_one_text_answer:
         role = columns.layout.answer_role
         raise DataError(
             "all labels are the same",
@@ -269,7 +269,7 @@ def prepare(
     Raises:
         UsageError, DataError: as the steps do, with file, line and remedy.
     """
-    rows = load(
+    table = load(
         data,
         train=train,
         validation=validation,
@@ -278,9 +278,9 @@ def prepare(
         reading=reading,
         rejects=rejects,
     )
-    inferred = infer(rows, columns, task, no_label)
+    inferred = infer(table, columns, task, no_label)
     dataset = build(
-        rows,
+        table,
         inferred,
         fold_labels=fold_labels,
         repair_tags=repair_tags,

@@ -66,7 +66,7 @@ def read_names(source: Source) -> dict[str, Names] | None:
     """
     match = FILE.search(source.path.name)
     assert match is not None
-    about = ABOUT.search(source.path.name) is not None
+    is_description = ABOUT.search(source.path.name) is not None
     column = f"{match[1]}_label" if match[1] else LABEL
     try:
         value = parse(source.path.read_text("utf-8-sig"), source.shown)
@@ -82,48 +82,48 @@ def read_names(source: Source) -> dict[str, Names] | None:
         if match[1]:  # train_labels.json may be JSON Lines
             return None
         raise
-    if about:
-        return dict(_of_features(value, source.shown))
-    if type(value) is dict and (names := dict(_of_features(value, source.shown))):
+    if is_description:
+        return dict(_names_in_features(value, source.shown))
+    if type(value) is dict and (names := dict(_names_in_features(value, source.shown))):
         return names
-    while type(value) is dict and (inner := [key for key in WRAPPED if key in value]):
-        if type(value[inner[0]]) not in (list, dict):
+    while type(value) is dict and (keys := [key for key in WRAPPED if key in value]):
+        if type(value[keys[0]]) not in (list, dict):
             break
-        value = value[inner[0]]
+        value = value[keys[0]]
     if type(value) is list and value and all(type(entry) is dict for entry in value):
-        pairs = [_pair(entry) for entry in value]
+        pairs = [_number_and_name(entry) for entry in value]
         if None in pairs and match[1]:
             return None
-        return {column: _numbered([p for p in pairs if p is not None], value, source.shown)}
-    return {column: _of_value(value, source.shown)}
+        return {column: _sort_names([p for p in pairs if p is not None], value, source.shown)}
+    return {column: _parse_names(value, source.shown)}
 
 
-def _of_value(value: Any, file: str) -> Names:
+def _parse_names(value: Any, file: str) -> Names:
     if type(value) is list and all(type(name) is str for name in value):
-        return _numbered(list(enumerate(value)), value, file)
+        return _sort_names(list(enumerate(value)), value, file)
     if type(value) is not dict:
-        raise _refusal(value, file)
+        raise _names_error(value, file)
     keys, values = list(value), list(value.values())
     if all(type(v) is int for v in values):
-        return _numbered([(number, name) for name, number in value.items()], value, file)
+        return _sort_names([(number, name) for name, number in value.items()], value, file)
     if all(type(v) is str for v in values) and all(as_integer(k) is not None for k in keys):
         if any(as_integer(v) is None for v in values):
-            return _numbered([(as_integer(k), name) for k, name in value.items()], value, file)
-        raise _refusal(value, file, "numbers on both sides")
+            return _sort_names([(as_integer(k), name) for k, name in value.items()], value, file)
+        raise _names_error(value, file, "numbers on both sides")
     if all(type(v) is str and as_integer(v) is not None for v in values):
-        return _numbered([(as_integer(v), name) for name, v in value.items()], value, file)
-    raise _refusal(value, file)
+        return _sort_names([(as_integer(v), name) for name, v in value.items()], value, file)
+    raise _names_error(value, file)
 
 
-def _pair(entry: Mapping[str, Any]) -> tuple[int, str] | None:
+def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
     """Return (number, name) of the class that an object describes, or None."""
     numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
     names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
-    row = "text" in entry or "sentence" in entry
-    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not row else None
+    is_row = "text" in entry or "sentence" in entry
+    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not is_row else None
 
 
-def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
+def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
     """Return the names in ascending order of their numbers.
 
     Raises:
@@ -132,14 +132,14 @@ def _numbered(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) ->
     numbered = [(number, name) for number, name in pairs if number is not None]
     names = dict(sorted(numbered))
     if not numbered or (type(value) in (list, dict) and len(numbered) < len(value)):
-        raise _refusal(value, file)
+        raise _names_error(value, file)
     twice = len(names) < len(numbered) or len(set(names.values())) < len(names)
     if twice or any(not name.strip() for name in names.values()):
-        raise _refusal(value, file, "a name or a number twice" if twice else "an empty name")
+        raise _names_error(value, file, "a name or a number twice" if twice else "an empty name")
     return names
 
 
-def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
+def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
     """Yield (column, class names) from the feature descriptions of the datasets library."""
     if type(value) is not dict:
         return
@@ -154,14 +154,14 @@ def _of_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
         return
     for column, feature in inner.items():
         if type(feature) is dict:
-            of_list = feature.get("feature")
-            feature = of_list if type(of_list) is dict else feature
-            listed = feature.get("names")
-            if type(listed) is list and listed:
-                yield column, _of_value([str(name) for name in listed], file)
+            element_feature = feature.get("feature")
+            feature = element_feature if type(element_feature) is dict else feature
+            class_names = feature.get("names")
+            if type(class_names) is list and class_names:
+                yield column, _parse_names([str(name) for name in class_names], file)
 
 
-def _refusal(value: Any, file: str, reason: str = "") -> DataError:
+def _names_error(value: Any, file: str, reason: str = "") -> DataError:
     return DataError(
         "the names of the classes cannot be read",
         where=file,
@@ -236,31 +236,31 @@ def clean_row(
         all_text = "".join([*values, *texts])
         if not LEFT_OUT.search(all_text) and "\ufeff" not in all_text:
             return values, {}
-    read = _clean(values, ledger, line_ends)
-    first_column = next(iter(read), "")
+    cleaned = _clean_value(values, ledger, line_ends)
+    first_column = next(iter(cleaned), "")
     if (
         line_ends
-        and type(read.get(first_column)) is str
-        and read[first_column].startswith("\ufeff")
+        and type(cleaned.get(first_column)) is str
+        and cleaned[first_column].startswith("\ufeff")
     ):
-        read = {**read, first_column: read[first_column].removeprefix("\ufeff")}
+        cleaned = {**cleaned, first_column: cleaned[first_column].removeprefix("\ufeff")}
         ledger.counts.byte_order_marks += 1
-    if read is values or len(read) != len(values):
-        return read, {}
+    if cleaned is values or len(cleaned) != len(values):
+        return cleaned, {}
     original_values = {
         name: old
-        for (name, new), old in zip(read.items(), values.values(), strict=True)
+        for (name, new), old in zip(cleaned.items(), values.values(), strict=True)
         if new is not old
     }
-    return read, original_values
+    return cleaned, original_values
 
 
-def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
+def _clean_value(value: Any, ledger: Ledger, line_ends: bool) -> Any:
     """Clean each text in a value; return the same object if nothing changes."""
     if type(value) is str:
         return text_as_read(value, ledger, line_ends)
     if isinstance(value, list):
-        inner = [_clean(element, ledger, line_ends) for element in value]
+        inner = [_clean_value(element, ledger, line_ends) for element in value]
         if all(map(operator.is_, inner, value)):
             return value
         cleaned_list = copy.copy(value)
@@ -268,7 +268,7 @@ def _clean(value: Any, ledger: Ledger, line_ends: bool) -> Any:
         return cleaned_list
     if isinstance(value, dict):
         names = [text_as_read(name, ledger, line_ends) for name in value]
-        inner = [_clean(element, ledger, line_ends) for element in value.values()]
+        inner = [_clean_value(element, ledger, line_ends) for element in value.values()]
         if all(map(operator.is_, names, value)) and all(map(operator.is_, inner, value.values())):
             return value
         row = copy.copy(value)

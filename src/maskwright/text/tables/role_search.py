@@ -62,8 +62,8 @@ class ColumnSearch:
             return
         free = {c.name for c in self.free() if fits(c)}
         spelled = self.spellings.get(role) or NAMES[role]
-        called = [self.by_plain.get(spelling) for spelling in spelled]
-        if matches := [name for name in called if name is not None and name in free]:
+        named_columns = [self.by_plain.get(spelling) for spelling in spelled]
+        if matches := [name for name in named_columns if name is not None and name in free]:
             self.take(role, [self.commonest(matches)], "by its name")
 
     def commonest(self, names: Sequence[str]) -> str:
@@ -71,11 +71,11 @@ class ColumnSearch:
         first is a misspelling."""
         best = names[0]
         for candidate in names[1:]:
-            rows = [{best, candidate} & row.values.keys() for row in self.rows]
-            more = sum(candidate in present for present in rows) > sum(
-                best in present for present in rows
+            present_by_row = [{best, candidate} & row.values.keys() for row in self.rows]
+            is_more_common = sum(candidate in present for present in present_by_row) > sum(
+                best in present for present in present_by_row
             )
-            if more and all(len(present) < 2 for present in rows):
+            if is_more_common and all(len(present) < 2 for present in present_by_row):
                 best = candidate
         return best
 
@@ -110,12 +110,12 @@ class ColumnSearch:
             rivals = f"; {' and '.join(rival_names[:3])} might be it, too" if rival_names else ""
             self.take("label", flags, f"each holds flags only: a label of its own{rivals}")
             return
-        likely = [c for c in free if c.has_classes]
-        if len(likely) == 1:
-            why = f"the only column with few values: {likely[0].distinct}"
-            self.take("label", [likely[0].name], why)
+        candidates = [c for c in free if c.has_classes]
+        if len(candidates) == 1:
+            why = f"the only column with few values: {candidates[0].distinct}"
+            self.take("label", [candidates[0].name], why)
         fractions = [c for c in free if c.kind == "number" and not c.integral]
-        if not likely and len(fractions) == 1:
+        if not candidates and len(fractions) == 1:
             self.take("label", [fractions[0].name], "the only column with fractions")
 
     def _is_one_of_flags(self) -> bool:

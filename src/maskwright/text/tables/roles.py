@@ -65,11 +65,11 @@ def find_columns(
             lists.
     """
     requested = as_names(given)
-    lists = read_lists(table, _texts(table, requested))
-    described = describe(table.first, lists)
-    _check_given(requested, described)
+    list_columns = read_lists(table, _texts(table, requested))
+    statistics = describe(table.first, list_columns)
+    _check_given(requested, statistics)
     if "group" in requested and requested["group"][0] in requested.get("label", ()):
-        raise _label_as_group(requested["group"][0])
+        raise _label_as_group_error(requested["group"][0])
     candidate_layouts = layouts() if allowed_layouts is None else tuple(allowed_layouts)
     optional = {*COMMON, *roles(lambda layout: layout.optional)}
     tried = [layout for layout in candidate_layouts if set(requested) <= {*layout.roles, *optional}]
@@ -82,38 +82,38 @@ def find_columns(
             ),
             do="name only columns of one task (--column)",
         )
-    partly: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
+    partial_matches: list[tuple[Layout, dict[str, tuple[str, ...]]]] = []
     for by_content in (False, True):
         for layout in tried:
-            search = ColumnSearch(table.first, described, requested, by_content, len(tried) == 1)
-            selected = _searched(layout, search)
-            if selected is None:
+            search = ColumnSearch(table.first, statistics, requested, by_content, len(tried) == 1)
+            columns = _try_layout(layout, search)
+            if columns is None:
                 missing = [role for role in layout.roles if role not in search.roles]
                 if len(missing) == 1 and len(search.roles) > 1 and not by_content:
-                    partly.append((layout, search.roles))
+                    partial_matches.append((layout, search.roles))
             else:
-                selected = layout.complete(table, selected)
-                _refuse_half(table, selected, requested)
+                columns = layout.complete(table, columns)
+                _refuse_half(table, columns, requested)
                 if "label" not in requested:  # a column named by the user is a label column
-                    _refuse_row_as_header(table, selected)
-                _check_parts(table, selected)
-                _refuse_mixed_lists(table, selected)
-                return selected
+                    _refuse_row_as_header(table, columns)
+                _check_parts(table, columns)
+                _refuse_mixed_lists(table, columns)
+                return columns
     if "group" in requested:
         without_group = {role: names for role, names in requested.items() if role != "group"}
-        searched = [
-            _searched(
-                layout, ColumnSearch(table.first, described, without_group, c, len(tried) == 1)
+        columns_found = [
+            _try_layout(
+                layout, ColumnSearch(table.first, statistics, without_group, c, len(tried) == 1)
             )
             for c in (False, True)
             for layout in tried
         ]
-        if any(s and s.roles.get("label") == requested["group"] for s in searched):
-            raise _label_as_group(requested["group"][0])
-    raise _nothing_fits(table, described, tried, partly)
+        if any(found and found.roles.get("label") == requested["group"] for found in columns_found):
+            raise _label_as_group_error(requested["group"][0])
+    raise _unclear_roles_error(table, statistics, tried, partial_matches)
 
 
-def _searched(layout: Layout, search: ColumnSearch) -> Columns | None:
+def _try_layout(layout: Layout, search: ColumnSearch) -> Columns | None:
     """Return the columns of `layout`, or None if a required role has no column."""
     search.spellings = layout.spellings
     layout.find(search)
@@ -163,7 +163,7 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the columns that hold texts according to the requested roles or their names. A name of
     a target text counts only if a column with a matching source text exists."""
     role_of = {name: role for role, names in requested.items() for name in names}
-    as_lists, as_texts = _called()
+    as_lists, as_texts = _list_and_text_names()
     called = {plain(name) for name in table.columns}
     written = {
         to
@@ -181,22 +181,22 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
     }
 
 
-def _called() -> tuple[set[str], set[str]]:
+def _list_and_text_names() -> tuple[set[str], set[str]]:
     """Return (names of columns that may hold lists, names of columns that hold texts), folded."""
-    lists, texts = set[str](), set[str]()
+    list_names, text_names = set[str](), set[str]()
     for layout in layouts():
         for role in layout.lists:
-            lists.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
+            list_names.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
         for role, spellings in layout.spellings.items():
-            texts.update(spellings if role in layout.joined else ())
-    for couple in (*PAIRS, *SEQUENCES, *MATCHES):
-        texts.update(couple)
+            text_names.update(spellings if role in layout.joined else ())
+    for name_pair in (*PAIRS, *SEQUENCES, *MATCHES):
+        text_names.update(name_pair)
     for role in ("question", "context", "text"):
-        texts.update(NAMES[role])
-    return lists, texts
+        text_names.update(NAMES[role])
+    return list_names, text_names
 
 
-def _label_as_group(name: str) -> UsageError:
+def _label_as_group_error(name: str) -> UsageError:
     """Return the error for a `group` column that is the label: all parts need rows of a label."""
     return UsageError(
         "rows cannot be grouped by their label",
@@ -213,12 +213,12 @@ def _refuse_row_as_header(table: Table, columns: Columns) -> None:
     file = table.first[0].file
     if len(names) != 1 or not TABLE_FILE.search(file):
         return
-    again = sum(row.values.get(names[0]) == names[0] for row in table.first)
-    if again:
+    repetitions = sum(row.values.get(names[0]) == names[0] for row in table.first)
+    if repetitions:
         raise DataError(
             "the first row looks like data, not like the names of columns",
             where=file,
-            found=f"{names[0]!r}, which is the label of {counted(again, 'row')}, too",
+            found=f"{names[0]!r}, which is the label of {counted(repetitions, 'row')}, too",
             wanted="a header row, such as text,label",
             do="add a header row, or name the columns (--read header=NAME,NAME…)",
         )
@@ -305,8 +305,8 @@ def _check_parts(table: Table, columns: Columns) -> None:
                 if rows and not any({name, outer} & row.values.keys() for row in rows):
                     names_here = sorted({n for row in rows for n in row.values})
                     similar_names = get_close_matches(name, set(names_here) - set(table.columns))
-                    hidden = role == columns.layout.answer_role and not similar_names
-                    if hidden and table.without_labels(split, rows, f"no column {name!r}"):
+                    is_hidden = role == columns.layout.answer_role and not similar_names
+                    if is_hidden and table.without_labels(split, rows, f"no column {name!r}"):
                         break
                     raise DataError(
                         f"the part {split!r} has no column {name!r}",
@@ -318,13 +318,13 @@ def _check_parts(table: Table, columns: Columns) -> None:
                     )
 
 
-def _missing(
+def _missing_role_advice(
     described: Mapping[str, Column], layout: Layout, assigned: Mapping[str, tuple[str, ...]]
 ) -> str:
     """Return the advice if all roles of a layout but one were assigned."""
     (role,) = (role for role in layout.roles if role not in assigned)
-    used = {name for names in assigned.values() for name in names}
-    free = [c for c in described.values() if c.name not in used]
+    used_columns = {name for names in assigned.values() for name in names}
+    free = [c for c in described.values() if c.name not in used_columns]
     if role == "label":
         free = [c for c in free if c.has_classes or c.kind == "number"]
     elif role in ("answers", "tags", "choices"):
@@ -338,45 +338,45 @@ def _missing(
     return f"{columns_found} were found; say which column is the {role}: {advice}{alternatives}"
 
 
-def _nothing_fits(
+def _unclear_roles_error(
     table: Table,
     described: Mapping[str, Column],
     tried: Sequence[Layout],
     partly: Sequence[tuple[Layout, dict[str, tuple[str, ...]]]],
 ) -> DataError:
-    listed = ", ".join(
+    listed_columns = ", ".join(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
     )
-    free = [c for c in described.values() if plain(c.name) not in IDS]
-    flags = columns_of_flags(free)
-    flags += [name for name in columns_of_marks(free) if name not in flags]
-    likely = [c.name for c in free if c.has_classes]
-    texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
-    called = {plain(name) for name in described}
-    if called & {"word", "token"} and called & {"tag", "ner", "nertag", "label"}:
+    candidate_columns = [c for c in described.values() if plain(c.name) not in IDS]
+    flags = columns_of_flags(candidate_columns)
+    flags += [name for name in columns_of_marks(candidate_columns) if name not in flags]
+    likely_labels = [c.name for c in candidate_columns if c.has_classes]
+    text_columns = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
+    names_present = {plain(name) for name in described}
+    if names_present & {"word", "token"} and names_present & {"tag", "ner", "nertag", "label"}:
         do = "rows seem to be single words: add a column sentence_id with the number of each "
         do += "word's sentence, make a .conll file, or write lists, a sentence in each row"
     elif partly:
-        do = _missing(described, *partly[0])
+        do = _missing_role_advice(described, *partly[0])
     elif len(tried) == 1 and not tried[0].has_label_forms:
         (layout,) = tried
         do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in layout.roles)}; "
         do += "or choose another task, or none"
-    elif len(texts) > 1 and len(tried) > 1:
-        one_text, another = texts[:2]
+    elif len(text_columns) > 1 and len(tried) > 1:
+        one_text, another = text_columns[:2]
         do = f"say what the texts are: {option('text', one_text)}, or {option('text', one_text)} "
         do += f"{option('text', another)} for one text of both, or {option('first', one_text)} "
         do += f"{option('second', another)} for pairs, or {option('source', one_text)} "
         do += f"{option('target', another)} for texts to be written"
-    elif texts and len(flags) > 1:
+    elif text_columns and len(flags) > 1:
         do = f"where each of {', '.join(flags[:4])}{', …' if len(flags) > 4 else ''} is a label of "
         do += f"its own: {' '.join(option('label', name) for name in flags)}; where one of them is "
         do += f"the label: {option('label', flags[0])}"
-    elif texts and not likely and len(tried) > 1:
+    elif text_columns and not likely_labels and len(tried) > 1:
         candidates = [
             c.name
-            for c in free
-            if c.name not in texts and not (c.kind == "whole" and c.distinct == c.rows > 1)
+            for c in candidate_columns
+            if c.name not in text_columns and not (c.kind == "whole" and c.distinct == c.rows > 1)
         ]
         do = (
             f"if {candidates[0]!r} is the label: {option('label', candidates[0])}; else "
@@ -384,15 +384,15 @@ def _nothing_fits(
             else ""
         )
         do += "add a column with labels; for text without labels use pretraining"
-    elif len(likely) > 1:
-        do = f"say which column is the label: {option('label', likely[0])} (or "
-        do += f"{', '.join(likely[1:4])})"
+    elif len(likely_labels) > 1:
+        do = f"say which column is the label: {option('label', likely_labels[0])} (or "
+        do += f"{', '.join(likely_labels[1:4])})"
     else:
         do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(
         "the roles of the columns are unclear",
         where=table.first[0].file,
-        found=listed,
+        found=listed_columns,
         wanted="; ".join(" + ".join(layout.roles) for layout in tried),
         do=do,
     )

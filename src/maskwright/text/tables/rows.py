@@ -86,7 +86,7 @@ def _is_row(value: Any) -> bool:
     )
 
 
-def _of_numbered(value: dict[str, Any]) -> list[Any] | None:
+def _rows_by_number(value: dict[str, Any]) -> list[Any] | None:
     """Return the rows of an object of objects as pandas writes tables, with row numbers as the
     outer or the inner keys; None for other objects."""
     inner = list(value.values())
@@ -114,7 +114,7 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
         elif len(sizes := set(map(_size, values))) == 1 and sizes != {None}:
             rows = [dict(zip(value, cells, strict=True)) for cells in zip(*values, strict=True)]
         elif all(type(v) is dict for v in values):
-            rows = _of_numbered(value)
+            rows = _rows_by_number(value)
         if rows is not None and rows is not data:
             message = f"{len(rows):,} rows made of the columns or rows of one object"
             ledger.counts.notes.append(Finding("rows-of-one-object", message, file))
@@ -282,7 +282,7 @@ def _rows(
     """Yield the rows of a file in the format of `source`; with `whole_file` the text is one row."""
     file = source.shown
     if source.format in ("parquet", "arrow"):
-        yield from _of_parquet(opened, source, ledger)
+        yield from _parquet_rows(opened, source, ledger)
         return
     # Offsets of marked spans count characters of the text as given, so it is cleaned only later.
     marked = source.format in ("table", "jsonl")
@@ -310,44 +310,44 @@ def _rows(
         source.format != "jsonl" and not header and conllu.is_one(begin, source.format != "columns")
     )
     if source.suffix == ".conllu" or treebank:
-        numbered_rows = conllu.rows(_as_read(blocks, ledger), file, ledger)
+        numbered_rows = conllu.rows(_clean_blocks(blocks, ledger), file, ledger)
     elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_one(begin)):
-        numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
+        numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
     elif source.format == "table":
-        _refuse_webanno(begin, file)
+        _refuse_webanno_file(begin, file)
         yield from _table(blocks, source, header, ledger)
         return
     elif source.format == "jsonl" and is_one_value(begin, lines=source.suffix != ".json"):
         text = "".join(block.text for block in blocks)
         for values, number in items(text, file, ledger):
-            yield _cleaned(values, file, number, ledger, "item")
+            yield _clean_row(values, file, number, ledger, "item")
         return
     elif source.format == "jsonl":
         for values, number in jsonl.objects(blocks, source, ledger, annotation_exports.line):
-            yield _cleaned(values, file, number, ledger)
+            yield _clean_row(values, file, number, ledger)
         return
     elif conll.is_words(begin):
-        numbered_rows = conll.rows(_as_read(blocks, ledger), file, header, ledger)
+        numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
     elif begin.lstrip().startswith(class_folders.LABEL):
         multi_label = class_folders.MULTI_LABEL.search(begin) is not None
         numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
     else:
-        raise _no_labels(begin, source)
+        raise _unlabelled_text_error(begin, source)
     for values, number in numbered_rows:
         yield Row(values, file, number)
 
 
-def _cleaned(
+def _clean_row(
     values: dict[str, Any], file: str, number: int, ledger: Ledger, unit: str = "line"
 ) -> Row:
     """Return a row with cleaned values that also keeps the original values of changed columns."""
-    read, original_values = raw_text.clean_row(
+    cleaned_values, original_values = raw_text.clean_row(
         values, ledger, line_ends=bool(TABLE_FILE.search(file))
     )
-    return Row(read, file, number, unit, original_values)
+    return Row(cleaned_values, file, number, unit, original_values)
 
 
-def _as_read(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
+def _clean_blocks(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextBlock]:
     """Yield blocks with cleaned text, for formats whose texts have no character offsets."""
     for block in blocks:
         text = raw_text.text_as_read(block.text, ledger, line_ends=True)
@@ -363,22 +363,22 @@ def _of_two(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -
         ledger.counts.hashes[source.other.shown] = opened.finish()
 
 
-def _of_parquet(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
+def _parquet_rows(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
     file, orders = source.shown, noted_languages(source)
     for values, number in parquet.rows(opened, source, ledger):
         for name, order in orders.items():  # the file has the languages in alphabetical order
             if type(translations := values.get(name)) is dict and translations.keys() == set(order):
                 values[name] = {language: translations[language] for language in order}
         try:
-            checked = jsonl.check_texts(values, ledger)
+            checked_values = jsonl.check_texts(values, ledger)
         except DataError as error:
             where = f"{file}, row {number}"
             ledger.reject(jsonl.with_place(error, where), file=file, line=number)
             continue
-        yield _cleaned(checked, file, number, ledger, "row")
+        yield _clean_row(checked_values, file, number, ledger, "row")
 
 
-def _refuse_webanno(begin: str, file: str) -> None:
+def _refuse_webanno_file(begin: str, file: str) -> None:
     if begin.startswith("#FORMAT=WebAnno"):
         raise UsageError(
             "a WebAnno file, which is no table",
@@ -389,9 +389,9 @@ def _refuse_webanno(begin: str, file: str) -> None:
         )
 
 
-def _no_labels(begin: str, source: Source) -> UsageError:
+def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
     """Return the error for a file without labels whose text begins with `begin`."""
-    if ending := _ending_of_table(begin):
+    if ending := _likely_table_ending(begin):
         return UsageError(
             "lines of text that look like rows of a table",
             where=source.shown,
@@ -417,7 +417,7 @@ def _no_labels(begin: str, source: Source) -> UsageError:
     )
 
 
-def _ending_of_table(text: str) -> tuple[str, str] | None:
+def _likely_table_ending(text: str) -> tuple[str, str] | None:
     """Return (file ending, further options to give) if the first lines of `text` look like rows of
     a table, else None."""
     lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
@@ -432,7 +432,7 @@ def _ending_of_table(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _likelier(names: Sequence[str], separator: str) -> str | None:
+def _likelier_separator(names: Sequence[str], separator: str) -> str | None:
     """Return a separator that suits the first row better than `separator`, or None: one that occurs
     in its only column, or the tab if there is one for every column (texts contain few)."""
     if len(names) == 1:
@@ -450,7 +450,7 @@ def _table(
     if not names:
         return
     separator = csv_file.separator_of(source, ledger)
-    if (likelier := _likelier(names, separator)) is not None:
+    if (likelier := _likelier_separator(names, separator)) is not None:
         raise DataError(
             "the table has one column only" if len(names) == 1 else "another separator is likely",
             where=line_in(file, line),
@@ -487,7 +487,7 @@ def _table(
             numbered_values = (
                 (annotation_exports.of_table(values), number) for values, number in numbered_values
             )
-        yield from (_cleaned(values, file, number, ledger) for values, number in numbered_values)
+        yield from (_clean_row(values, file, number, ledger) for values, number in numbered_values)
     else:
         read = (
             (raw_text.clean_row(values, ledger, line_ends=True)[0], number)
@@ -558,9 +558,9 @@ def list_rejected(bad: Sequence[tuple[Row, DataError]], path: Path | None) -> No
     """Append bad rows to the list of rejected rows at `path`, as JSON Lines; None lists nothing."""
     if path is None or not bad:
         return
-    earlier = path.read_text(encoding="utf-8")
+    previous_text = path.read_text(encoding="utf-8")
     with new_text(path) as file:
-        file.write(earlier)
+        file.write(previous_text)
         for row, error in bad:
             entry = {
                 "file": row.file,

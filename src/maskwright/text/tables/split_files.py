@@ -44,16 +44,16 @@ def separate_class_names(
         DataError: a file of class names holds none.
     """
     names: dict[str, Names] = {}
-    files, read = [], []
+    files, names_files = [], []
     for source in sources:
         if len(sources) == 1 or not is_of_names(source):
             files.append(source)
-        elif (listed := read_names(source)) is None:
+        elif (file_names := read_names(source)) is None:
             files.append(source)  # holds rows despite its name
-        elif listed:
-            names |= listed
-            read.append(source.shown)
-    return files, names, read
+        elif file_names:
+            names |= file_names
+            names_files.append(source.shown)
+    return files, names, names_files
 
 
 def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
@@ -71,7 +71,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         files, has_split_folders = texts, len(set(upper_folders)) > 1
         names = [_part_in_name(name) if has_split_folders else ALL for name in upper_folders]
     else:
-        names = _by_names(files)
+        names = _parts_by_name(files)
     for source, split in zip(files, names, strict=True):
         sources_by_part.setdefault(split, []).append(source)
     if sources_by_part.keys() == {ALL}:
@@ -98,7 +98,7 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     return {split: sources_by_part[split] for split in PARTS if split in sources_by_part}
 
 
-def _by_names(files: Sequence[Source]) -> list[str]:
+def _parts_by_name(files: Sequence[Source]) -> list[str]:
     """Return the part of each file by a word in its name; if no name has one, by its folder."""
     split_names = [_part_of(source) for source in files]
     if set(split_names) == {ALL}:
@@ -162,9 +162,9 @@ def _features(source: Source) -> dict[str, Any]:
     or they cannot be read, as they are optional."""
     if source.format not in ("parquet", "arrow"):
         return {}
-    noted = parquet.metadata(source).get(b"huggingface")
+    metadata = parquet.metadata(source).get(b"huggingface")
     try:
-        features = {} if noted is None else parse(noted.decode("utf-8"), source.shown)
+        features = {} if metadata is None else parse(metadata.decode("utf-8"), source.shown)
         features = features["info"]["features"] if features else {}
     except (DataError, UnicodeDecodeError, KeyError, TypeError):
         features = {}  # a note that is not theirs

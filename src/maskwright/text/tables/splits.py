@@ -43,12 +43,12 @@ GROUPS = {
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:
     """Return the folded texts that rows may share (one for each row) by role. Empty if a row has
     only one text: rows with equal texts stay in one part anyway."""
-    by_role: dict[str, list[str]] = {}
+    texts_of_role: dict[str, list[str]] = {}
     for role in rows[0].shared_texts if rows else ():
         texts = [folded(row.shared_texts[role]) for row in rows]
         if any(texts):
-            by_role[role] = texts
-    return by_role
+            texts_of_role[role] = texts
+    return texts_of_role
 
 
 def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
@@ -57,9 +57,9 @@ def shared_text(rows: Sequence[Example]) -> tuple[str, list[str]] | None:
     best, most_rows = None, 0
     for role, texts in texts_by_role(rows).items():
         counts = Counter(texts)
-        count = sum(n for n in counts.values() if n > 1)
-        if count > most_rows and max(counts.values()) <= max(MOST * len(rows), 2):
-            most_rows = count
+        shared_rows = sum(n for n in counts.values() if n > 1)
+        if shared_rows > most_rows and max(counts.values()) <= max(MOST * len(rows), 2):
+            most_rows = shared_rows
             best = role, [text if counts[text] > 1 else "" for text in texts]
     return best
 
@@ -68,8 +68,8 @@ def findings(dataset: Dataset) -> Iterator[Finding]:
     """Yield a finding for each role whose texts other parts share with the training rows, and for
     each column by which rows of a sampled split may belong together."""
     columns = dataset.task.columns
-    train = texts_by_role(dataset.parts.get(TRAIN, []))
-    for role, texts in train.items():
+    training_texts_by_role = texts_by_role(dataset.parts.get(TRAIN, []))
+    for role, texts in training_texts_by_role.items():
         if sum(len(text.split()) for text in texts) < WORDS * len(texts):
             continue
         name = columns.roles[role][0]
@@ -92,7 +92,7 @@ def findings(dataset: Dataset) -> Iterator[Finding]:
                     f"{option('group', name)} keeps them together" if is_sampled else "",
                 )
     if dataset.sampled and "group" not in columns.roles and not dataset.together:
-        for name in _of_groups(columns):
+        for name in _group_like_columns(columns):
             yield Finding(
                 "possible-groups",
                 f"rows that share their {name!r} may be in different parts",
@@ -100,7 +100,7 @@ def findings(dataset: Dataset) -> Iterator[Finding]:
             )
 
 
-def _of_groups(columns: Columns) -> list[str]:
+def _group_like_columns(columns: Columns) -> list[str]:
     """Return the unused columns named like a group (`GROUPS`) whose values repeat."""
     return [
         name
@@ -162,7 +162,7 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     examples_by_split = dict(dataset.parts)
     source_split = ALL if ALL in examples_by_split else TRAIN
     rows = examples_by_split.pop(source_split)
-    missing_splits = replace(
+    missing_shares = replace(
         division,
         validation=0.0 if VALIDATION in examples_by_split else division.validation,
         test=0.0 if TEST in examples_by_split else division.test,
@@ -172,10 +172,10 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     own_groups = groups.pop(source_split, None)
     together = (
         shared_text(rows)
-        if own_groups is None and (missing_splits.validation or missing_splits.test)
+        if own_groups is None and (missing_shares.validation or missing_shares.test)
         else None
     )
-    sampled = split_rows(texts, classes, missing_splits, together[1] if together else own_groups)
+    sampled = split_rows(texts, classes, missing_shares, together[1] if together else own_groups)
     examples_by_split |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
     if own_groups is not None:
         groups |= {split: [own_groups[i] for i in indices] for split, indices in sampled.items()}
@@ -231,13 +231,13 @@ def split_rows(
     Raises:
         DataError: a part of the division would be empty.
     """
-    units = _units(texts, groups)
-    names = [min(hash_of(texts[i]) for i in unit) for unit in units]
+    units = _group_rows(texts, groups)
+    unit_hashes = [min(hash_of(texts[i]) for i in unit) for unit in units]
     if groups is not None:
-        names = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
-    keys = _draws("split", division.seed, names)
+        unit_hashes = [min(hash_of(groups[i] or texts[i]) for i in unit) for unit in units]
+    unit_numbers = _uniform_numbers("split", division.seed, unit_hashes)
     shares = {TEST: division.test, VALIDATION: division.validation}
-    split_of_unit = _by_quota(units, classes, keys, shares, division.seed)
+    split_of_unit = _assign_units(units, classes, unit_numbers, shares, division.seed)
     split_names = [TRAIN, *(split for split, share in shares.items() if share)]
     assigned: dict[str, list[int]] = {split: [] for split in split_names}
     for unit, split in zip(units, split_of_unit, strict=True):
@@ -286,19 +286,19 @@ def draw_rows(
         raise UsageError(
             "no such number of labels to draw", found=f"{count:,}", wanted=f"1 to {len(texts):,}"
         )
-    keys = _draws("draw", seed, [hash_of(t) for t in texts])
+    row_numbers = _uniform_numbers("draw", seed, [hash_of(t) for t in texts])
     by_class: dict[Hashable, list[int]] = defaultdict(list)
     text_counts: Counter[str] = Counter()
-    copies = []
+    copy_numbers = []
     for text in texts:
-        copies.append(text_counts[folded(text)])
+        copy_numbers.append(text_counts[folded(text)])
         text_counts[folded(text)] += 1
     for index, name in enumerate(classes):
         by_class[name].append(index)
     ranked = []
     for name, indices in by_class.items():
-        start = float(_draws("draw", seed, [hash_of(f"class {name}")])[0])
-        indices.sort(key=lambda i: (copies[i], keys[i]))  # repeated texts come last
+        start = float(_uniform_numbers("draw", seed, [hash_of(f"class {name}")])[0])
+        indices.sort(key=lambda i: (copy_numbers[i], row_numbers[i]))  # repeated texts come last
         for rank, i in enumerate(indices):
             turn = rank + start
             ranked.append((turn if balanced else turn / len(indices), str(name), i))
@@ -315,9 +315,9 @@ def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
     """Return the stratum of each example: its class, the rarest of several labels (few rows share a
     whole label set), or None."""
     labels = [e.stratum for e in examples]
-    often = Counter(n for label in labels if isinstance(label, tuple) for n in label)
+    label_counts = Counter(n for label in labels if isinstance(label, tuple) for n in label)
     return [
-        min(label, key=lambda n: (often[n], n), default=None)
+        min(label, key=lambda n: (label_counts[n], n), default=None)
         if isinstance(label, tuple)
         else label
         if isinstance(label, int)
@@ -326,21 +326,21 @@ def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
     ]
 
 
-def _draws(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:
+def _uniform_numbers(purpose: str, seed: int, names: Sequence[int]) -> NDArray[np.float64]:
     """Return (rows,) uniform numbers in [0, 1), determined by the seed and the hash of each row."""
     return uniforms(key(purpose, seed, np.array(names, np.uint64)), 1)[:, 0]
 
 
-def _units(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
+def _group_rows(texts: Sequence[str], groups: Sequence[str] | None) -> list[list[int]]:
     """Return lists of row indices that must stay together: same text or same group."""
-    named = groups or [""] * len(texts)
+    group_names = groups or [""] * len(texts)
     return group_by_shared_keys(
         [("text", folded(text)), *([("group", name)] if name else [])]
-        for text, name in zip(texts, named, strict=True)
+        for text, name in zip(texts, group_names, strict=True)
     )
 
 
-def _by_quota(
+def _assign_units(
     units: Sequence[list[int]],
     classes: Sequence[Hashable],
     keys: NDArray[np.float64],
@@ -349,27 +349,27 @@ def _by_quota(
 ) -> list[str]:
     """Return the part of each unit. Each class gives its share, rounded by a random number of the
     class: totals are right on average for small classes, and no class depends on another."""
-    by_class: dict[Hashable, list[int]] = defaultdict(list)
-    for number, unit in enumerate(units):
+    units_by_class: dict[Hashable, list[int]] = defaultdict(list)
+    for unit_index, unit in enumerate(units):
         counts = Counter(classes[i] for i in unit)
-        by_class[min(counts, key=lambda c: (-counts[c], str(c)))].append(number)
+        units_by_class[min(counts, key=lambda c: (-counts[c], str(c)))].append(unit_index)
     split_of_unit = [TRAIN] * len(units)
-    for name, numbers in by_class.items():
-        rows = sum(len(units[n]) for n in numbers)
-        rounding = float(_draws("split", seed, [hash_of(f"class {name}")])[0])
+    for name, unit_indices in units_by_class.items():
+        class_rows = sum(len(units[n]) for n in unit_indices)
+        rounding_offset = float(_uniform_numbers("split", seed, [hash_of(f"class {name}")])[0])
         # At least one row of a class stays in train: the model must have seen it.
         remaining: dict[str, int] = {}
-        spare = training_left = rows - 1
+        assignable_rows = movable_rows = class_rows - 1
         for split, share in shares.items():
-            remaining[split] = min(int(share * rows + rounding), spare)
-            spare -= remaining[split]
-        numbers.sort(key=lambda n: keys[n])
-        for number in numbers:
-            size = len(units[number])
+            remaining[split] = min(int(share * class_rows + rounding_offset), assignable_rows)
+            assignable_rows -= remaining[split]
+        unit_indices.sort(key=lambda n: keys[n])
+        for unit_index in unit_indices:
+            size = len(units[unit_index])
             for split in shares:
-                if remaining[split] >= size / 2 and remaining[split] > 0 and size <= training_left:
-                    split_of_unit[number] = split
+                if remaining[split] >= size / 2 and remaining[split] > 0 and size <= movable_rows:
+                    split_of_unit[unit_index] = split
                     remaining[split] -= size
-                    training_left -= size
+                    movable_rows -= size
                     break
     return split_of_unit

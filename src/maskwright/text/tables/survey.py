@@ -139,18 +139,18 @@ class Survey:
 
 def survey(dataset: Dataset) -> Survey:
     """Compute the statistics, shared texts and findings of all parts of a dataset."""
-    surveys = {name: _part(dataset, rows) for name, rows in dataset.parts.items()}
+    surveys = {name: _survey_part(dataset, rows) for name, rows in dataset.parts.items()}
     leaks = [
-        _leak(name, dataset.parts[name], earlier, dataset.parts[earlier])
+        _shared_texts(name, dataset.parts[name], earlier, dataset.parts[earlier])
         for earlier, name in combinations(dataset.parts, 2)
     ]
     leaks = [leak for leak in leaks if leak.rows]
-    result = Survey(dataset.task.name, surveys, leaks)
-    return replace(result, findings=list(_findings(dataset, result)))
+    dataset_survey = Survey(dataset.task.name, surveys, leaks)
+    return replace(dataset_survey, findings=list(_all_findings(dataset, dataset_survey)))
 
 
 # ------------------------------------------------------------------------------ one part
-def _part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
+def _survey_part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
     texts = [e.whole_text for e in rows]
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
@@ -193,7 +193,7 @@ def _classes(dataset: Dataset, rows: Sequence[Example]) -> dict[str, int]:
 
 
 # ------------------------------------------------------------------------------ between parts
-def _leak(
+def _shared_texts(
     split: str, rows: Sequence[Example], earlier_split: str, earlier_rows: Sequence[Example]
 ) -> Leak:
     earlier_by_text: dict[str, list[Example]] = defaultdict(list)
@@ -250,7 +250,7 @@ def left_out_findings(dataset: Dataset) -> Iterator[Finding]:
         )
 
 
-def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
+def _all_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """Yield all findings on the dataset, in the order in which they are shown."""
     for name, counts in dataset.counts.items():
         yield from reading_findings(name, counts)
@@ -265,17 +265,17 @@ def _findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
         )
     yield from splits.findings(dataset)
     for name, split_survey in survey.parts.items():
-        yield from _repeated(name, split_survey)
-        yield from _same_answer(name, dataset.parts[name])
+        yield from _repetition_findings(name, split_survey)
+        yield from _same_answer_findings(name, dataset.parts[name])
         yield from dataset.task.columns.layout.findings(name, dataset)
     yield from left_out_findings(dataset)
-    yield from _missing_answers(dataset)
+    yield from _missing_value_findings(dataset)
     if dataset.labels is not None:
         yield from _label_findings(dataset, survey)
         yield from _class_findings(dataset, survey)
 
 
-def _repeated(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
+def _repetition_findings(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
     """Yield findings on texts that occur more than once in a part."""
     if part_survey.contradictions:
         first_places = " and ".join(part_survey.contradictions[0][:2])
@@ -293,7 +293,7 @@ def _repeated(name: str, part_survey: PartSurvey) -> Iterator[Finding]:
         )
 
 
-def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
+def _same_answer_findings(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
     if len(rows) > 1 and len({row.repeated for row in rows}) == 1:
         yield Finding(
             "same-answer",
@@ -302,7 +302,7 @@ def _same_answer(name: str, rows: Sequence[Example]) -> Iterator[Finding]:
         )
 
 
-def _missing_answers(dataset: Dataset) -> Iterator[Finding]:
+def _missing_value_findings(dataset: Dataset) -> Iterator[Finding]:
     """Yield findings on labels or targets in any part that may stand for a missing value."""
     columns = dataset.task.columns
     if len(columns.roles[columns.layout.answer_role]) > 1:
@@ -321,7 +321,7 @@ def _missing_answers(dataset: Dataset) -> Iterator[Finding]:
             for other_value in counts
             if other_value != value and (n := as_number(other_value)) is not None
         ]
-        if number is None or _is_apart(number, other_numbers):
+        if number is None or _is_outlier(number, other_numbers):
             yield Finding(
                 "label-like-missing-value",
                 f"{value!r} ({counted(counts[value], 'row')}) is read as {role}",
@@ -340,12 +340,12 @@ def _values(answer: Any, dataset: Dataset) -> Iterator[str]:
             yield dataset.labels.names[value]
 
 
-def _is_apart(number: float, other_numbers: Sequence[float]) -> bool:
+def _is_outlier(number: float, other_numbers: Sequence[float]) -> bool:
     """Whether a number is an outlier: negative if no other number is, or farther from the others
     than their range is wide."""
     low, high = min(other_numbers, default=number), max(other_numbers, default=number)
-    far = max(low - number, number - high) > max(high - low, 1)
-    return not other_numbers or number < 0 <= low or (far and len(other_numbers) > 1)
+    is_far = max(low - number, number - high) > max(high - low, 1)
+    return not other_numbers or number < 0 <= low or (is_far and len(other_numbers) > 1)
 
 
 def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
@@ -355,7 +355,7 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     if dataset.labels is not None:
         yield from columns.layout.label_findings(dataset.labels.names)
     if dataset.task.shape.label == "several":
-        yield from _sets_of_labels(dataset, names)
+        yield from _label_set_findings(dataset, names)
     blank = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
     if blank:
         yield Finding(
@@ -365,7 +365,7 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
         )
 
 
-def _sets_of_labels(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
+def _label_set_findings(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
     """Yield findings on label sets, of the columns `names`, if cells are empty or no set has more
     than one label."""
     empty = dataset.task.columns.described[names[0]].empty if len(names) == 1 else 0
@@ -415,10 +415,10 @@ def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
             if "macro_f1" not in dataset.task.shape.metrics
             else "look at macro F1 besides accuracy",
         )
-    for miss, name in near_misses(counts):
+    for misspelt, name in near_misses(counts):
         yield Finding(
             "misspelt-label",
-            f"{miss!r} ({counted(counts[miss], 'row')}) may be {name!r} "
+            f"{misspelt!r} ({counted(counts[misspelt], 'row')}) may be {name!r} "
             f"({counted(counts[name], 'row')}) misspelt",
         )
 
@@ -429,6 +429,6 @@ def _s(number: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - LISTED
-    listed = ", ".join(map(repr, names[:LISTED]))
-    return listed + (f" and {more:,} more classes" if more > 0 else "")
+    unlisted_count = len(names) - LISTED
+    shown_names = ", ".join(map(repr, names[:LISTED]))
+    return shown_names + (f" and {unlisted_count:,} more classes" if unlisted_count > 0 else "")

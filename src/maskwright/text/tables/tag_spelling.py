@@ -101,7 +101,7 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
                     return replace(
                         spelling,
                         outside=outside or OUTSIDE,
-                        empty=frozenset(_empty(spelling, marked, outside or OUTSIDE)),
+                        empty=frozenset(_outside_tags(spelling, marked, outside or OUTSIDE)),
                     )
     return None
 
@@ -110,17 +110,17 @@ def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
     """Whether the tags `marked` are entity tags in this spelling; an unusual spelling also requires
     a tag that begins an entity."""
     prefixes_and_types = [split for name in marked if (split := spelling.split(name)) is not None]
-    begins = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
-    usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
+    has_beginning = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
+    is_usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
     with_types = all(entity_type for _, entity_type in prefixes_and_types)
-    without = all(not entity_type for _, entity_type in prefixes_and_types)
+    without_types = all(not entity_type for _, entity_type in prefixes_and_types)
     return bool(prefixes_and_types) and (
-        (with_types and (usual or begins))
-        or (without and "B" in {prefix for prefix, _ in prefixes_and_types})
+        (with_types and (is_usual or has_beginning))
+        or (without_types and "B" in {prefix for prefix, _ in prefixes_and_types})
     )
 
 
-def _empty(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
+def _outside_tags(spelling: Spelling, marked: Iterable[str], outside: str) -> list[str]:
     """Return the tags of the type O; none if all other types are single letters, as O then is."""
     entity_types = {
         name: split[1] for name in marked if (split := spelling.split(name)) is not None
@@ -188,13 +188,13 @@ def findings(names: Sequence[str]) -> Iterator[Finding]:
         )
         return
     entity_types = {name: split[1] for name in names if (split := spelling.split(name)) is not None}
-    letter = next(
+    entity_of_type_o = next(
         (n for n, k in entity_types.items() if k == OUTSIDE and n not in spelling.empty), None
     )
-    if letter is not None:
+    if entity_of_type_o is not None:
         yield Finding(
             "entity-of-kind-o",
-            f"{letter!r} is read as an entity of the type O",
+            f"{entity_of_type_o!r} is read as an entity of the type O",
             remedy=f"where it is outside, write {spelling.outside}",
         )
         return

@@ -163,11 +163,11 @@ def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) ->
         IncompatibleError: the numbers of sentences, or of words in a sentence, differ.
         DataError: no words, or a tag that is not the tag of an entity.
     """
-    right = accuracy(predicted, golds)
+    tag_accuracy = accuracy(predicted, golds)
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("gold", "predicted", "correct")}
-    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
-        predicted_entities = set(entities(ours, f"prediction {number}"))
-        gold_entities = set(entities(gold, f"sentence {number}"))
+    for number, (predicted_tags, gold_tags) in enumerate(zip(predicted, golds, strict=True), 1):
+        predicted_entities = set(entities(predicted_tags, f"prediction {number}"))
+        gold_entities = set(entities(gold_tags, f"sentence {number}"))
         for name, group in (
             ("gold", gold_entities),
             ("predicted", predicted_entities),
@@ -181,7 +181,7 @@ def score(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]]) ->
             entity_type: EntityScore(*(counts[name][entity_type] for name in counts))
             for entity_type in types
         },
-        right,
+        tag_accuracy,
     )
 
 
@@ -197,17 +197,17 @@ def accuracy(predicted: Sequence[Sequence[str]], golds: Sequence[Sequence[str]])
             found=len(predicted),
             wanted=len(golds),
         )
-    right = words = 0
-    for number, (ours, gold) in enumerate(zip(predicted, golds, strict=True), 1):
-        if len(ours) != len(gold):
+    correct = words = 0
+    for number, (predicted_tags, gold_tags) in enumerate(zip(predicted, golds, strict=True), 1):
+        if len(predicted_tags) != len(gold_tags):
             raise IncompatibleError(
                 "words and tags differ in number",
                 where=f"sentence {number}",
-                found=len(ours),
-                wanted=len(gold),
+                found=len(predicted_tags),
+                wanted=len(gold_tags),
             )
-        right += sum(a == b for a, b in zip(ours, gold, strict=True))
-        words += len(gold)
+        correct += sum(a == b for a, b in zip(predicted_tags, gold_tags, strict=True))
+        words += len(gold_tags)
     if not words:
         raise DataError("there are no words to score")
-    return right / words
+    return correct / words

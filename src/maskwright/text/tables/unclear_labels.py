@@ -42,7 +42,7 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
     _refuse_commas(column.name, cells)
     _refuse_units(column.name, cells)
     if flags.are_codes(rows, column.name):
-        raise _refusal(
+        raise _ambiguity_error(
             "labels of the digits 0 and 1",
             column.name,
             cells[0],
@@ -61,7 +61,7 @@ def refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         _refuse_numbers_and_words(column.name, cells)
 
 
-def _refusal(
+def _ambiguity_error(
     message: str, name: str, example: tuple[Row, Any], expected: str, do: str
 ) -> DataError:
     return DataError(
@@ -79,7 +79,7 @@ def _refuse_commas(name: str, cells: Cells) -> None:
     thousands = all(THOUSANDS.fullmatch(str(cell)) for _, cell in cells)
     if example is None or not (thousands or all(DECIMAL.fullmatch(str(cell)) for _, cell in cells)):
         return
-    raise _refusal(
+    raise _ambiguity_error(
         "numbers with a comma, or two numbers",
         name,
         example,
@@ -97,7 +97,7 @@ def _refuse_units(name: str, cells: Cells) -> None:
     values = {str(cell) for _, cell in cells}
     if example is None or len(values) <= FEW_LABELS or not all(map(MEASURED.fullmatch, values)):
         return
-    raise _refusal(
+    raise _ambiguity_error(
         "numbers with a unit",
         name,
         example,
@@ -117,7 +117,7 @@ def _refuse_lists_of_fractions(name: str, cells: Cells) -> None:
         None,
     )
     if example is not None:
-        raise _refusal(
+        raise _ambiguity_error(
             "lists of numbers with fractions",
             name,
             example,
@@ -135,7 +135,7 @@ def _refuse_repeated(name: str, cells: Cells) -> None:
         row_and_cell for row_and_cell in lists if len(set(row_and_cell[1])) < len(row_and_cell[1])
     ]
     if 2 * len(repeated) > len(lists):
-        raise _refusal(
+        raise _ambiguity_error(
             "lists of numbers that come back within a row",
             name,
             repeated[0],
@@ -147,14 +147,14 @@ def _refuse_repeated(name: str, cells: Cells) -> None:
 
 def _refuse_few_fractions(name: str, cells: Cells) -> None:
     """Refuse a few fractions among integers: one 0.5 would turn the classes 0 and 1 to numbers."""
-    wholes = {number for _, cell in cells if (number := as_integer(cell)) is not None}
+    integers = {number for _, cell in cells if (number := as_integer(cell)) is not None}
     fractions = [
         (row, cell) for row, cell in cells if _is_number(cell) and as_integer(cell) is None
     ]
-    few = len(fractions) == 1 or len(fractions) <= (1 - MOSTLY) * len(cells)
-    if plain(name) in SCORES or not few or len(wholes) > FEW_WHOLES or len(cells) < FEW_ROWS:
+    are_few = len(fractions) == 1 or len(fractions) <= (1 - MOSTLY) * len(cells)
+    if plain(name) in SCORES or not are_few or len(integers) > FEW_WHOLES or len(cells) < FEW_ROWS:
         return
-    raise _refusal(
+    raise _ambiguity_error(
         "a few fractions among whole numbers",
         name,
         fractions[0],
@@ -170,7 +170,7 @@ def _refuse_unread_lists(name: str, cells: Cells) -> None:
         row_and_cell for row_and_cell in cells if BRACKETED.fullmatch(str(row_and_cell[1]).strip())
     ]
     if 2 * len(bracketed) > len(cells):
-        raise _refusal(
+        raise _ambiguity_error(
             "cells that look like lists and are none",
             name,
             bracketed[0],
@@ -188,7 +188,7 @@ def _refuse_numbers_and_words(name: str, cells: Cells) -> None:
     example = next((row, cell) for row, cell in cells if not _is_number(cell))
     word = str(example[1]).strip()
     point = f" (with a point: {word.replace(',', '.')})" if DECIMAL.fullmatch(word) else ""
-    raise _refusal(
+    raise _ambiguity_error(
         "numbers and words in one column of labels",
         name,
         example,

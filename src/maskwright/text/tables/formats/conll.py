@@ -81,11 +81,11 @@ def sentences(
                 line=line,
             )
             continue
-        named = values[number].strip() or sentence.get(number, "")
-        if named != sentence.get(number):
+        sentence_id = values[number].strip() or sentence.get(number, "")
+        if sentence_id != sentence.get(number):
             if sentence:
                 yield sentence, start_line
-            sentence, start_line = {number: named}, line
+            sentence, start_line = {number: sentence_id}, line
         for name, value in values.items():
             if name != number:
                 sentence.setdefault(name, []).append(value)
@@ -249,65 +249,65 @@ def _is_name(value: str) -> bool:
 
 def _require_words(columns: Sequence[_Column], where: str, width: int) -> None:
     """Raise DataError if the first column does not hold words."""
-    head, rest = columns[0], columns[1:]
-    if not rest:
+    first, others = columns[0], columns[1:]
+    if not others:
         return
-    tags = next((c for c in rest[::-1] if c.has_entity_tags), rest[-1])
-    enough_values = len(head.values) >= MIN_VALUES
-    if head.may_have_tags and enough_values and not rest[-1].has_tags:
-        words = next((c for c in rest if c.is_lettered), rest[0])
-        raise _unclear("the tags stand before the words", where, width, head, words, head)
-    if len(rest) == 1:
+    tags = next((c for c in others[::-1] if c.has_entity_tags), others[-1])
+    enough_values = len(first.values) >= MIN_VALUES
+    if first.may_have_tags and enough_values and not others[-1].has_tags:
+        words = next((c for c in others if c.is_lettered), others[0])
+        raise _unclear_error("the tags stand before the words", where, width, first, words, first)
+    if len(others) == 1:
         return
-    words = next((c for c in rest if not c.is_of_sentence and not c.is_number), rest[0])
-    if head.is_of_sentence and not words.is_of_sentence:
+    words = next((c for c in others if not c.is_of_sentence and not c.is_number), others[0])
+    if first.is_of_sentence and not words.is_of_sentence:
         message = "the first column holds no words, but the same for all words of a sentence"
-        raise _unclear(message, where, width, head, words, tags)
-    if head.is_number and enough_values and words.is_lettered:
+        raise _unclear_error(message, where, width, first, words, tags)
+    if first.is_number and enough_values and words.is_lettered:
         message = "the first column holds no words, but numbers"
-        raise _unclear(message, where, width, head, words, tags)
-    least = MIN_VALUES * len(head.distinct)
-    candidates = (c for c in rest[:-1] if c.is_lettered and not c.is_of_sentence)
+        raise _unclear_error(message, where, width, first, words, tags)
+    least = MIN_VALUES * len(first.distinct)
+    candidates = (c for c in others[:-1] if c.is_lettered and not c.is_of_sentence)
     richer = next((c for c in candidates if len(c.distinct) > least), None)
-    if richer is not None and head.has_classes and len(head.values) >= MANY:
+    if richer is not None and first.has_classes and len(first.values) >= MANY:
         message = "the first column holds few different values, and another many words"
-        raise _unclear(message, where, width, head, richer, tags)
+        raise _unclear_error(message, where, width, first, richer, tags)
 
 
 def _require_tags(columns: Sequence[_Column], where: str, width: int) -> None:
     """Raise DataError if the last column does not hold tags, but another may."""
-    words, tail, between = columns[0], columns[-1], columns[1:-1]
-    if tail.has_tags:
+    words, last, between = columns[0], columns[-1], columns[1:-1]
+    if last.has_tags:
         return
-    typed = () if tail.has_entity_types else between[::-1]
+    typed = () if last.has_entity_types else between[::-1]
     better = (
         next((c for c in between[::-1] if c.has_entity_tags), None)
         or next((c for c in typed if c.has_entity_types), None)
         or next((c for c in between if c.has_classes), None)
     )
     if better is not None:
-        count = len(tail.distinct)
+        count = len(last.distinct)
         # Lemmas have nearly as many distinct values as words, and many more than the other column.
-        lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
-        nameless = tail.is_fraction or not any(map(_is_name, tail.distinct))
+        are_lemmas = 2 * count > len(words.distinct) and count > MIN_VALUES * len(better.distinct)
+        has_no_names = last.is_fraction or not any(map(_is_name, last.distinct))
         message = None
-        if better.has_entity_tags or (better.has_entity_types and not tail.has_entity_types):
+        if better.has_entity_tags or (better.has_entity_types and not last.has_entity_types):
             message = "the last column holds no tags, and another seems to"
-        elif count == 1 or nameless or lemmas:
+        elif count == 1 or has_no_names or are_lemmas:
             message = "the last column seems to hold no tags"
         if message is not None:
-            raise _unclear(message, where, width, tail, words, better)
-    if tail.is_fraction:
+            raise _unclear_error(message, where, width, last, words, better)
+    if last.is_fraction:
         raise DataError(
             "the last column holds numbers, not tags",
             where=where,
-            found=_shown(tail),
+            found=_shown(last),
             wanted="a word, and its tag in the last column",
             do="put the tags into the last column",
         )
 
 
-def _unclear(
+def _unclear_error(
     message: str, where: str, width: int, column: _Column, words: _Column, tags: _Column
 ) -> DataError:
     names = [f"column{number}" for number in range(1, width + 1)]
@@ -410,7 +410,7 @@ def is_words(text: str) -> bool:
         return True
     if "" not in (line.strip() for line in lines):
         return False  # no sentence ends
-    words = [_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
+    words = [_split_columns(line) for line in lines if line.strip() and not COMMENT.match(line)]
     width = len(words[0]) if words else 0
     if width < 2 or any(len(columns) != width for columns in words):
         return False
@@ -471,7 +471,7 @@ def _sentences(
     words: list[list[str]] = []
     start_line, fault = 0, None
     for number, line in sentence_lines(blocks, ledger):
-        columns = _columns(line) if line is not None else []
+        columns = _split_columns(line) if line is not None else []
         if line is None or not columns or columns[0] == DOCUMENT:
             if ledger is not None:
                 ledger.counts.rows += start_line > 0
@@ -515,6 +515,6 @@ def _fault(line: str, columns: list[str], width: int, usual: int, where: str) ->
     )
 
 
-def _columns(line: str) -> list[str]:
-    apart = line.split("\t") if "\t" in line else line.split(" ")
-    return [column.strip(" ") for column in apart if column.strip(" ")]
+def _split_columns(line: str) -> list[str]:
+    pieces = line.split("\t") if "\t" in line else line.split(" ")
+    return [column.strip(" ") for column in pieces if column.strip(" ")]

@@ -63,7 +63,7 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
     """
     exported_rows: list[dict[str, Any]] = []
     unread: Counter[str] = Counter()
-    multiply_annotated = golden = 0
+    multiply_annotated = with_truth = 0
     for number, task in enumerate(tasks, 1):
         where = f"{file}, item {number}"
         if "result" in task:
@@ -82,19 +82,19 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
             )
         valid = [a for a in annotations if not a.get("was_cancelled") and not a.get("skipped")]
         ground_truth = [a for a in valid if a.get("ground_truth") is True]
-        golden += bool(ground_truth) and len(ground_truth) < len(valid)
+        with_truth += bool(ground_truth) and len(ground_truth) < len(valid)
         valid = ground_truth or valid
         multiply_annotated += len(valid) > 1
-        base = ExportedRow(task["data"])
-        base.setdefault("id", task.get("id"))
+        task_row = ExportedRow(task["data"])
+        task_row.setdefault("id", task.get("id"))
         if not valid:
-            base.left_out, base.item = _why(task, annotations), number
-            exported_rows.append(base)
+            task_row.left_out, task_row.item = _reason_unlabelled(task, annotations), number
+            exported_rows.append(task_row)
         for annotation in valid:
-            annotated = ExportedRow({**base, **_answers(annotation["result"], unread, where)})
+            annotated = ExportedRow({**task_row, **_answers(annotation["result"], unread, where)})
             annotated.item = number
             exported_rows.append(annotated)
-    _note(ledger.counts.notes, multiply_annotated, golden, unread)
+    _note(ledger.counts.notes, multiply_annotated, with_truth, unread)
     return exported_rows
 
 
@@ -112,7 +112,7 @@ def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Co
         notes.append(Finding("results-not-read", message))
 
 
-def _why(task: Mapping[str, Any], annotations: list[Any]) -> str:
+def _reason_unlabelled(task: Mapping[str, Any], annotations: list[Any]) -> str:
     if annotations:
         return "its annotation was cancelled"
     return "predictions, and no annotation" if task.get("predictions") else "no annotation"
@@ -145,11 +145,11 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
         elif result_type == "choices":
             answers[name] = ChosenLabels([*answers.get(name, ()), *answer])
         else:
-            answers[name] = _single(answer)
+            answers[name] = _unwrap(answer)
     return answers
 
 
-def _single(answer: Any) -> Any:
+def _unwrap(answer: Any) -> Any:
     return answer[0] if type(answer) is list and len(answer) == 1 else answer
 
 
@@ -179,5 +179,5 @@ def _value(value: Any) -> Any:
     if type(value) is dict and type(value.get("choices")) is list:
         return ChosenLabels(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:
-        return _single(value["text"])
+        return _unwrap(value["text"])
     return value

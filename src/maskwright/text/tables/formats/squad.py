@@ -79,12 +79,12 @@ def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] |
             yield row_or_fault
             continue
         try:
-            yield _row(*row_or_fault, number, ids)
+            yield _flat_row(*row_or_fault, number, ids)
         except DataError as error:
             yield error
 
 
-def _row(
+def _flat_row(
     title: str, context: str, row: Any, where: str, number: int, ids: set[str]
 ) -> dict[str, Any]:
     if not isinstance(row, Mapping):
@@ -109,11 +109,11 @@ def _row(
     if type(answers) is dict:  # one answer, or columns of several
         values = [value if type(value) is list else [value] for value in answers.values()]
         if len(set(map(len, values))) > 1:
-            raise _wrong("answers", list, answers, where_question)
+            raise _type_error("answers", list, answers, where_question)
         answers = [dict(zip(answers, cells, strict=True)) for cells in zip(*values, strict=True)]
     labelled &= type(answers) is not str  # an answer without offset is searched in the context
     if type(answers) is not list and labelled:
-        raise _wrong("answers", list, answers, where_question)
+        raise _type_error("answers", list, answers, where_question)
     if (impossible is True and answers) or (impossible is False and labelled and not answers):
         raise DataError(
             "answers and is_impossible do not agree",
@@ -173,11 +173,11 @@ def _field(row: Any, name: str, expected: type, where: str) -> Any:
             wanted=f'"{name}", as SQuAD has it',
         )
     if type(row[name]) is not expected:
-        raise _wrong(name, expected, row[name], where)
+        raise _type_error(name, expected, row[name], where)
     return row[name]
 
 
-def _wrong(name: str, expected: type, shown: Any, where: str) -> DataError:
+def _type_error(name: str, expected: type, shown: Any, where: str) -> DataError:
     words = {str: "a text", list: "a list", int: "a whole number"}
     return DataError(
         f'the field "{name}" has another type',

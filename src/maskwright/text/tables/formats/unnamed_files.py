@@ -89,7 +89,7 @@ def aligned(
         DataError: one text has more lines.
     """
     first_language, second_language = source.languages
-    before, unpaired = ledger.counts.rejected, 0
+    rejected_before, unpaired = ledger.counts.rejected, 0
     sides = [
         (numbered_line for block in side_blocks for numbered_line in block.lines())
         for side_blocks in blocks
@@ -116,7 +116,7 @@ def aligned(
         rest = [current, *side] if current else []
         extra_lines = [number for number, line in rest if line.strip()]
         if (
-            len(extra_lines) > ledger.counts.rejected - before - unpaired
+            len(extra_lines) > ledger.counts.rejected - rejected_before - unpaired
         ):  # else partners of bad lines
             shorter = source.other if file is source else source
             raise DataError(

@@ -63,9 +63,9 @@ class ChoicesLayout(Layout):
             lettered = list(itertools.takewhile(lambda name: name is not None, letters))
             if len(lettered) > 2:
                 numbered["letters"] = [name for name in lettered if name is not None]
-            most = max(numbered.values(), key=len, default=[])
-            if len(most) >= 2:
-                order = sorted(most, key=lambda name: (len(name), name))
+            longest_series = max(numbered.values(), key=len, default=[])
+            if len(longest_series) >= 2:
+                order = sorted(longest_series, key=lambda name: (len(name), name))
                 search.take("choices", order, "by their numbered names")
         if "choices" in search.roles:
             search.by_name("context", lambda c: c.kind == "text" and c.words >= 2)
@@ -102,8 +102,8 @@ def question_of(row: Row, columns: Mapping[str, Sequence[str]]) -> str:
     Raises:
         DataError: one of them is not a text.
     """
-    read = [role for role in ("context", "question") if role in columns]
-    return joined(text_in(row, columns[role]) for role in read)
+    text_roles = [role for role in ("context", "question") if role in columns]
+    return joined(text_in(row, columns[role]) for role in text_roles)
 
 
 def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
         DataError: they seem to count from 1.
     """
     name, choices = columns["label"], columns.roles["choices"]
-    last_counted, count = None, 0
+    row_beyond, count = None, 0
     for row in rows:
         value = value_of(row, name)
         index = as_integer(value)
@@ -189,15 +189,13 @@ def require_from_zero(rows: Iterable[Row], columns: Columns) -> None:
             options = options_of(row, choices)
         except DataError:  # reported when the row is read
             continue
-        last_counted = last_counted or (
-            row if index == len(options) and value not in options else None
-        )
+        row_beyond = row_beyond or (row if index == len(options) and value not in options else None)
         count += 1
-    if last_counted is not None and count >= MIN_ROWS:
+    if row_beyond is not None and count >= MIN_ROWS:
         raise DataError(
             "the right choices seem to be counted from 1",
-            where=f"{last_counted.where}, column {name!r}",
-            found=f"{value_of(last_counted, name)!r}, and nowhere a 0",
+            where=f"{row_beyond.where}, column {name!r}",
+            found=f"{value_of(row_beyond, name)!r}, and nowhere a 0",
             wanted="places counted from 0, letters from A on, or the choices themselves",
             do="take one from each, or write letters: A for 1",
         )

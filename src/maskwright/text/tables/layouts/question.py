@@ -68,8 +68,8 @@ class QuestionLayout(Layout):
         question = text_in(row, columns.roles["question"])
         text_in(row, columns.roles["context"])  # the cleaned text must not be empty
         context = text_in(row.as_given(), columns.roles["context"])
-        answers = _answers(row, columns["answers"], context)
-        impossible = _impossible(row)
+        answers = _parse_answers(row, columns["answers"], context)
+        impossible = _is_unanswerable(row)
         if impossible is not None and impossible == bool(answers):
             raise DataError(
                 "the answers and the mark of an unanswerable question contradict each other",
@@ -122,12 +122,12 @@ def _is_yes_or_no(search: ColumnSearch) -> bool:
     return bool(answers) and answers <= YES_OR_NO
 
 
-def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
+def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
     """Return the answers as (text, offset in `context`). An answer without offset must occur
     exactly once."""
     value = value_of(row, name)
     starts: list[Any] = []
-    if value is None and _impossible(row):
+    if value is None and _is_unanswerable(row):
         return ()
     require_field(row, "answers", name, NONE)
     if value is None:
@@ -164,22 +164,22 @@ def _answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
         raise missing(row, name, "place of an answer", "as many answer_start as text")
     begins = [as_integer(start) for start in starts] if starts else [None] * len(texts)
     return tuple(
-        _placed(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
+        _locate(text, start, context, row, name) for text, start in zip(texts, begins, strict=True)
     )
 
 
-def _impossible(row: Row) -> bool | None:
+def _is_unanswerable(row: Row) -> bool | None:
     """Whether the row is marked as unanswerable; None without such a mark."""
     name = next((name for name in row.values if plain(name) in UNANSWERABLE), None)
     value = "" if name is None else str(row.values[name]).strip().lower()
     return True if value in TRUE else False if value in FALSE else None
 
 
-def _placed(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
+def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> tuple[str, int]:
     """Locate an answer and return (its text in the context, its offset); raise DataError if it is
     not at `start`, or without `start` not exactly once in the context."""
-    stands = start is not None and start >= 0 and context[start : start + len(text)] == text
-    if start is not None and stands and text.strip():
+    is_at_start = start is not None and start >= 0 and context[start : start + len(text)] == text
+    if start is not None and is_at_start and text.strip():
         return text, start
     count = context.count(text) if text.strip() else 0
     if start is None and count == 1:

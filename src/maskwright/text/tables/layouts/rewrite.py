@@ -27,10 +27,10 @@ class RewriteLayout(Layout):
 
     def find(self, search: ColumnSearch) -> None:
         search.two(("source", "target"), SEQUENCES)
-        sides = [name for name in search.described if name.startswith("translation.")]
-        if len(sides) == 2 and not {"source", "target"} & set(search.roles):
-            search.take("source", sides[:1], "the first language of 'translation'")
-            search.take("target", sides[1:], "the second language of 'translation'")
+        languages = [name for name in search.described if name.startswith("translation.")]
+        if len(languages) == 2 and not {"source", "target"} & set(search.roles):
+            search.take("source", languages[:1], "the first language of 'translation'")
+            search.take("target", languages[1:], "the second language of 'translation'")
         if "target" in search.roles and search.why["target"] != "as given" and not search.alone:
             target = search.described[search.roles["target"][0]]
             if target.rows >= MANY_ROWS and target.distinct <= target.rows / 10:

@@ -64,11 +64,11 @@ class WordsLayout(Layout):
         search.by_name("tokens", lambda c: c.kind == "texts")
         search.by_name("tags", lambda c: c.kind in ("texts", "wholes"))
         if "tokens" in search.roles and "tags" not in search.roles and search.by_content:
-            size = _lengths(search.rows, search.roles["tokens"][0])
-            alike = [c.name for c in search.free() if c.kind in ("texts", "wholes")]
-            alike = [name for name in alike if _lengths(search.rows, name) == size]
-            if len(alike) == 1:
-                search.take("tags", alike, "as many in each row as there are tokens")
+            lengths = _lengths(search.rows, search.roles["tokens"][0])
+            same_length = [c.name for c in search.free() if c.kind in ("texts", "wholes")]
+            same_length = [name for name in same_length if _lengths(search.rows, name) == lengths]
+            if len(same_length) == 1:
+                search.take("tags", same_length, "as many in each row as there are tokens")
 
     def reason(self, columns: Columns) -> str:
         if columns.column("tags").kind == "parts":
@@ -79,7 +79,7 @@ class WordsLayout(Layout):
         self, table: Table, task: Task, classes: Sequence[str]
     ) -> tuple[Table, Iterator[Finding]]:
         """Replace tags of a class O by the tag for outside, with a finding for each."""
-        table, outside = _without_empty(table, task, classes)
+        table, outside = _replace_empty(table, task, classes)
         return table, (
             Finding(
                 "tag-read-as-outside",
@@ -89,7 +89,7 @@ class WordsLayout(Layout):
         )
 
     def repair(self, table: Table, task: Task) -> tuple[Table, int]:
-        return _repaired(table, task)
+        return _repair_tags(table, task)
 
     def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> TaggedExample:
         assert vocabulary is not None
@@ -101,7 +101,7 @@ class WordsLayout(Layout):
                 tagging.words, tag_ids, row.where, text, tagging.widened, tagging.miscounted
             )
         cells = self.answers(row, columns)
-        return _tagged(row, columns["tokens"], columns["tags"], cells, vocabulary)
+        return _tagged_example(row, columns["tokens"], columns["tags"], cells, vocabulary)
 
     def answers(self, row: Row, columns: Columns) -> list[Any]:
         value = value_of(row, columns["tags"])
@@ -137,12 +137,12 @@ class WordsLayout(Layout):
         """Refuse texts whose spans begin or end within words, but fit words if offsets are counted
         in another unit: widening them to whole words would mark the wrong words."""
         cut = [row for row in examples if row.widened]
-        causes = Counter(row.miscounted for row in cut if row.miscounted)
-        cause, rows = max(causes.items(), key=lambda item: item[1], default=("", 0))
+        unit_counts = Counter(row.miscounted for row in cut if row.miscounted)
+        unit, rows = max(unit_counts.items(), key=lambda item: item[1], default=("", 0))
         if rows >= MISCOUNTED_ROWS and rows >= MISCOUNTED * len(cut):
-            first_example = next(row for row in cut if row.miscounted == cause)
+            first_example = next(row for row in cut if row.miscounted == unit)
             raise DataError(
-                f"the places of marked parts seem to be counted in {cause}",
+                f"the places of marked parts seem to be counted in {unit}",
                 where=first_example.where,
                 found=f"{counted(len(cut), 'row')} with parts that begin or end within a word; so "
                 f"counted, none does in {rows:,} of them",
@@ -178,7 +178,7 @@ def _marked_text(row: Row, columns: Columns) -> str | None:
     return text_of(row.as_given(), columns["tokens"])
 
 
-def _tagged(
+def _tagged_example(
     row: Row, name: str, tags_name: str, tags: list[Any], vocabulary: LabelVocabulary
 ) -> TaggedExample:
     tokens = value_of(row, name)
@@ -216,25 +216,25 @@ def _check_spans(
     legal, _ = tags.repair(read, scheme, row.where)
     if not any(spelling.read(name)[0] in "SUW" for name in vocabulary.names):  # a word alone is B
         legal = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in legal]
-    split = [
+    tag_pairs = [
         (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
     ]
-    wrong = next((n for n, (tag, right) in enumerate(split) if tag != right), None)
-    if wrong is None:
+    wrong_index = next((n for n, (tag, right) in enumerate(tag_pairs) if tag != right), None)
+    if wrong_index is None:
         return
     raise DataError(
         "a span begins with I-" if scheme == "IOB2" else "two schemes of tags, or a broken span",
-        where=f"{row.where}, column {name!r}, token {indices[wrong] + 1}",
-        found=f"{row_tags[wrong]!r} of {tokens[indices[wrong]]!r} after "
-        f"{row_tags[wrong - 1] if wrong else labels.OUTSIDE!r}",
-        wanted=f"{spelling.write(legal[wrong])!r}, as {scheme} writes the span",
+        where=f"{row.where}, column {name!r}, token {indices[wrong_index] + 1}",
+        found=f"{row_tags[wrong_index]!r} of {tokens[indices[wrong_index]]!r} after "
+        f"{row_tags[wrong_index - 1] if wrong_index else labels.OUTSIDE!r}",
+        wanted=f"{spelling.write(legal[wrong_index])!r}, as {scheme} writes the span",
         do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
         "all spans begin with B- and go on with I- (--read repair_tags=true, for files in IOB1, "
         "too)",
     )
 
 
-def _repaired(table: Table, task: Task) -> tuple[Table, int]:
+def _repair_tags(table: Table, task: Task) -> tuple[Table, int]:
     """The same with the spans of `task`'s tags as IOB2 writes them, and how many tags changed; the
     words that belong to a span, and its type, stay as they are.
 
@@ -243,7 +243,7 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
         DataError: a tag that is none of a span.
     """
     name, changed = task.columns["tags"], 0
-    names = _tags(table, name)
+    names = _all_tags(table, name)
     spelling = spelling_of(names)
     rows_by_split: dict[str, list[Row]] = {}
     for split, rows in table.parts.items():
@@ -280,13 +280,13 @@ def _repaired(table: Table, task: Task) -> tuple[Table, int]:
     return replace(table, parts=rows_by_split), changed
 
 
-def _without_empty(
+def _replace_empty(
     table: Table, task: Task, model_classes: Collection[str] = ()
 ) -> tuple[Table, Counter[str]]:
     """Return the table with outside in place of tags of the type O such as I-O, except those in
     `model_classes`, and the count of each replaced tag."""
     name = task.columns["tags"]
-    spelling = spelling_of(_tags(table, name))
+    spelling = spelling_of(_all_tags(table, name))
     empty = spelling.empty - set(model_classes) if spelling is not None else frozenset[str]()
     counts: Counter[str] = Counter()
     if spelling is None or not empty:
@@ -311,7 +311,7 @@ def _is_in(tag: Any, tags: Collection[str]) -> bool:
     return type(tag) is str and tag in tags
 
 
-def _tags(table: Table, name: str) -> set[str]:
+def _all_tags(table: Table, name: str) -> set[str]:
     """Return the set of all tags in all parts that are texts."""
     rows = (row for split_rows in table.parts.values() for row in split_rows)
     lists = (value for row in rows if type(value := value_of(row, name)) is list)
