@@ -82,25 +82,25 @@ class RowWindow:
         if len(sampled_rows) < ENOUGH:
             sampled_rows += wide_lines
         columns = [[row[column] for row in sampled_rows] for column in range(self.width)]
-        names = {
+        known = {
             column: {*values, ""} for column, values in enumerate(columns) if _are_names(values)
         }
-        numbers = [
+        numeric = [
             column
             for column, values in enumerate(columns)
-            if column not in names and all(map(NUMBER.fullmatch, values))
+            if column not in known and all(map(NUMBER.fullmatch, values))
         ]
         matching_lines = sum(
-            all(line[column] in values for column, values in names.items())
-            and all(NUMBER.fullmatch(line[column]) for column in numbers)
+            all(line[column] in values for column, values in known.items())
+            and all(NUMBER.fullmatch(line[column]) for column in numeric)
             and (
-                any(line[column].strip() for column in (*names, *numbers)) or not (names or numbers)
+                any(line[column].strip() for column in (*known, *numeric)) or not (known or numeric)
             )
             for line in wide_lines
         )
-        if names:
+        if known:
             return matching_lines if matching_lines > 1 else 0
-        least_lines = MANY_NUMBERED if numbers else MANY
+        least_lines = MANY_NUMBERED if numeric else MANY
         return matching_lines if matching_lines == len(lines) >= least_lines else 0
 
     def _look_ahead(self) -> None:
@@ -183,11 +183,11 @@ def rows(
     document.refuse_duplicates(header, line_in(file, line))
     yield header, line
     separator, width = separator_of(source, ledger), len(header)
-    doubt = ledger.reading.quoting is None
+    check = ledger.reading.quoting is None
     window = RowWindow(parsed, width)
     for row, line, last_line in window:
         multi_line = last_line > line and any("\n" in field for field in row)
-        fault = _swallows(row, line, separator, file, window) if multi_line and doubt else None
+        fault = _check_quotes(row, line, separator, file, window) if multi_line and check else None
         if fault is not None:
             ledger.reject(fault, file=file, line=line, last_line=last_line)
         elif len(row) == width:
@@ -208,7 +208,7 @@ def rows(
             ledger.reject(fault, file=file, line=line)
 
 
-def _swallows(
+def _check_quotes(
     row: list[str], line: int, separator: str, file: str, window: RowWindow
 ) -> DataError | None:
     """Return the error for a multi-line row whose lines look like rows; None for other rows."""
@@ -408,14 +408,14 @@ def _text_column(header: list[str], line: int, file: str, separator: str, ledger
     column = ledger.reading.column_of(header)
     if column in header:
         return header.index(column)
-    likelier = next((o for o in OTHERS if o != separator and o in header[0]), None)
-    if len(header) == 1 and likelier:
+    guess = next((o for o in OTHERS if o != separator and o in header[0]), None)
+    if len(header) == 1 and guess:
         raise DataError(
             "the column is missing",
             where=line_in(file, line),
             found=f"1 column with the separator {separator!r}: {header[0]}",
             wanted=f"a column {column!r}",
-            do=f"is the separator {likelier!r}? then read with separator={likelier!r}",
+            do=f"is the separator {guess!r}? then read with separator={guess!r}",
         )
     raise DataError(
         "the column is missing",

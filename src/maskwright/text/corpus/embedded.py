@@ -108,45 +108,45 @@ def reads_as_prose(text: str) -> bool:
 def _pieces(lines: list[str]) -> Iterator[str]:
     """Yield paragraphs, joining their lines. A new one begins at a blank line, a change of
     indentation, a list item or a field; examples, tables and headings are left out."""
-    piece: list[str] = []
+    run: list[str] = []
     indent: int | None = None  # where the next line of the piece must begin; None: anywhere
-    hidden: int | None = None  # lines deeper than this belong to a literal block or a directive
+    block: int | None = None  # lines deeper than this belong to a literal block or a directive
     in_example = False
     for line, next_line in zip(lines, [*lines[1:], ""], strict=True):
         stripped = line.lstrip()
-        depth, stripped = len(line) - len(stripped), stripped.rstrip()
+        column, stripped = len(line) - len(stripped), stripped.rstrip()
         in_example = in_example and bool(stripped)
-        if hidden is not None and stripped and depth <= hidden:
-            hidden = None
-        if not stripped or in_example or hidden is not None:
-            yield from _flush(piece)
+        if block is not None and stripped and column <= block:
+            block = None
+        if not stripped or in_example or block is not None:
+            yield from _flush(run)
             continue
         directive = DIRECTIVE.match(stripped) if stripped.startswith("..") else None
         if directive:
-            yield from _flush(piece)
+            yield from _flush(run)
             stripped = directive[2] or ""
             if directive[1] not in PROSE_DIRECTIVES:
-                hidden = depth
+                block = column
             elif not directive[1].startswith(("version", "deprec")) and stripped:
-                piece, indent = [stripped], None
+                run, indent = [stripped], None
             continue
         if DOCTEST.match(stripped):
             in_example = True
         if in_example or RULE.match(stripped) or RULE.match(next_line) or _is_table(stripped):
-            yield from _flush(piece)
+            yield from _flush(run)
             continue
         mark = ITEM.match(stripped) or (FIELD.match(stripped) if ":" in stripped else None)
-        if mark or (piece and indent not in (None, depth)):
-            yield from _flush(piece)
-        if mark or not piece:
-            piece, indent = [stripped[mark.end() :] if mark else stripped], None if mark else depth
+        if mark or (run and indent not in (None, column)):
+            yield from _flush(run)
+        if mark or not run:
+            run, indent = [stripped[mark.end() :] if mark else stripped], None if mark else column
         else:
-            piece.append(stripped)
-            indent = depth
+            run.append(stripped)
+            indent = column
         if stripped.endswith("::"):
-            yield from _flush(piece)
-            hidden = depth
-    yield from _flush(piece)
+            yield from _flush(run)
+            block = column
+    yield from _flush(run)
 
 
 def _is_table(line: str) -> bool:

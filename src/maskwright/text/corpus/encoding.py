@@ -133,7 +133,7 @@ def to_utf8(
     strict = reading.on_bad == "strict" and reading.on_undecodable == "bad"
     make_decoder = codecs.getincrementaldecoder(encoding.codec)
     decoder = make_decoder("strict" if strict else "maskwright-mark")
-    line, fed = 1, start
+    line, pos = 1, start
     for chunk, final in itertools.chain(((chunk, False) for chunk in chunks), [(b"", True)]):
         previous_state = decoder.getstate()
         try:
@@ -145,14 +145,14 @@ def to_utf8(
             prefix = valid_decoder.decode(bytes(error.object)[pending_bytes : error.start])
             raise DataError(
                 f"not {encoding.codec}",
-                where=line_in(file, line + prefix.count("\n"), fed - pending_bytes + error.start),
+                where=line_in(file, line + prefix.count("\n"), pos - pending_bytes + error.start),
                 found=f"the bytes {bytes(error.object)[error.start : error.end].hex(' ')}"
                 f" ({error.reason})",
                 wanted=f"text in {encoding}",
                 do=f"{REMEDY}, correct the bytes, "
                 "or read with on_bad='skip' or on_undecodable='replace'",
             ) from error
-        fed += len(chunk)
+        pos += len(chunk)
         line += text.count("\n")
         yield text.encode("utf-8", "strict" if strict else "surrogateescape")
 

@@ -182,7 +182,7 @@ def find(
         if not stat.S_ISDIR(status.st_mode):
             _refuse_special(path, status)
             unnamed = _source(path) is None and otherwise is not None
-            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_named(path, pages)]
+            sources += (otherwise([path]) if otherwise and unnamed else ()) or [_known(path, pages)]
             continue
         if otherwise is None:
             curated.refuse_work(path)
@@ -387,7 +387,7 @@ def _source(path: Path, pages: bool = False) -> Source | None:
     return Source(path, shown(path), suffixes[-1], compression)
 
 
-def _named(path: Path, pages: bool) -> Source:
+def _known(path: Path, pages: bool) -> Source:
     source = _source(path, pages)
     if source is None:
         raise UsageError(

@@ -58,7 +58,7 @@ def documents(blocks: Iterator[TextBlock], source: Source, ledger: Ledger) -> It
                     text = _check_text(text, ledger)
                 notes = _notes(row, line, ledger) if note_names else {}
             except DataError as error:
-                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
+                ledger.reject(_in_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             if not text or text.isspace():
                 counts.blank += 1
@@ -91,7 +91,7 @@ def objects(
                 if not isinstance(row, dict):
                     raise _no_text_error(row, ledger.reading.column)
             except DataError as error:
-                ledger.reject(_of_line(error, line, line_in(file, number)), file=file, line=number)
+                ledger.reject(_in_line(error, line, line_in(file, number)), file=file, line=number)
                 continue
             yield row, number
 
@@ -198,8 +198,8 @@ def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
     is_array = first_line.startswith("[") and (
         not lines or (first_line == "[" and rest.startswith("{"))
     )
-    over = first_line.startswith("{") and first_line.endswith(("{", ",", "[", ":")) and bool(rest)
-    if is_array or (over and (not lines or rest.startswith('"'))):
+    cut = first_line.startswith("{") and first_line.endswith(("{", ",", "[", ":")) and bool(rest)
+    if is_array or (cut and (not lines or rest.startswith('"'))):
         raise DataError(
             "a .json file with one value in it is not read"
             if not lines
@@ -211,7 +211,7 @@ def _refuse_one_value(text: str, file: str, *, lines: bool) -> None:
         )
 
 
-def _of_line(error: DataError, line: str, where: str) -> DataError:
+def _in_line(error: DataError, line: str, where: str) -> DataError:
     if "\r" in line.rstrip("\r"):
         error.advising(f"do lines end in CR? then read with line_ends='any', {OR_SKIP}")
     return with_place(error, where)

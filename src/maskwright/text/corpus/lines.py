@@ -145,7 +145,7 @@ def _whole_lines(
             if not end:
                 continue
             ledger.counts.rows += 1
-            ledger.reject(_too_long(file, line, overlong - 1, limit), file=file, line=line)
+            ledger.reject(_length_error(file, line, overlong - 1, limit), file=file, line=line)
             offset, line, overlong = offset + overlong, line + 1, 0
             data = data[end:]
         end = data.rfind(b"\n") + 1
@@ -162,11 +162,11 @@ def _whole_lines(
             size += len(data) - end
             if size > limit:
                 if ledger.reading.on_bad == "strict":
-                    raise _too_long(file, line, size, limit, more=True)
+                    raise _length_error(file, line, size, limit, more=True)
                 overlong, buffered, size = size, [], 0
     if overlong:
         ledger.counts.rows += 1
-        ledger.reject(_too_long(file, line, overlong, limit), file=file, line=line)
+        ledger.reject(_length_error(file, line, overlong, limit), file=file, line=line)
     elif size:
         ledger.counts.rows += 1
         yield _RawBlock(b"".join(buffered), line, offset)
@@ -250,7 +250,7 @@ def _line_error(
     """Return (the error for the bad line `data`, its byte offset in the file or None)."""
     length = len(data) - data.endswith(b"\n")
     if length > ledger.reading.max_line_bytes:
-        return _too_long(file, line, length, ledger.reading.max_line_bytes), offset
+        return _length_error(file, line, length, ledger.reading.max_line_bytes), offset
     try:
         if ledger.reading.on_undecodable == "bad":
             data.decode()
@@ -279,7 +279,7 @@ def _line_error(
     ), byte_offset
 
 
-def _too_long(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:
+def _length_error(file: str, line: int, size: int, limit: int, *, more: bool = False) -> DataError:
     return DataError(
         "the line is too long",
         where=line_in(file, line),

@@ -95,7 +95,7 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
         for batch in table.iter_batches(BATCH_ROWS, columns=[column, *note_names]):
             index_by_name = {name: index for index, name in enumerate(batch.schema.names)}
             values = _as_bytes(batch.column(index_by_name[column]), pyarrow)
-            cells = {
+            cells_by_name = {
                 name: _cells(batch.column(index_by_name[name]), pyarrow) for name in note_names
             }
             ledger.counts.rows += len(values)
@@ -104,7 +104,7 @@ def documents(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[D
                 text = _cell_text(value, source.shown, row, ledger)
                 if text is None:
                     continue
-                note_cells = {name: column[index] for name, column in cells.items()}
+                note_cells = {name: column[index] for name, column in cells_by_name.items()}
                 notes = _notes(note_cells, source.shown, row, ledger) if note_cells else {}
                 if notes is not None:
                     yield Document(text, source.shown, f"{source.shown}#{row}", notes)
@@ -305,9 +305,9 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
         raise document.missing_column(missing_names[0], names, file)
     note_names = document.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
     document.refuse_duplicates(note_names, file)
-    raw = [name for name in note_names if "binary" in str(schema.field(name).type)]
-    if wrong := named.intersection(raw):
-        name = sorted(wrong)[0]
+    binary = [name for name in note_names if "binary" in str(schema.field(name).type)]
+    if named_binary := named.intersection(binary):
+        name = sorted(named_binary)[0]
         raise DataError(
             "the column holds bytes",
             where=f"{file}, column {name!r}",
@@ -315,10 +315,10 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
             wanted="texts, numbers, or lists of them",
             do="leave it out of the columns that are kept",
         )
-    if raw:
-        message = f"columns of bytes, not kept: {', '.join(raw)}"
+    if binary:
+        message = f"columns of bytes, not kept: {', '.join(binary)}"
         ledger.counts.notes.append(Finding("columns-of-bytes", message, file))
-    byte_columns = set(raw)
+    byte_columns = set(binary)
     return [name for name in note_names if name not in byte_columns]
 
 

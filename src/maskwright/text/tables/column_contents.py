@@ -113,14 +113,14 @@ class Column:
 def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
     """Return the statistics of every column of `rows` by name, and of each language of a column
     `translation` as `translation.LANGUAGE`; `lists` names the columns parsed by `read_lists`."""
-    cells: dict[str, list[Any]] = {}
+    by_column: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.values.items():
-            cells.setdefault(name, []).append(value)
-    translations = [value for value in cells.get("translation", ()) if type(value) is dict]
+            by_column.setdefault(name, []).append(value)
+    translations = [value for value in by_column.get("translation", ()) if type(value) is dict]
     for language in translations[0] if translations else ():
-        cells[f"translation.{language}"] = [value.get(language) for value in translations]
-    columns = {name: _described(name, values, len(rows)) for name, values in cells.items()}
+        by_column[f"translation.{language}"] = [value.get(language) for value in translations]
+    columns = {name: _described(name, values, len(rows)) for name, values in by_column.items()}
     return columns | {name: replace(columns[name], in_cells=True) for name in lists}
 
 
@@ -159,8 +159,8 @@ def _described(name: str, values: Sequence[Any], rows: int) -> Column:
     filled = [
         v for v in values if not is_empty(v) and type(v) not in (UnlistedCell, UnreadableValue)
     ]
-    kinds = Counter(map(_kind_of_value, filled))
-    kind, values_counted = _merged(kinds, len(filled)), filled
+    kind_counts = Counter(map(_kind_of_value, filled))
+    kind, values_counted = _merged(kind_counts, len(filled)), filled
     if not filled and any(type(v) is UnreadableValue for v in values):
         kind = "mixed"  # unusable, but not empty
     # Words such as n/a among numbers are missing values, however many there are.
@@ -221,28 +221,28 @@ def _kind_of_value(value: Any) -> str:
 
 def _merged(kinds: Counter[str], rows: int) -> str:
     """Return the kind of a column from the counts of the kinds of its `rows` values."""
-    present = set(kinds)
+    kinds_met = set(kinds)
     if kinds.get("parts", 0) >= MOSTLY * (rows - kinds.get("list", 0)) > 0:
         return "parts"
-    if len(present) > 1:
-        present.discard("list")  # empty lists go with any kind of list
-    if not present:
+    if len(kinds_met) > 1:
+        kinds_met.discard("list")  # empty lists go with any kind of list
+    if not kinds_met:
         return "empty"
-    if len(present) == 1:
-        only = present.pop()
-        return "texts" if only == "list" else only
-    if present <= {"whole", "number", "text", "boolean"}:
+    if len(kinds_met) == 1:
+        kind_ = kinds_met.pop()
+        return "texts" if kind_ == "list" else kind_
+    if kinds_met <= {"whole", "number", "text", "boolean"}:
         numbers = kinds.get("whole", 0) + kinds.get("number", 0)
         if numbers >= MOSTLY * rows:
-            return "whole" if "number" not in present else "number"
+            return "whole" if "number" not in kinds_met else "number"
         return "text"
-    if present == {"flags", "object"}:
+    if kinds_met == {"flags", "object"}:
         return "flags" if kinds["flags"] >= MOSTLY * rows else "object"
     lists = {kind: kinds[kind] for kind in ("texts", "wholes", "numbers", "booleans")}
-    if "mixed" in present and sum(lists.values()) >= MOSTLY * rows:
+    if "mixed" in kinds_met and sum(lists.values()) >= MOSTLY * rows:
         return _merged(Counter({kind: n for kind, n in kinds.items() if kind in lists}), rows)
-    if present <= {"texts", "wholes", "numbers"}:
-        return "numbers" if "texts" not in present else "texts"
+    if kinds_met <= {"texts", "wholes", "numbers"}:
+        return "numbers" if "texts" not in kinds_met else "texts"
     return "mixed"
 
 
@@ -524,11 +524,11 @@ def _are_lists(rows: Sequence[Row], name: str) -> bool:
     """Whether nearly all non-empty cells of a column spell lists that can be parsed."""
     filled = [row for row in rows if not is_empty(row.values.get(name))]
     cells = [row.values[name] for row in filled]
-    bracketed = sum(
+    list_like = sum(
         type(cell) is str and bool(BRACKETED.fullmatch(cell) or WRAPPED.fullmatch(cell))
         for cell in cells
     )
-    if not cells or bracketed < MOSTLY * len(cells):
+    if not cells or list_like < MOSTLY * len(cells):
         return False
     if sum(
         list_of(cell) is not None or bool(OF_NUMPY.fullmatch(cell)) for cell in cells
@@ -582,5 +582,5 @@ def _is_json_value(value: Any) -> bool:
     if type(value) is list:
         return all(map(_is_json_value, value))
     if type(value) is dict:
-        return all(type(key) is str and _is_json_value(inner) for key, inner in value.items())
+        return all(type(key) is str and _is_json_value(element) for key, element in value.items())
     return value is None or type(value) in (str, int, float, bool)

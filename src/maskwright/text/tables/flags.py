@@ -159,25 +159,25 @@ def flagged_names(cell: Any, row: Row, name: str, classes: Iterable[str]) -> lis
 def columns_of_flags(columns: Iterable[Column]) -> list[str]:
     """Return the columns of which nearly all cells are flags: those of 0 and 1, or those of yes and
     no if these are more."""
-    spelled: dict[bool, list[str]] = {True: [], False: []}
+    by_kind: dict[bool, list[str]] = {True: [], False: []}
     for column in columns:
         if not column.scalar:
             continue
-        words = column.values
+        values = column.values
         for are_numbers, meanings in ((True, NUMBERS), (False, WORDS)):
-            fitting = {word: n for word, n in words.items() if word in meanings}
+            flags = {word: n for word, n in values.items() if word in meanings}
             # A few unknown values, or one mistake, do not change what the column is.
-            other_counts = {word: n for word, n in words.items() if word not in meanings}
-            nearly_all_fit = nearly_all(sum(fitting.values()), sum(words.values())) and (
+            other_counts = {word: n for word, n in values.items() if word not in meanings}
+            nearly_all_fit = nearly_all(sum(flags.values()), sum(values.values())) and (
                 sum(other_counts.values()) <= 1 or other_counts.keys() <= UNKNOWN
             )
             has_both_values = (
-                are_numbers or len(fitting) == 1 or len({meanings[word] for word in fitting}) == 2
+                are_numbers or len(flags) == 1 or len({meanings[word] for word in flags}) == 2
             )
-            if fitting and nearly_all_fit and has_both_values:
-                spelled[are_numbers].append(column.name)
+            if flags and nearly_all_fit and has_both_values:
+                by_kind[are_numbers].append(column.name)
                 break
-    return spelled[True] if len(spelled[True]) >= len(spelled[False]) else spelled[False]
+    return by_kind[True] if len(by_kind[True]) >= len(by_kind[False]) else by_kind[False]
 
 
 def columns_of_marks(columns: Iterable[Column]) -> list[str]:

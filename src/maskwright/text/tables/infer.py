@@ -203,7 +203,7 @@ def _find_separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED
         split_cells = [[p.strip() for p in cell.split(separator)] for cell in cells]
         cells_with_separator = sum(len(pieces) > 1 for pieces in split_cells)
         piece_counts = Counter(
-            p for distinct in {tuple(pieces) for pieces in split_cells} for p in distinct if p
+            p for parts in {tuple(pieces) for pieces in split_cells} for p in parts if p
         )
         # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
         recurring = max(piece_counts.values(), default=0) > 1

@@ -72,10 +72,10 @@ def near_spellings(
         if not fold:
             rarest = variants[-1]
             # Unicode forms of one letter look alike, so they are shown as escapes.
-            forms = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
-            quote = ascii if forms else repr
+            same_nfc = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
+            quote = ascii if same_nfc else repr
             message = "labels that seem to be one value in several spellings"
-            if forms:
+            if same_nfc:
                 message = "labels that differ only by the form of their letters (Unicode)"
             elif len(set(map(_plain, spellings))) == 1:
                 message = "labels that differ only by case or blanks"
@@ -121,8 +121,8 @@ def meanings(labels: Iterable[str]) -> Keys:
     column. Labels that share a meaning may be spellings of one value: `Good` and `good`, 01 and 1,
     1,000 and 1000, `true` and 1; `y` and `yes` if all labels are such words; 1.10 and 1.1 if all
     are numbers."""
-    texts = set(map(_plain, labels))
-    all_yes_or_no, all_numbers = texts <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, texts))
+    folded = set(map(_plain, labels))
+    all_yes_or_no, all_numbers = folded <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, folded))
 
     def means(label: str) -> set[str]:
         text = _plain(label)
@@ -177,10 +177,10 @@ def near_misses(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     letter in six differs, and the other is at least `RARE` times as frequent."""
     import difflib
 
-    listed = sorted(counts, key=lambda name: counts[name])
+    by_count = sorted(counts, key=lambda name: counts[name])
     similar = []
-    for index, rare in enumerate(listed):
-        common = [name for name in listed[index + 1 :] if counts[name] >= RARE * counts[rare]]
+    for index, rare in enumerate(by_count):
+        common = [name for name in by_count[index + 1 :] if counts[name] >= RARE * counts[rare]]
         matches = difflib.get_close_matches(rare, common, n=1, cutoff=5 / 6)
         similar += [(rare, name) for name in matches]
     return similar
@@ -310,12 +310,12 @@ def _record_class_name(
     name = value_of(row, name_column)
     if type(name) is not str or is_empty(name):
         return
-    before = name_by_label.setdefault(label, (name, row))
-    if before[0] != name:
+    first = name_by_label.setdefault(label, (name, row))
+    if first[0] != name:
         raise DataError(
             "a class has two names",
             where=f"{row.where}, column {name_column!r}",
-            found=f"{_shown(label)} is {name!r} here and {before[0]!r} in {before[1].where}",
+            found=f"{_shown(label)} is {name!r} here and {first[0]!r} in {first[1].where}",
             wanted="one name for each class",
             do="correct the row, or leave the names out",
         )

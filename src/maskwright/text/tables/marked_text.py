@@ -212,7 +212,7 @@ class TaggedText:
 def are_marked_spans(value: Any) -> bool:
     """Whether a value is a non-empty list of marked spans."""
     return (
-        type(value) is list and bool(value) and all(_part(element) is not None for element in value)
+        type(value) is list and bool(value) and all(_span(element) is not None for element in value)
     )
 
 
@@ -223,7 +223,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
         DataError: not a list of spans; a span is outside the text, contains no word, or shares a
             word with another span.
     """
-    spans = [_part(element) for element in value] if type(value) is list else [None]
+    spans = [_span(element) for element in value] if type(value) is list else [None]
     if None in spans:
         raise DataError(
             "no list of marked parts",
@@ -334,7 +334,7 @@ def _advice(text: str, span: MarkedSpan) -> str:
     return DO
 
 
-def _part(value: Any) -> MarkedSpan | None:
+def _span(value: Any) -> MarkedSpan | None:
     """Parse a marked span from a list or mapping; None for other values."""
     own_text, is_loose = "", False
     if type(value) is dict:

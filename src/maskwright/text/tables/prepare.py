@@ -126,8 +126,8 @@ def build(
     )
 
 
-def _refuse_empty(split: str, bad_rows: Sequence[tuple[Row, DataError]]) -> None:
-    if not bad_rows:
+def _refuse_empty(split: str, bad: Sequence[tuple[Row, DataError]]) -> None:
+    if not bad:
         raise DataError(
             "the part has no rows",
             where=split,
@@ -135,11 +135,11 @@ def _refuse_empty(split: str, bad_rows: Sequence[tuple[Row, DataError]]) -> None
             wanted="at least one row",
             do="leave the part out",
         )
-    row, error = bad_rows[0]
+    row, error = bad[0]
     raise DataError(
         "all rows of the part were left out, as they are bad",
         where=row.file,
-        found=f"{len(bad_rows):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
+        found=f"{len(bad):,} bad rows; the first: {error.what}, {error.found} ({error.where})",
         wanted=error.wanted,
         do="correct the rows",
     )
@@ -163,21 +163,21 @@ def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Tabl
     """Return the table without the labels in `no_label`, and the number of rows that were dropped
     because they had no other label."""
     columns = task.columns
-    kept_rows = {
+    filtered_rows = {
         split: [columns.layout.without(row, columns, no_label) for row in rows]
         for split, rows in table.parts.items()
     }
     labelled_rows = {
-        split: [row for row in rows if row is not None] for split, rows in kept_rows.items()
+        split: [row for row in rows if row is not None] for split, rows in filtered_rows.items()
     }
     for split, rows in list(table.parts.items()):
         if rows and not labelled_rows[split]:
-            hidden = str(columns.layout.answers(rows[0], columns)[0])
-            if not table.without_labels(split, rows, shown_answer(hidden)):
-                raise no_answers(split, rows, columns, hidden)
+            placeholder = str(columns.layout.answers(rows[0], columns)[0])
+            if not table.without_labels(split, rows, shown_answer(placeholder)):
+                raise no_answers(split, rows, columns, placeholder)
             del labelled_rows[split]
     return replace(table, parts=labelled_rows), sum(
-        row is None for rows in kept_rows.values() for row in rows
+        row is None for rows in filtered_rows.values() for row in rows
     )
 
 
@@ -207,8 +207,8 @@ def shown_answer(hidden: str) -> str:
 def _spelled(row: Row, columns: Columns) -> tuple[str, ...]:
     """Return the values of the answer of a row as stripped texts; one if all are equal."""
     values = columns.layout.answers(row, columns)
-    values_as_text = tuple("" if is_empty(value) else str(value).strip() for value in values)
-    return values_as_text if len(set(values_as_text)) > 1 else (values_as_text[:1] or ("",))
+    texts = tuple("" if is_empty(value) else str(value).strip() for value in values)
+    return texts if len(set(texts)) > 1 else (texts[:1] or ("",))
 
 
 def no_answers(split: str, rows: Sequence[Row], columns: Columns, hidden: str) -> DataError:

@@ -133,9 +133,9 @@ def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) 
     names = dict(sorted(numbered))
     if not numbered or (type(value) in (list, dict) and len(numbered) < len(value)):
         raise _names_error(value, file)
-    twice = len(names) < len(numbered) or len(set(names.values())) < len(names)
-    if twice or any(not name.strip() for name in names.values()):
-        raise _names_error(value, file, "a name or a number twice" if twice else "an empty name")
+    repeated = len(names) < len(numbered) or len(set(names.values())) < len(names)
+    if repeated or any(not name.strip() for name in names.values()):
+        raise _names_error(value, file, "a name or a number twice" if repeated else "an empty name")
     return names
 
 

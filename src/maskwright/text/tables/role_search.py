@@ -81,12 +81,12 @@ class ColumnSearch:
 
     def two(self, roles: tuple[str, str], couples: Iterable[tuple[str, str]]) -> None:
         """Give two roles to the first of `couples` of names of which both columns are free."""
-        free = {c.name for c in self.free() if c.kind in TEXTLIKE}
+        texts = {c.name for c in self.free() if c.kind in TEXTLIKE}
         for couple in couples:
             names = [self.by_plain.get(spelling) for spelling in couple]
             pairs = list(zip(roles, names, strict=True))
             if all(
-                self.roles.get(r) == (n,) or (r not in self.roles and n in free) for r, n in pairs
+                self.roles.get(r) == (n,) or (r not in self.roles and n in texts) for r, n in pairs
             ):
                 for role, name in pairs:
                     if role not in self.roles and name is not None:

@@ -93,7 +93,7 @@ def find_columns(
                     partial_matches.append((layout, search.roles))
             else:
                 columns = layout.complete(table, columns)
-                _refuse_half(table, columns, requested)
+                _refuse_lost(table, columns, requested)
                 if "label" not in requested:  # a column named by the user is a label column
                     _refuse_row_as_header(table, columns)
                 _check_parts(table, columns)
@@ -163,12 +163,12 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the columns that hold texts according to the requested roles or their names. A name of
     a target text counts only if a column with a matching source text exists."""
     role_of = {name: role for role, names in requested.items() for name in names}
-    as_lists, as_texts = _list_and_text_names()
-    called = {plain(name) for name in table.columns}
-    written = {
-        to
-        for source, to in SEQUENCES
-        if {source, to} <= called and source != "text" and to != "answer"
+    list_names, text_names = _list_and_text_names()
+    names_present = {plain(name) for name in table.columns}
+    target_names = {
+        target
+        for source, target in SEQUENCES
+        if {source, target} <= names_present and source != "text" and target != "answer"
     }
     return {
         name
@@ -176,7 +176,7 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
         if (
             not may_be_list(role_of[name])
             if name in role_of
-            else plain(name) in (as_texts - as_lists) | written
+            else plain(name) in (text_names - list_names) | target_names
         )
     }
 
@@ -245,53 +245,53 @@ def _refuse_mixed_lists(table: Table, columns: Columns) -> None:
                 )
 
 
-def _refuse_half(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
+def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse to drop columns that belong to the text silently: the context or the answer of a
     question, or, if targets are generated, a column that rates them.
 
     Raises:
         DataError: such a column would be left out.
     """
-    texts = [role for role in ("text", "first", "second", "source") if role in columns.roles]
-    if not texts or set(texts) & set(requested):
+    text_roles = [role for role in ("text", "first", "second", "source") if role in columns.roles]
+    if not text_roles or set(text_roles) & set(requested):
         return
     options = " ".join(
         option(role, name) for role, names in columns.roles.items() for name in names
     )
     unused = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
-    numeric = ("whole", "number", "boolean")
-    judging = [
-        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numeric)
+    numbers = ("whole", "number", "boolean")
+    ratings = [
+        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numbers)
     ]
-    if "target" in columns.roles and judging:
+    if "target" in columns.roles and ratings:
         pair_options = f"{option('first', columns['source'])} {option('second', columns['target'])}"
         raise DataError(
             "a column that may judge the texts is not read",
             where=table.first[0].file,
-            found=f"{judging[0]!r} next to {columns['target']!r}",
+            found=f"{ratings[0]!r} next to {columns['target']!r}",
             wanted="columns whose roles are clear",
             do=f"to learn to write, whatever it says: {options}; to learn it: {pair_options} "
-            f"{option('label', judging[0])}",
+            f"{option('label', ratings[0])}",
         )
-    asking = next((role for role in texts if plain(columns[role]) in ASKING), None)
-    unread = [c.name for c in unused if plain(c.name) in QUESTION_CONTEXTS]
+    question = next((role for role in text_roles if plain(columns[role]) in ASKING), None)
+    dropped = [c.name for c in unused if plain(c.name) in QUESTION_CONTEXTS]
     if "text" in columns.roles:
-        paired = [c.name for c in unused if (plain(columns["text"]), plain(c.name)) in ANSWERED]
-        answers = [c.name for c in unused if c.kind == "text" and not c.has_classes and c.words > 1]
-        unread += paired + [c.name for c in unused if asking and c.is_prose]
-        unread += answers if len(answers) > 2 else []
-        asking = asking or ("text" if paired else None)
-    if asking is None or not unread:
+        pairs = [c.name for c in unused if (plain(columns["text"]), plain(c.name)) in ANSWERED]
+        others = [c.name for c in unused if c.kind == "text" and not c.has_classes and c.words > 1]
+        dropped += pairs + [c.name for c in unused if question and c.is_prose]
+        dropped += others if len(others) > 2 else []
+        question = question or ("text" if pairs else None)
+    if question is None or not dropped:
         return
-    unread = list(dict.fromkeys(unread))
-    joined_advice = f"to read it behind the other: {options} {option(asking, unread[0])}; "
+    dropped = list(dict.fromkeys(dropped))
+    joined_advice = f"to read it behind the other: {options} {option(question, dropped[0])}; "
     raise DataError(
         "a column that may belong to the question is not read",
         where=table.first[0].file,
-        found=f"{' and '.join(map(repr, unread))} next to {columns[asking]!r}",
+        found=f"{' and '.join(map(repr, dropped))} next to {columns[question]!r}",
         wanted="columns whose roles are clear",
         do=f"to leave it out: {options}; "
-        + (joined_advice if columns.described[unread[0]].kind in TEXTLIKE else "")
+        + (joined_advice if columns.described[dropped[0]].kind in TEXTLIKE else "")
         + "or say what each column is, such as --column context=NAME --column question=NAME "
         "--column answers=NAME",
     )
@@ -324,17 +324,17 @@ def _missing_role_advice(
     """Return the advice if all roles of a layout but one were assigned."""
     (role,) = (role for role in layout.roles if role not in assigned)
     used_columns = {name for names in assigned.values() for name in names}
-    free = [c for c in described.values() if c.name not in used_columns]
+    unused = [c for c in described.values() if c.name not in used_columns]
     if role == "label":
-        free = [c for c in free if c.has_classes or c.kind == "number"]
+        unused = [c for c in unused if c.has_classes or c.kind == "number"]
     elif role in ("answers", "tags", "choices"):
-        free = [c for c in free if c.kind in ("text", "texts", "object", "wholes")]
+        unused = [c for c in unused if c.kind in ("text", "texts", "object", "wholes")]
     columns_found = " and ".join(f"{names[0]!r} ({which})" for which, names in assigned.items())
-    if not free:
+    if not unused:
         verb = "were" if len(assigned) > 1 else "was"
         return f"{columns_found} {verb} found: add a column with the {role}"
-    alternatives = f" (or {', '.join(c.name for c in free[1:4])})" if len(free) > 1 else ""
-    advice = option(role, free[0].name)
+    alternatives = f" (or {', '.join(c.name for c in unused[1:4])})" if len(unused) > 1 else ""
+    advice = option(role, unused[0].name)
     return f"{columns_found} were found; say which column is the {role}: {advice}{alternatives}"
 
 

@@ -73,10 +73,10 @@ def _is_row(value: Any) -> bool:
     or a list of words."""
     if type(value) is not dict or type(value.get("data")) is list:
         return False
-    words = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
+    tokens = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
     return (
         any(type(v) not in (list, dict) for v in value.values())
-        or any(all(type(word) is str for word in v) for v in words)
+        or any(all(type(word) is str for word in v) for v in tokens)
         or (
             not any(
                 key.isdecimal() for v in (value, *value.values()) if type(v) is dict for key in v
@@ -107,11 +107,11 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
     rows = value if type(value) is list else None
     if type(value) is dict and value:
         names, data, values = value.get("columns"), value.get("data"), list(value.values())
-        if type(names) is list and type(data) is list and set(map(_size, data)) == {len(names)}:
+        if type(names) is list and type(data) is list and set(map(_length, data)) == {len(names)}:
             rows = [dict(zip(map(str, names), cells, strict=True)) for cells in data]
         elif wrapped := [value[name] for name in WRAPPERS if type(value.get(name)) is list]:
             rows = wrapped[0]
-        elif len(sizes := set(map(_size, values))) == 1 and sizes != {None}:
+        elif len(sizes := set(map(_length, values))) == 1 and sizes != {None}:
             rows = [dict(zip(value, cells, strict=True)) for cells in zip(*values, strict=True)]
         elif all(type(v) is dict for v in values):
             rows = _rows_by_number(value)
@@ -134,7 +134,7 @@ def _rows_in(value: Any, file: str, ledger: Ledger) -> list[Any]:
     return rows
 
 
-def _size(value: Any) -> int | None:
+def _length(value: Any) -> int | None:
     return len(value) if type(value) is list else None
 
 
@@ -288,7 +288,7 @@ def _rows(
     marked = source.format in ("table", "jsonl")
     blocks = text_blocks(opened, source, ledger, as_given=marked)
     if isinstance(source, ParallelText):
-        yield from _of_two(blocks, source, ledger)
+        yield from _aligned(blocks, source, ledger)
         return
     if whole_file:
         before = ledger.counts.rejected
@@ -303,21 +303,21 @@ def _rows(
     first_block = next(blocks, None)
     if first_block is None and source.format != "text":
         return
-    begin = first_block.text if first_block else ""
+    start = first_block.text if first_block else ""
     blocks = itertools.chain([first_block] if first_block else [], blocks)
     numbered_rows: Iterator[tuple[dict[str, Any], int]]
     treebank = (
-        source.format != "jsonl" and not header and conllu.is_one(begin, source.format != "columns")
+        source.format != "jsonl" and not header and conllu.is_one(start, source.format != "columns")
     )
     if source.suffix == ".conllu" or treebank:
         numbered_rows = conllu.rows(_clean_blocks(blocks, ledger), file, ledger)
-    elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_one(begin)):
+    elif source.format == "columns" or (source.suffix == ".tsv" and conll.is_one(start)):
         numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
     elif source.format == "table":
-        _refuse_webanno_file(begin, file)
+        _refuse_webanno_file(start, file)
         yield from _table(blocks, source, header, ledger)
         return
-    elif source.format == "jsonl" and is_one_value(begin, lines=source.suffix != ".json"):
+    elif source.format == "jsonl" and is_one_value(start, lines=source.suffix != ".json"):
         text = "".join(block.text for block in blocks)
         for values, number in items(text, file, ledger):
             yield _clean_row(values, file, number, ledger, "item")
@@ -326,13 +326,13 @@ def _rows(
         for values, number in jsonl.objects(blocks, source, ledger, annotation_exports.line):
             yield _clean_row(values, file, number, ledger)
         return
-    elif conll.is_words(begin):
+    elif conll.is_words(start):
         numbered_rows = conll.rows(_clean_blocks(blocks, ledger), file, header, ledger)
-    elif begin.lstrip().startswith(class_folders.LABEL):
-        multi_label = class_folders.MULTI_LABEL.search(begin) is not None
+    elif start.lstrip().startswith(class_folders.LABEL):
+        multi_label = class_folders.MULTI_LABEL.search(start) is not None
         numbered_rows = class_folders.lines(blocks, multi_label, file, ledger)
     else:
-        raise _unlabelled_text_error(begin, source)
+        raise _unlabelled_text_error(start, source)
     for values, number in numbered_rows:
         yield Row(values, file, number)
 
@@ -354,21 +354,21 @@ def _clean_blocks(blocks: Iterator[TextBlock], ledger: Ledger) -> Iterator[TextB
         yield block if text is block.text else TextBlock(text, block.line)
 
 
-def _of_two(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -> Iterator[Row]:
-    with RegularFile(source.other) as opened:
+def _aligned(blocks: Iterator[TextBlock], source: ParallelText, ledger: Ledger) -> Iterator[Row]:
+    with RegularFile(source.other) as other_file:
         ledger.counts.files += 1
-        both_blocks = (blocks, text_blocks(opened, source.other, ledger))
+        both_blocks = (blocks, text_blocks(other_file, source.other, ledger))
         for values, number in unnamed_files.aligned(both_blocks, source, ledger):
             yield Row(values, source.shown, number)
-        ledger.counts.hashes[source.other.shown] = opened.finish()
+        ledger.counts.hashes[source.other.shown] = other_file.finish()
 
 
 def _parquet_rows(opened: RegularFile, source: Source, ledger: Ledger) -> Iterator[Row]:
-    file, orders = source.shown, noted_languages(source)
+    file, languages = source.shown, noted_languages(source)
     for values, number in parquet.rows(opened, source, ledger):
-        for name, order in orders.items():  # the file has the languages in alphabetical order
-            if type(translations := values.get(name)) is dict and translations.keys() == set(order):
-                values[name] = {language: translations[language] for language in order}
+        for name, names in languages.items():  # the file has the languages in alphabetical order
+            if type(translations := values.get(name)) is dict and translations.keys() == set(names):
+                values[name] = {language: translations[language] for language in names}
         try:
             checked_values = jsonl.check_texts(values, ledger)
         except DataError as error:
@@ -450,14 +450,14 @@ def _table(
     if not names:
         return
     separator = csv_file.separator_of(source, ledger)
-    if (likelier := _likelier_separator(names, separator)) is not None:
+    if (suggested := _likelier_separator(names, separator)) is not None:
         raise DataError(
             "the table has one column only" if len(names) == 1 else "another separator is likely",
             where=line_in(file, line),
             found=f"{counted(len(names), 'column')} with the separator {separator!r}: "
             f"{' … '.join(names)[:200]}",
             wanted="a column for the text and one for the label",
-            do=f"is the separator {likelier!r}? then: --read separator={likelier!r}",
+            do=f"is the separator {suggested!r}? then: --read separator={suggested!r}",
         )
     if header:
         conll.require_names(header, names, line_in(file, line))
@@ -489,11 +489,11 @@ def _table(
             )
         yield from (_clean_row(values, file, number, ledger) for values, number in numbered_values)
     else:
-        read = (
+        cleaned_rows = (
             (raw_text.clean_row(values, ledger, line_ends=True)[0], number)
             for values, number in numbered_values
         )
-        sentences = conll.sentences(read, *columns, file, ledger)
+        sentences = conll.sentences(cleaned_rows, *columns, file, ledger)
         yield from (Row(values, file, number) for values, number in sentences)
 
 

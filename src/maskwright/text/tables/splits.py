@@ -170,12 +170,12 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
     texts, classes = [e.apart_by for e in rows], _classes_of(rows)
     groups = dict(dataset.groups)
     own_groups = groups.pop(source_split, None)
-    together = (
+    shared = (
         shared_text(rows)
         if own_groups is None and (missing_shares.validation or missing_shares.test)
         else None
     )
-    sampled = split_rows(texts, classes, missing_shares, together[1] if together else own_groups)
+    sampled = split_rows(texts, classes, missing_shares, shared[1] if shared else own_groups)
     examples_by_split |= {split: [rows[i] for i in indices] for split, indices in sampled.items()}
     if own_groups is not None:
         groups |= {split: [own_groups[i] for i in indices] for split, indices in sampled.items()}
@@ -190,7 +190,7 @@ def split_dataset(dataset: Dataset, division: SplitOptions = DEFAULT) -> Dataset
         parts=examples_by_split,
         groups=groups,
         sampled=sampled_splits,
-        together=together[0] if together else "",
+        together=shared[0] if shared else "",
     )
 
 
@@ -315,7 +315,7 @@ def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
     """Return the stratum of each example: its class, the rarest of several labels (few rows share a
     whole label set), or None."""
     labels = [e.stratum for e in examples]
-    label_counts = Counter(n for label in labels if isinstance(label, tuple) for n in label)
+    label_counts = Counter(index for label in labels if isinstance(label, tuple) for index in label)
     return [
         min(label, key=lambda n: (label_counts[n], n), default=None)
         if isinstance(label, tuple)
@@ -365,11 +365,11 @@ def _assign_units(
             assignable_rows -= remaining[split]
         unit_indices.sort(key=lambda n: keys[n])
         for unit_index in unit_indices:
-            size = len(units[unit_index])
+            count = len(units[unit_index])
             for split in shares:
-                if remaining[split] >= size / 2 and remaining[split] > 0 and size <= movable_rows:
+                if remaining[split] >= count / 2 and remaining[split] > 0 and count <= movable_rows:
                     split_of_unit[unit_index] = split
-                    remaining[split] -= size
-                    movable_rows -= size
+                    remaining[split] -= count
+                    movable_rows -= count
                     break
     return split_of_unit

@@ -356,11 +356,11 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
         yield from columns.layout.label_findings(dataset.labels.names)
     if dataset.task.shape.label == "several":
         yield from _label_set_findings(dataset, names)
-    blank = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
-    if blank:
+    spaced = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
+    if spaced:
         yield Finding(
             "blanks-around-labels",
-            f"labels begin or end with blanks, such as {blank[0]!r}, and so will the answers",
+            f"labels begin or end with blanks, such as {spaced[0]!r}, and so will the answers",
             remedy="take them out of the file if that is not meant",
         )
 
@@ -401,25 +401,25 @@ def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
                 "class-not-scored",
                 f"{name} has no row of {_listed(empty)}: no score can be given for them",
             )
-    counts = {c: n for c, n in training.classes.items() if n}
-    rare = [c for c, n in counts.items() if n < RARE]
+    sizes = {c: n for c, n in training.classes.items() if n}
+    rare = [c for c, n in sizes.items() if n < RARE]
     if rare:
         yield Finding("rare-classes", f"{names[0]} has fewer than {RARE} rows of {_listed(rare)}")
-    if counts and max(counts.values()) > UNEVEN * min(counts.values()):
-        common, least = (max(counts, key=lambda c: counts[c]), min(counts, key=lambda c: counts[c]))
+    if sizes and max(sizes.values()) > UNEVEN * min(sizes.values()):
+        most, fewest = (max(sizes, key=lambda c: sizes[c]), min(sizes, key=lambda c: sizes[c]))
         yield Finding(
             "uneven-classes",
-            f"the classes are uneven: {counts[common]:,} of {common!r} and {counts[least]:,} of "
-            f"{least!r}",
+            f"the classes are uneven: {sizes[most]:,} of {most!r} and {sizes[fewest]:,} of "
+            f"{fewest!r}",
             remedy="look at each class"
             if "macro_f1" not in dataset.task.shape.metrics
             else "look at macro F1 besides accuracy",
         )
-    for misspelt, name in near_misses(counts):
+    for misspelt, name in near_misses(sizes):
         yield Finding(
             "misspelt-label",
-            f"{misspelt!r} ({counted(counts[misspelt], 'row')}) may be {name!r} "
-            f"({counted(counts[name], 'row')}) misspelt",
+            f"{misspelt!r} ({counted(sizes[misspelt], 'row')}) may be {name!r} "
+            f"({counted(sizes[name], 'row')}) misspelt",
         )
 
 

@@ -173,9 +173,9 @@ def of_table(values: Mapping[str, str]) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     if type(value) is list and len(value) == 1 and type(value[0]) is dict:
-        inner = value[0]
-        if "start" not in inner and (keys := inner.keys() & {"rating", "number", "selected"}):
-            return inner[keys.pop()]
+        only = value[0]
+        if "start" not in only and (keys := only.keys() & {"rating", "number", "selected"}):
+            return only[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
         return ChosenLabels(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:

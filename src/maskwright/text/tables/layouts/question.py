@@ -189,12 +189,12 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
     text_at_start = "" if start is None else context[max(0, start) : max(0, start) + len(text)]
     cause = cause_of_place(context, text, start) if start is not None else None
     if count == 1:
-        do = f"it stands there once, at character {context.index(text)}: correct answer_start"
+        tip = f"it stands there once, at character {context.index(text)}: correct answer_start"
     elif count:
         starts = [match.start() for match in re.finditer(re.escape(text), context)]
-        do = f"it stands there {count} times, at {', '.join(map(str, starts[:5]))}: give its place"
+        tip = f"it stands there {count} times, at {', '.join(map(str, starts[:5]))}: give its place"
     else:
-        do = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
+        tip = "correct the answer, or take the row out (--read on_bad=skip drops and counts it)"
     raise DataError(
         "the answer is not in the context at its place",
         where=f"{row.where}, column {name!r}",
@@ -202,7 +202,7 @@ def _locate(text: str, start: int | None, context: str, row: Row, name: str) -> 
         if start is not None
         else repr(text),
         wanted="context[start : start + len(answer)] == answer, in characters",
-        do=f"{do}; {cause}" if cause else do,
+        do=f"{tip}; {cause}" if cause else tip,
     )
 
 

@@ -51,16 +51,16 @@ class WordsLayout(Layout):
     rank = 10
 
     def find(self, search: ColumnSearch) -> None:
-        marks = [c.name for c in search.free() if c.kind == "parts"]
-        marks = [name for name in marks if search.commonest([name, *marks]) == name]
-        if len(marks) > 1:  # in spaCy documents, the words have offsets and tags, too
-            marks = [name for name in marks if plain(name) not in NAMES["tokens"]]
-        if len(marks) == 1 and not {"tokens", "tags"} & set(search.roles):
+        spans = [c.name for c in search.free() if c.kind == "parts"]
+        spans = [name for name in spans if search.commonest([name, *spans]) == name]
+        if len(spans) > 1:  # in spaCy documents, the words have offsets and tags, too
+            spans = [name for name in spans if plain(name) not in NAMES["tokens"]]
+        if len(spans) == 1 and not {"tokens", "tags"} & set(search.roles):
             texts = {c.name for c in search.free() if c.kind == "text"}
             text = next((n for s in NAMES["text"] if (n := search.by_plain.get(s)) in texts), None)
             if text is not None:
                 search.take("tokens", [text], "by its name; it is cut into words")
-                search.take("tags", marks, f"each marks parts of {text!r}")
+                search.take("tags", spans, f"each marks parts of {text!r}")
         search.by_name("tokens", lambda c: c.kind == "texts")
         search.by_name("tags", lambda c: c.kind in ("texts", "wholes"))
         if "tokens" in search.roles and "tags" not in search.roles and search.by_content:
@@ -213,11 +213,11 @@ def _check_spans(
     indices = [index for index, number in enumerate(tag_ids) if number != UNKNOWN]
     row_tags = [vocabulary.names[tag_ids[index]] for index in indices]
     read = [spelling.read(tag) for tag in row_tags]
-    legal, _ = tags.repair(read, scheme, row.where)
+    valid, _ = tags.repair(read, scheme, row.where)
     if not any(spelling.read(name)[0] in "SUW" for name in vocabulary.names):  # a word alone is B
-        legal = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in legal]
+        valid = [f"B{tag[1:]}" if tag.startswith("S") else tag for tag in valid]
     tag_pairs = [
-        (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, legal, strict=True)
+        (tags.split_tag(tag), tags.split_tag(right)) for tag, right in zip(read, valid, strict=True)
     ]
     wrong_index = next((n for n, (tag, right) in enumerate(tag_pairs) if tag != right), None)
     if wrong_index is None:
@@ -227,7 +227,7 @@ def _check_spans(
         where=f"{row.where}, column {name!r}, token {indices[wrong_index] + 1}",
         found=f"{row_tags[wrong_index]!r} of {tokens[indices[wrong_index]]!r} after "
         f"{row_tags[wrong_index - 1] if wrong_index else labels.OUTSIDE!r}",
-        wanted=f"{spelling.write(legal[wrong_index])!r}, as {scheme} writes the span",
+        wanted=f"{spelling.write(valid[wrong_index])!r}, as {scheme} writes the span",
         do="correct the row, take it out (--read on_bad=skip drops and counts it), or let "
         "all spans begin with B- and go on with I- (--read repair_tags=true, for files in IOB1, "
         "too)",
