@@ -72,6 +72,7 @@ class _Meter:
             yield chunk
 
     def add(self, data: bytes) -> bytes:
+        """Count expanded bytes and return them; raise DataError beyond the limits."""
         self.expanded += len(data)
         limit, factor = self.reading.max_expanded_bytes, self.reading.max_expansion
         too_big = self.expanded > limit

@@ -206,6 +206,7 @@ def read(paths: Paths, reading: ReadingOptions = DEFAULT) -> Iterator[Document]:
 
 
 def _documents(source: Source, ledger: Ledger) -> Iterator[Document]:
+    """Yield the documents of one file of any format."""
     counts = ledger.counts
     rows_before = counts.rows
     if source.format == "columns":

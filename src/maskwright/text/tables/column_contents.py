@@ -140,8 +140,7 @@ def has_column(name: str, columns: Collection[str]) -> bool:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value is None or a text without visible characters. An empty list is not empty:
-    it is a set of no labels."""
+    """Whether a value is None or a text without visible characters; an empty list is a value."""
     return value is None or (type(value) is str and INVISIBLE.fullmatch(value) is not None)
 
 

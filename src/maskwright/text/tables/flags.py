@@ -195,8 +195,7 @@ def columns_of_marks(columns: Iterable[Column]) -> list[str]:
 def flag_in_column(
     value: Any, row: Row, name: str, *, marks: bool = False, signs: bool = False
 ) -> bool:
-    """Return the flag in a cell of a column for one class. With `marks`, an empty cell is False;
-    with `signs`, -1 is False.
+    """Return the flag in a cell; with `marks` an empty cell is False, with `signs` -1 is.
 
     Raises:
         DataError: the cell is no flag.

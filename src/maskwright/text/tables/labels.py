@@ -94,8 +94,7 @@ def near_spellings(
 
 
 def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
-    """Group the indices of `keys` into connected components: indices that share a key are in one
-    group, in order of their first index (union-find)."""
+    """Group the indices of `keys` that share a key, directly or by others, using union-find."""
     parent: list[int] = []
 
     def root(i: int) -> int:
@@ -117,10 +116,9 @@ def group_by_shared_keys(keys: Iterable[Iterable[Hashable]]) -> list[list[int]]:
 
 
 def meanings(labels: Iterable[str]) -> Keys:
-    """Return a function that gives the possible meanings of a label, given all `labels` of its
-    column. Labels that share a meaning may be spellings of one value: `Good` and `good`, 01 and 1,
-    1,000 and 1000, `true` and 1; `y` and `yes` if all labels are such words; 1.10 and 1.1 if all
-    are numbers."""
+    """Return a function label -> possible meanings, given all `labels` of its column. Labels that
+    share one may be spellings of one value: `Good` and `good`, 01 and 1, 1,000 and 1000, `true` and
+    1; `y` and `yes` if all labels are such words; 1.10 and 1.1 if all are numbers."""
     folded = set(map(_plain, labels))
     all_yes_or_no, all_numbers = folded <= IN_FULL | LETTERS, all(map(NUMBER.fullmatch, folded))
 

@@ -113,8 +113,7 @@ class Layout(ABC):
         return None if unknown else row
 
     def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
-        """Return a function that gives further meanings of a label; spellings that share one are
-        refused."""
+        """Return a function label -> further meanings; labels that share one are refused."""
         return lambda label: set()
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any] | None:

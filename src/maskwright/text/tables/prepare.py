@@ -160,8 +160,7 @@ def _folded_count(table: Table, task: Task, vocabulary: LabelVocabulary | None) 
 
 
 def _labelled(table: Table, task: Task, no_label: Collection[str]) -> tuple[Table, int]:
-    """Return the table without the labels in `no_label`, and the number of rows that were dropped
-    because they had no other label."""
+    """Return the table without answers in `no_label`, and the number of rows left without any."""
     columns = task.columns
     filtered_rows = {
         split: [columns.layout.without(row, columns, no_label) for row in rows]
@@ -254,8 +253,7 @@ def prepare(
     reading: ReadingOptions = DEFAULT_READING,
     rejects: Path | str | None = None,
 ) -> Dataset:
-    """Load labelled files as a dataset with all its parts; `task.lines()` describes what was
-    inferred.
+    """Load labelled files as a dataset with all parts; `task.lines()` describes the inference.
 
     Args:
         data, train, validation, test, header, reading, rejects: as for `files.load`.

@@ -130,6 +130,7 @@ def _try_layout(layout: Layout, search: ColumnSearch) -> Columns | None:
 
 # ------------------------------------------------------------------------------ checks and refusals
 def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[str, Column]) -> None:
+    """Raise UsageError for unknown roles or columns given by the user."""
     known_roles = (*roles(), *COMMON, *roles(lambda layout: layout.optional))
     multi_column = roles(lambda layout: (*layout.multi_column, *layout.joined))
     for role, names in requested.items():
@@ -298,6 +299,7 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
 
 
 def _check_parts(table: Table, columns: Columns) -> None:
+    """Raise DataError if a part lacks a column; drop a test part without answers."""
     for split, rows in list(table.parts.items()):
         for role, names in columns.roles.items():
             for name in names if role != "label_name" and split in table.parts else ():

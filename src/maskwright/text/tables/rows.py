@@ -69,8 +69,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _is_row(value: Any) -> bool:
-    """Whether an object that is the only value of its file is one row: it has a text or a number,
-    or a list of words."""
+    """Whether an object alone in its file is one row: it has a text, a number or a word list."""
     if type(value) is not dict or type(value.get("data")) is list:
         return False
     tokens = [v for name, v in value.items() if plain(name) in NAMES["tokens"] and type(v) is list]
@@ -418,8 +417,7 @@ def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
 
 
 def _likely_table_ending(text: str) -> tuple[str, str] | None:
-    """Return (file ending, further options to give) if the first lines of `text` look like rows of
-    a table, else None."""
+    """Return (file ending, options) of the table that `text` looks like, or None."""
     lines = [line for line in text.split("\n")[:LOOKED_AT] if line.strip()]
     for separator, ending in (("\t", ".tsv"), (";", ".csv"), ("|", ".csv"), ("@", ".csv")):
         counts = {line.count(separator) for line in lines}
@@ -522,11 +520,8 @@ def _refuse_data_as_header(names: list[str], file: str, line: int) -> None:
 def usable(
     rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
 ) -> tuple[list[Any], list[tuple[Row, DataError]]]:
-    """Apply `read` to each row; return its results, and the (row, error) pairs that it refused.
-
-    Raises:
-        DataError: a bad row when `on_bad` is strict; more of them than `max_bad_fraction`.
-    """
+    """Return the results of `read` for all rows, and (row, error) for each one that it refused.
+    Raises DataError for a bad row when strict, or for more bad rows than `max_bad_fraction`."""
     results: list[Any] = []
     bad: list[tuple[Row, DataError]] = []
     for row in rows:

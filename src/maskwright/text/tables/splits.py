@@ -312,8 +312,7 @@ def hash_of(text: str) -> int:
 
 # ------------------------------------------------------------------------------ sampling
 def _classes_of(examples: Sequence[Example]) -> list[Hashable]:
-    """Return the stratum of each example: its class, the rarest of several labels (few rows share a
-    whole label set), or None."""
+    """Return the stratum of each example: its class, the rarest of several labels, or None."""
     labels = [e.stratum for e in examples]
     label_counts = Counter(index for label in labels if isinstance(label, tuple) for index in label)
     return [

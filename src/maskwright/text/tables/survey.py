@@ -151,6 +151,7 @@ def survey(dataset: Dataset) -> Survey:
 
 # ------------------------------------------------------------------------------ one part
 def _survey_part(dataset: Dataset, rows: Sequence[Example]) -> PartSurvey:
+    """Compute the statistics of one part."""
     texts = [e.whole_text for e in rows]
     by_text: dict[str, list[Example]] = defaultdict(list)
     for example, text in zip(rows, texts, strict=True):
@@ -341,8 +342,7 @@ def _values(answer: Any, dataset: Dataset) -> Iterator[str]:
 
 
 def _is_outlier(number: float, other_numbers: Sequence[float]) -> bool:
-    """Whether a number is an outlier: negative if no other number is, or farther from the others
-    than their range is wide."""
+    """Whether a number is the only negative one, or farther from the others than their range."""
     low, high = min(other_numbers, default=number), max(other_numbers, default=number)
     is_far = max(low - number, number - high) > max(high - low, 1)
     return not other_numbers or number < 0 <= low or (is_far and len(other_numbers) > 1)
@@ -366,8 +366,7 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
 
 
 def _label_set_findings(dataset: Dataset, names: Sequence[str]) -> Iterator[Finding]:
-    """Yield findings on label sets, of the columns `names`, if cells are empty or no set has more
-    than one label."""
+    """Yield findings on label sets if cells are empty or every set has exactly one label."""
     empty = dataset.task.columns.described[names[0]].empty if len(names) == 1 else 0
     if empty:
         yield Finding(
@@ -387,6 +386,7 @@ def _label_set_findings(dataset: Dataset, names: Sequence[str]) -> Iterator[Find
 
 
 def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
+    """Yield findings on classes that are missing, rare, uneven, or misspelt."""
     names = list(survey.parts)
     training = survey.parts[names[0]]
     for name, split_survey in survey.parts.items():

@@ -83,6 +83,7 @@ def spelling_of(names: Iterable[str]) -> Spelling | None:
 
 @lru_cache(maxsize=256)
 def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
+    """Try all spellings, and return the first in which all tags but one for outside are valid."""
     for mark in MARKS:
         for prefix_last in (False, True):
             for lower in (False, True):

@@ -52,8 +52,7 @@ def is_one(value: Any) -> bool:
 
 
 def _listed(value: Any) -> list[Any] | None:
-    """Return the entries of an export: the value if it is a list, or the list under the key used by
-    a program; None if there is none."""
+    """Return the non-empty list of entries of an export, or None."""
     if type(value) is list:
         return value if value else None
     if type(value) is not dict:

@@ -119,8 +119,7 @@ def _reason_unlabelled(task: Mapping[str, Any], annotations: list[Any]) -> str:
 
 
 def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, Any]:
-    """Return the answers of one annotation by the names of the questions; count results that are
-    not read in `unread`, by type."""
+    """Return the answers of an annotation by question; count skipped results in `unread`."""
     answers: dict[str, Any] = {}
     for result in results:
         result_type, name = str(result.get("type")), result.get("from_name")

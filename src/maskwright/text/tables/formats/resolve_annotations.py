@@ -98,6 +98,7 @@ def _is_one(value: Any) -> bool:
 
 
 def _note_chosen(name: str, is_single: bool, rows: Sequence[Row], notes: list[Finding]) -> None:
+    """Add findings on how the chosen labels in column `name` are read; refuse missing flags."""
     if is_single:
         notes.append(
             Finding(

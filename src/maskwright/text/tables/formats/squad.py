@@ -137,7 +137,7 @@ def _flat_row(
         }
         if labelled
         else {question_id: value for question_id, value in row.items() if question_id not in FIELDS}
-    )  # other fields are kept, as invalid answers are reported when answers are read
+    )  # other fields are kept; invalid answers are reported when answers are read
 
 
 def _questions(document: Any, where: str) -> Iterator[tuple[str, str, Any, str] | DataError]:

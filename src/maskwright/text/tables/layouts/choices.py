@@ -114,8 +114,7 @@ def keys_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def options_of(row: Row, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the choices from one column of lists, or one column each, the last of which may be
-    empty.
+    """Return the choices from one column of lists, or one column each (the last may be empty).
 
     Raises:
         DataError: fewer than two choices, or values that are not texts.

@@ -123,8 +123,7 @@ def _is_yes_or_no(search: ColumnSearch) -> bool:
 
 
 def _parse_answers(row: Row, name: str, context: str) -> tuple[tuple[str, int], ...]:
-    """Return the answers as (text, offset in `context`). An answer without offset must occur
-    exactly once."""
+    """Return the answers as (text, offset in `context`); without offset they must occur once."""
     value = value_of(row, name)
     starts: list[Any] = []
     if value is None and _is_unanswerable(row):
