@@ -477,6 +477,7 @@ def _status(path: Path) -> os.stat_result:
 
 
 def _missing_error(path: Path) -> UsageError:
+    """Return the error for a path that does not exist, with near names in its folder."""
     if path.is_symlink():
         return UsageError(
             "the symbolic link points to nothing",

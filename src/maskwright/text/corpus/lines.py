@@ -130,8 +130,7 @@ def _without_lone_cr(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _whole_lines(
     chunks: Iterator[bytes], file: str, ledger: Ledger, offset: int
 ) -> Iterator[_RawBlock]:
-    """Yield blocks that end with LF (except the last), buffering at most one line of the maximum
-    length."""
+    """Yield blocks that end with LF (except the last); buffers at most one line of legal length."""
     limit = ledger.reading.max_line_bytes
     buffered: list[bytes] = []
     size, line = 0, 1
@@ -233,8 +232,7 @@ def _valid_lines(
 
 
 def _decode_replacing(data: bytes, ledger: Ledger, as_given: bool) -> str | None:
-    """Decode a line with U+FFFD for undecodable bytes; None if the policy forbids this or the line
-    has another fault."""
+    """Decode a line with U+FFFD for undecodable bytes; None if not allowed or otherwise bad."""
     if ledger.reading.on_undecodable != "replace":
         return None
     replaced_data = data.decode("utf-8", "replace").encode()

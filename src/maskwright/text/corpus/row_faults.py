@@ -64,8 +64,7 @@ def escaped(raw: str, separator: str) -> bool:
 
 
 def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) -> DataError:
-    """Return the error for a quoted field that spans rows: its quote opens in one row and closes in
-    another one."""
+    """Return the error for a quoted field that opens in one row and closes in another."""
     return DataError(
         "a quoted field holds what look like other rows",
         where=line_in(file, first_line),
@@ -76,8 +75,7 @@ def holds_rows(lines: int, rows: int, field: str, file: str, first_line: int) ->
 
 
 def swallowed(field: str, file: str, line: int) -> DataError:
-    """Return the error for a quote that is ordinary text, as is common in tab-separated tables, but
-    was read as the beginning of a field."""
+    """Return the error for a quote in a tab-separated table that is probably ordinary text."""
     return DataError(
         "a quoted field holds tabs and ends of lines, so perhaps other rows",
         where=line_in(file, line),
@@ -106,6 +104,7 @@ def broken(
     raw: str,
     separator: str,
 ) -> DataError:
+    """Convert an error of Python's csv parser; `raw` is the text of the row."""
     message = str(error)
     lines = f"the row of lines {first_line} to {last_line}: " if last_line > first_line else ""
     quotes = BACKSLASH if escaped(raw, separator) else f"correct the row, {PLAIN_QUOTES}"

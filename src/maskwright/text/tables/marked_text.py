@@ -300,8 +300,7 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
 
 
 def _text_differs(text: str, span: MarkedSpan) -> bool:
-    """Whether the text of a span differs from the text at its offsets, ignoring white space, case
-    and accents, which programs change."""
+    """Whether the text of a span differs from that at its offsets, but for space, case, accents."""
     own_text = _normalised(span.own)
     if not own_text or _normalised(text[span.begin : span.end]) == own_text:
         return False
@@ -314,6 +313,7 @@ def _normalised(text: str) -> str:
 
 
 def _advice(text: str, span: MarkedSpan) -> str:
+    """Return the advice for a span with wrong offsets."""
     own_text = span.own.strip()
     if own_text and (cause := cause_of_part(text, own_text, span.begin, span.end)):
         return f"{cause}; {DO}"

@@ -161,8 +161,7 @@ def _check_given(requested: Mapping[str, tuple[str, ...]], described: Mapping[st
 
 
 def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Return the columns that hold texts according to the requested roles or their names. A name of
-    a target text counts only if a column with a matching source text exists."""
+    """Return the columns that hold texts by the requested roles or by their names."""
     role_of = {name: role for role, names in requested.items() for name in names}
     list_names, text_names = _list_and_text_names()
     names_present = {plain(name) for name in table.columns}
@@ -346,6 +345,7 @@ def _unclear_roles_error(
     tried: Sequence[Layout],
     partly: Sequence[tuple[Layout, dict[str, tuple[str, ...]]]],
 ) -> DataError:
+    """Return the error if no layout fits, with the likeliest advice; `partly` are near misses."""
     listed_columns = ", ".join(
         f"{c.name} ({c.kind}, {c.distinct:,} different)" for c in list(described.values())[:12]
     )

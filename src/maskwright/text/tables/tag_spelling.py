@@ -108,8 +108,7 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
 
 
 def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
-    """Whether the tags `marked` are entity tags in this spelling; an unusual spelling also requires
-    a tag that begins an entity."""
+    """Whether `marked` are entity tags; in an unusual spelling one must begin an entity."""
     prefixes_and_types = [split for name in marked if (split := spelling.split(name)) is not None]
     has_beginning = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
     is_usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)

@@ -87,6 +87,7 @@ def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] |
 def _flat_row(
     title: str, context: str, row: Any, where: str, number: int, ids: set[str]
 ) -> dict[str, Any]:
+    """Convert a raw question to a flat row, and add its id to `ids`; DataError if it is bad."""
     if not isinstance(row, Mapping):
         raise DataError(
             "a question that is no object",

@@ -283,8 +283,7 @@ def _repair_tags(table: Table, task: Task) -> tuple[Table, int]:
 def _replace_empty(
     table: Table, task: Task, model_classes: Collection[str] = ()
 ) -> tuple[Table, Counter[str]]:
-    """Return the table with outside in place of tags of the type O such as I-O, except those in
-    `model_classes`, and the count of each replaced tag."""
+    """Replace tags of the type O, except `model_classes`, by outside; also return their counts."""
     name = task.columns["tags"]
     spelling = spelling_of(_all_tags(table, name))
     empty = spelling.empty - set(model_classes) if spelling is not None else frozenset[str]()
