@@ -116,8 +116,8 @@ class RowWindow:
 def _are_names(values: Sequence[str]) -> bool:
     """Whether a column has few values that repeat, as labels do."""
     distinct = set(values)
-    few = len(distinct) <= max(2, len(values) // 4)
-    return few and all(len(value) <= LONGEST_NAME for value in distinct)
+    few_distinct = len(distinct) <= max(2, len(values) // 4)
+    return few_distinct and all(len(value) <= LONGEST_NAME for value in distinct)
 
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -313,9 +313,9 @@ class _Feed:
 
     def line_of(self, fed: int) -> int:
         """Return the number in the file of the line with the 1-based index `fed`."""
-        for before, line in reversed(self.starts):
-            if fed > before:
-                return line + fed - before - 1
+        for fed_before, line in reversed(self.starts):
+            if fed > fed_before:
+                return line + fed - fed_before - 1
         return fed
 
 

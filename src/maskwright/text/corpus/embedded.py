@@ -151,8 +151,8 @@ def _pieces(lines: list[str]) -> Iterator[str]:
 
 def _is_table(line: str) -> bool:
     # Plain searches first: nearly no line of prose has any of these.
-    likely = any(mark in line for mark in ("  ", "|", "--", "==", " : "))
-    return likely and TABLE.search(line) is not None
+    has_mark = any(mark in line for mark in ("  ", "|", "--", "==", " : "))
+    return has_mark and TABLE.search(line) is not None
 
 
 def _flush(piece: list[str]) -> Iterator[str]:

@@ -128,8 +128,8 @@ class IgnoredFiles:
 
 def first_names(names: Sequence[str]) -> str:
     """Join the first `LISTED` names for a message, with the number of the remaining ones."""
-    more = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return ", ".join(map(shorten, names[:LISTED])) + more
+    rest = f", and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(map(shorten, names[:LISTED])) + rest
 
 
 # Returns the sources of files whose endings do not determine the format.
@@ -403,8 +403,8 @@ def _known(path: Path, pages: bool) -> Source:
 def _ending(name: str) -> str:
     """Return the ending that determines the format, in lower case: `.warc` of `a.warc.gz`."""
     path = Path(name)
-    inner = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
-    return inner.suffix.lower() or path.suffix.lower()
+    uncompressed = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return uncompressed.suffix.lower() or path.suffix.lower()
 
 
 def _advice(path: Path) -> str:

@@ -93,8 +93,8 @@ def files(packages: dict[str, Path]) -> Iterator[PythonFile]:
             subfolders[:] = sorted(f for f in subfolders if f not in PASSED_OVER)
             names += [os.path.relpath(os.path.join(directory, e), root) for e in entries]
         for name in sorted(n.replace(os.sep, "/") for n in names if n.endswith(".py")):
-            shown = f"{STANDARD}/{name}" if package == STANDARD else name
-            yield PythonFile(package, shown, root / name)
+            file_name = f"{STANDARD}/{name}" if package == STANDARD else name
+            yield PythonFile(package, file_name, root / name)
 
 
 def version(package: str) -> str:

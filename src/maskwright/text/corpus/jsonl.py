@@ -132,7 +132,7 @@ def check_texts(value: Any, ledger: Ledger) -> Any:
     if type(value) is str:
         return _check_text(value, ledger, strip=False)
     if type(value) is list:
-        return [check_texts(inner, ledger) for inner in value]
+        return [check_texts(element, ledger) for element in value]
     if type(value) is dict:
         return {check_texts(k, ledger): check_texts(v, ledger) for k, v in value.items()}
     return value

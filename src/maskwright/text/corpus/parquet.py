@@ -167,11 +167,11 @@ def _value(cell: Any) -> Any:
     try:
         return cell.as_py()
     except UnicodeDecodeError as failure:
-        bad = failure.object[failure.start : failure.end].hex(" ")
-        return UnreadableValue(f"the bytes {bad}", "not utf-8")
+        bytes_shown = failure.object[failure.start : failure.end].hex(" ")
+        return UnreadableValue(f"the bytes {bytes_shown}", "not utf-8")
     except Exception:
-        inner = _convert_elements(cell)
-        return _unreadable(cell) if inner is None else inner
+        elements = _convert_elements(cell)
+        return _unreadable(cell) if elements is None else elements
 
 
 def _unreadable(cell: Any) -> UnreadableValue:
@@ -299,14 +299,14 @@ def _kept(schema: Any, file: str, ledger: Ledger) -> list[str]:
     Raises:
         DataError: a named column is missing, occurs twice, or holds bytes.
     """
-    named, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
+    requested, names = {*ledger.reading.notes} - {document.EVERY}, list(schema.names)
     ledger.unmet.meet(names)
-    if missing_names := sorted(named - {*names}):
+    if missing_names := sorted(requested - {*names}):
         raise document.missing_column(missing_names[0], names, file)
     note_names = document.note_columns(ledger.reading.notes, names, ledger.reading.column_of(names))
     document.refuse_duplicates(note_names, file)
     binary = [name for name in note_names if "binary" in str(schema.field(name).type)]
-    if named_binary := named.intersection(binary):
+    if named_binary := requested.intersection(binary):
         name = sorted(named_binary)[0]
         raise DataError(
             "the column holds bytes",

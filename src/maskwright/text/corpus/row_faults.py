@@ -44,17 +44,17 @@ def above_header(header: list[str], file: str, line: int) -> DataError:
 def wrong_width(
     row: list[str], header: list[str], file: str, line: int, separator: str, raw: str
 ) -> DataError:
-    do = "correct the row (quote fields that hold the separator)"
+    advice = "correct the row (quote fields that hold the separator)"
     if escaped(raw, separator):
-        do = BACKSLASH
+        advice = BACKSLASH
     elif any("\n" in field for field in row):
-        do = PLAIN_QUOTES
+        advice = PLAIN_QUOTES
     return DataError(
         "the row has too few fields" if len(row) < len(header) else "the row has too many fields",
         where=line_in(file, line),
         found=f"{counted(len(row), 'field')} with the separator {separator!r}",
         wanted=f"{len(header)} fields, as in the header",
-        do=f"{do}, {OR_SKIP}",
+        do=f"{advice}, {OR_SKIP}",
     )
 
 

@@ -40,13 +40,13 @@ def files_without_data(paths: Sequence[Path]) -> set[Path]:
                     raise _missing_error(path, str(name), "a folder")
         elif path.name == STATE and type(files := _value(path).get("_data_files")) is list:
             not_data.add(path)
-            listed = {
+            data_files = {
                 path.with_name(Path(str(e.get("filename", ""))).name if type(e) is dict else str(e))
                 for e in files
             }
-            if missing_files := sorted(listed - all_paths):
+            if missing_files := sorted(data_files - all_paths):
                 raise _missing_error(path, missing_files[0].name, "a file")
-            not_data.update(set(arrow_files.get(path.parent, ())) - listed)
+            not_data.update(set(arrow_files.get(path.parent, ())) - data_files)
             if _value(path).get("_indices_data_files") or _value(path).get("_indices_files"):
                 raise DataError(
                     "the data set is saved as a selection of rows",

@@ -103,11 +103,11 @@ class Column:
     @property
     def has_classes(self) -> bool:
         """Whether the column has few distinct values that repeat, as class labels do."""
-        few = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
+        repeat_values = 2 <= self.distinct <= max(2, min(1000, self.rows // 2))
         classes = self.kind in ("text", "whole", "boolean") or (
             self.kind == "number" and self.integral
         )
-        return classes and few
+        return classes and repeat_values
 
 
 def describe(rows: Sequence[Row], lists: Collection[str] = ()) -> dict[str, Column]:
@@ -128,9 +128,9 @@ def value_of(row: Row, name: str) -> Any:
     """Return the value of a column, or None; a name such as `translation.en` looks in a mapping."""
     value = row.values.get(name)
     if value is None and "." in name:
-        outer, _, inner = name.partition(".")
-        value = row.values.get(outer)
-        value = value.get(inner) if type(value) is dict else None
+        column, _, key = name.partition(".")
+        value = row.values.get(column)
+        value = value.get(key) if type(value) is dict else None
     return value
 
 
@@ -203,15 +203,15 @@ def _kind_of_value(value: Any) -> str:
             return "text" if CODE.fullmatch(value) else "whole"
         return "number" if NUMBER.fullmatch(value) else "text"
     if type(value) is list:
-        inner = {_kind_of_value(v) if type(v) is not str else "text" for v in value}
+        element_kinds = {_kind_of_value(v) if type(v) is not str else "text" for v in value}
         for kind, compatible in (
             ("boolean", set()),
             ("whole", set()),
             ("number", {"whole"}),
             ("text", {"whole"}),
         ):
-            if inner <= {kind, *compatible}:
-                return kind + "s" if inner else "list"
+            if element_kinds <= {kind, *compatible}:
+                return kind + "s" if element_kinds else "list"
         return "parts" if are_marked_spans(value) else "mixed"
     if type(value) is dict:
         return "flags" if is_named(value) else "object"

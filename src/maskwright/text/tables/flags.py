@@ -78,11 +78,11 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     cells = [(row, split_cell(value_of(row, name), separator)) for row in rows]
     lists = [(row, cell) for row, cell in cells if type(cell) is list and cell]
     flag_lists = [(row, cell) for row, cell in lists if all(flag(v) is not None for v in cell)]
-    sizes = Counter(len(cell) for _, cell in flag_lists)
-    if not sizes:
+    size_counts = Counter(len(cell) for _, cell in flag_lists)
+    if not size_counts:
         return 0
-    size = min(sizes, key=lambda n: (-sizes[n], n))
-    if size >= 2 and nearly_all(sizes[size], len(lists)):
+    size = min(size_counts, key=lambda n: (-size_counts[n], n))
+    if size >= 2 and nearly_all(size_counts[size], len(lists)):
         return size
     repeating = [(row, cell) for row, cell in flag_lists if len(set(map(flag, cell))) < len(cell)]
     if 2 * len(repeating) <= len(lists):

@@ -162,10 +162,10 @@ class Columns:
 
     @property
     def left_out(self) -> list[str]:
-        used = {name.split(".")[0] for names in self.roles.values() for name in names}
+        used_columns = {name.split(".")[0] for names in self.roles.values() for name in names}
         if "answers" in self.roles:
-            used.add("answer_start")  # where each of them begins
-        return [name for name in self.described if name not in used and "." not in name]
+            used_columns.add("answer_start")  # where each of them begins
+        return [name for name in self.described if name not in used_columns and "." not in name]
 
     def lines(self) -> list[str]:
         """Return one line for each role, and one for unused columns."""
@@ -177,8 +177,8 @@ class Columns:
         ]
         if self.left_out:
             left_out = self.left_out
-            more = f" and {len(left_out) - LISTED:,} more" if len(left_out) > LISTED else ""
-            sentences.append(f"not used: {', '.join(map(repr, left_out[:LISTED]))}{more}")
+            unlisted = f" and {len(left_out) - LISTED:,} more" if len(left_out) > LISTED else ""
+            sentences.append(f"not used: {', '.join(map(repr, left_out[:LISTED]))}{unlisted}")
         return sentences
 
 

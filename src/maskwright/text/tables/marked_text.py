@@ -54,10 +54,10 @@ def whole_words(text: str, begin: int, end: int) -> tuple[int, int]:
 
 def _is_within_word(text: str, at: int) -> bool:
     """Whether the characters before and after the offset `at` belong to one word."""
-    before, after = text[at - 1], text[at]
-    if _is_mark(after):
-        return not before.isspace()
-    return _is_letter(before) and _is_letter(after)
+    previous, next_character = text[at - 1], text[at]
+    if _is_mark(next_character):
+        return not previous.isspace()
+    return _is_letter(previous) and _is_letter(next_character)
 
 
 def _is_letter(sign: str) -> bool:

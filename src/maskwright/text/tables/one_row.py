@@ -72,8 +72,8 @@ def label_cells(row: Row, task: Task) -> Iterator[Any]:
         yield from flags.flagged_names(value, row, names[0], task.named)
         return
     if task.flags:
-        listed = flags.split_cell(value, task.separator)
-        yield from flags.set_flags(listed, row, names[0], task.flags)
+        cell_flags = flags.split_cell(value, task.separator)
+        yield from flags.set_flags(cell_flags, row, names[0], task.flags)
         return
     if multi_label:
         value = flags.split_cell(value, task.separator)

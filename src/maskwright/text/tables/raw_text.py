@@ -129,11 +129,11 @@ def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) 
     Raises:
         DataError: there are no names, or a name or a number occurs twice.
     """
-    numbered = [(number, name) for number, name in pairs if number is not None]
-    names = dict(sorted(numbered))
-    if not numbered or (type(value) in (list, dict) and len(numbered) < len(value)):
+    pairs_read = [(number, name) for number, name in pairs if number is not None]
+    names = dict(sorted(pairs_read))
+    if not pairs_read or (type(value) in (list, dict) and len(pairs_read) < len(value)):
         raise _names_error(value, file)
-    repeated = len(names) < len(numbered) or len(set(names.values())) < len(names)
+    repeated = len(names) < len(pairs_read) or len(set(names.values())) < len(names)
     if repeated or any(not name.strip() for name in names.values()):
         raise _names_error(value, file, "a name or a number twice" if repeated else "an empty name")
     return names
@@ -143,16 +143,16 @@ def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
     """Yield (column, class names) from the feature descriptions of the datasets library."""
     if type(value) is not dict:
         return
-    inner = value.get("features", value)
+    features = value.get("features", value)
     if (
-        inner is value
+        features is value
         and len(value)
         and all(type(v) is dict and "features" in v for v in value.values())
     ):
-        inner = next(iter(value.values()))["features"]  # one entry for each configuration
-    if type(inner) is not dict:
+        features = next(iter(value.values()))["features"]  # one entry for each configuration
+    if type(features) is not dict:
         return
-    for column, feature in inner.items():
+    for column, feature in features.items():
         if type(feature) is dict:
             element_feature = feature.get("feature")
             feature = element_feature if type(element_feature) is dict else feature
@@ -260,20 +260,20 @@ def _clean_value(value: Any, ledger: Ledger, line_ends: bool) -> Any:
     if type(value) is str:
         return text_as_read(value, ledger, line_ends)
     if isinstance(value, list):
-        inner = [_clean_value(element, ledger, line_ends) for element in value]
-        if all(map(operator.is_, inner, value)):
+        cleaned = [_clean_value(element, ledger, line_ends) for element in value]
+        if all(map(operator.is_, cleaned, value)):
             return value
         cleaned_list = copy.copy(value)
-        cleaned_list[:] = inner
+        cleaned_list[:] = cleaned
         return cleaned_list
     if isinstance(value, dict):
         names = [text_as_read(name, ledger, line_ends) for name in value]
-        inner = [_clean_value(element, ledger, line_ends) for element in value.values()]
-        if all(map(operator.is_, names, value)) and all(map(operator.is_, inner, value.values())):
+        cleaned = [_clean_value(element, ledger, line_ends) for element in value.values()]
+        if all(map(operator.is_, names, value)) and all(map(operator.is_, cleaned, value.values())):
             return value
         row = copy.copy(value)
         row.clear()
-        row.update(zip(names, inner, strict=True))
+        row.update(zip(names, cleaned, strict=True))
         return row
     return value
 

@@ -60,10 +60,10 @@ class ColumnSearch:
         """Give `role` to a free column that `fits` and has one of the names of the role, if any."""
         if role in self.roles:
             return
-        free = {c.name for c in self.free() if fits(c)}
-        spelled = self.spellings.get(role) or NAMES[role]
-        named_columns = [self.by_plain.get(spelling) for spelling in spelled]
-        if matches := [name for name in named_columns if name is not None and name in free]:
+        fitting = {c.name for c in self.free() if fits(c)}
+        spellings = self.spellings.get(role) or NAMES[role]
+        named_columns = [self.by_plain.get(spelling) for spelling in spellings]
+        if matches := [name for name in named_columns if name is not None and name in fitting]:
             self.take(role, [self.commonest(matches)], "by its name")
 
     def commonest(self, names: Sequence[str]) -> str:

@@ -259,9 +259,9 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
         option(role, name) for role, names in columns.roles.items() for name in names
     )
     unused = [columns.described[name] for name in columns.left_out if columns.described[name].rows]
-    numbers = ("whole", "number", "boolean")
+    numeric = ("whole", "number", "boolean")
     ratings = [
-        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numbers)
+        c.name for c in unused if plain(c.name) in JUDGING and (c.has_classes or c.kind in numeric)
     ]
     if "target" in columns.roles and ratings:
         pair_options = f"{option('first', columns['source'])} {option('second', columns['target'])}"
@@ -277,9 +277,9 @@ def _refuse_lost(table: Table, columns: Columns, requested: Mapping[str, tuple[s
     dropped = [c.name for c in unused if plain(c.name) in QUESTION_CONTEXTS]
     if "text" in columns.roles:
         pairs = [c.name for c in unused if (plain(columns["text"]), plain(c.name)) in ANSWERED]
-        others = [c.name for c in unused if c.kind == "text" and not c.has_classes and c.words > 1]
+        likely = [c.name for c in unused if c.kind == "text" and not c.has_classes and c.words > 1]
         dropped += pairs + [c.name for c in unused if question and c.is_prose]
-        dropped += others if len(others) > 2 else []
+        dropped += likely if len(likely) > 2 else []
         question = question or ("text" if pairs else None)
     if question is None or not dropped:
         return

@@ -242,7 +242,7 @@ def read_rows(
     texts = set(class_folders.in_folders(sources, lambda name: False))
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
-            before = counts.documents
+            documents_before = counts.documents
             # One value may stand on one line; it is held whole in any case.
             longest = max(reading.max_line_bytes, WHOLE_BYTES if source.suffix == ".json" else 0)
             ledger.reading = replace(reading, max_line_bytes=longest)
@@ -255,7 +255,7 @@ def read_rows(
                         _require_few(columns, row)
                     yield row
                 counts.hashes[source.shown] = opened.finish()
-            if counts.documents == before:
+            if counts.documents == documents_before:
                 counts.empty_files.append(source.shown)
         ledger.finish("the data have 0 rows", "row below the header")
 
@@ -284,8 +284,8 @@ def _rows(
         yield from _parquet_rows(opened, source, ledger)
         return
     # Offsets of marked spans count characters of the text as given, so it is cleaned only later.
-    marked = source.format in ("table", "jsonl")
-    blocks = text_blocks(opened, source, ledger, as_given=marked)
+    as_given = source.format in ("table", "jsonl")
+    blocks = text_blocks(opened, source, ledger, as_given=as_given)
     if isinstance(source, ParallelText):
         yield from _aligned(blocks, source, ledger)
         return

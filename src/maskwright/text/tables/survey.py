@@ -122,7 +122,7 @@ class Survey:
         return tables
 
     def _classes(self, training: PartSurvey) -> dict[str, Any]:
-        common = sorted(training.classes, key=lambda name: -training.classes[name])
+        by_count = sorted(training.classes, key=lambda name: -training.classes[name])
         totals = {name: max(1, sum(p.classes.values())) for name, p in self.parts.items()}
         rows = [
             [name]
@@ -130,9 +130,9 @@ class Survey:
                 f"{p.classes.get(name, 0):,} ({p.classes.get(name, 0) / totals[split]:.1%})"
                 for split, p in self.parts.items()
             ]
-            for name in common[:LISTED_CLASSES]
+            for name in by_count[:LISTED_CLASSES]
         ]
-        unlisted = len(common) - LISTED_CLASSES
+        unlisted = len(by_count) - LISTED_CLASSES
         note = f"{unlisted:,} smaller classes are not listed." if unlisted > 0 else ""
         return {"title": "Classes", "head": ["class", *self.parts], "rows": rows, "note": note}
 

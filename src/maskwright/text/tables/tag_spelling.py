@@ -97,12 +97,12 @@ def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
                 ):
                     continue
                 if len(without_prefix) < 2 and _is_scheme(
-                    spelling, marked := set(names) - {outside, *without_prefix}
+                    spelling, prefixed := set(names) - {outside, *without_prefix}
                 ):
                     return replace(
                         spelling,
                         outside=outside or OUTSIDE,
-                        empty=frozenset(_outside_tags(spelling, marked, outside or OUTSIDE)),
+                        empty=frozenset(_outside_tags(spelling, prefixed, outside or OUTSIDE)),
                     )
     return None
 

@@ -64,8 +64,8 @@ def _listed(value: Any) -> list[Any] | None:
     elif "examples" in value:  # LightTag
         items = value["examples"]
     else:  # Rasa
-        inner = value.get("rasa_nlu_data")
-        items = inner.get("common_examples") if type(inner) is dict else None
+        rasa_data = value.get("rasa_nlu_data")
+        items = rasa_data.get("common_examples") if type(rasa_data) is dict else None
     return items if type(items) is list and items else None
 
 

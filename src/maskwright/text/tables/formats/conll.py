@@ -142,8 +142,8 @@ class _Column:
     @property
     def has_classes(self) -> bool:
         """Whether the column has few names that repeat, such as parts of speech."""
-        few = 1 < len(self.distinct) <= min(CLASSES, len(self.values) // 2)
-        return few and 2 * sum(map(_is_name, self.distinct)) > len(self.distinct)
+        repeat_values = 1 < len(self.distinct) <= min(CLASSES, len(self.values) // 2)
+        return repeat_values and 2 * sum(map(_is_name, self.distinct)) > len(self.distinct)
 
     @property
     def is_number(self) -> bool:

@@ -35,20 +35,20 @@ def is_one(text: str, may_be_table: bool) -> bool:
     sentences have ten tab-separated columns, and the first numbers the words. If it `may_be_table`
     with numbered rows, separated sentences and numbers of heads are also required."""
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")[:LOOKED_AT]]
-    before, words, ends = 0, 0, 0
+    last_number, words, ends = 0, 0, 0
     for line in lines:
         if not line.strip() or line.startswith("#"):
-            before, ends = 0, ends + 1
+            last_number, ends = 0, ends + 1
             continue
         columns = line.split("\t")
         if len(columns) != COLUMNS or not NUMBER.fullmatch(columns[0]):
             return False
         if columns[0].isdecimal():
-            if int(columns[0]) != before + 1:
+            if int(columns[0]) != last_number + 1:
                 return False
             if may_be_table and columns[HEAD] != NOTHING and not columns[HEAD].isdecimal():
                 return False
-            before, words = before + 1, words + 1
+            last_number, words = last_number + 1, words + 1
     return words > 0 and (ends > 0 or not may_be_table)
 
 
@@ -60,13 +60,13 @@ def rows(
     Raises:
         DataError: a line without ten columns, or a blank word, when the policy is strict.
     """
-    for numbered in sentences(blocks, file, ledger):
-        words = [columns for _, columns in numbered]
+    for sentence in sentences(blocks, file, ledger):
+        words = [columns for _, columns in sentence]
         row = {"tokens": [word[WORD] for word in words]}
         for column, name in ANNOTATION_COLUMNS.items():
             if any(word[column] != NOTHING for word in words):
                 row[name] = [word[column] for word in words]
-        yield row, numbered[0][0]
+        yield row, sentence[0][0]
 
 
 def sentences(

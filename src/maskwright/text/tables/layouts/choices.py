@@ -54,16 +54,16 @@ class ChoicesLayout(Layout):
     def find(self, search: ColumnSearch) -> None:
         search.by_name("choices", lambda c: c.kind in ("texts", "object"))
         if "choices" not in search.roles:
-            numbered: dict[str, list[str]] = {}
+            columns_by_prefix: dict[str, list[str]] = {}
             for column in search.free():
                 match = NUMBERED.fullmatch(column.name.lower())
                 if match and column.kind in TEXTLIKE:
-                    numbered.setdefault(match[1], []).append(column.name)
+                    columns_by_prefix.setdefault(match[1], []).append(column.name)
             letters = [search.by_plain.get(letter) for letter in "abcdefgh"]
             lettered = list(itertools.takewhile(lambda name: name is not None, letters))
             if len(lettered) > 2:
-                numbered["letters"] = [name for name in lettered if name is not None]
-            longest_series = max(numbered.values(), key=len, default=[])
+                columns_by_prefix["letters"] = [name for name in lettered if name is not None]
+            longest_series = max(columns_by_prefix.values(), key=len, default=[])
             if len(longest_series) >= 2:
                 order = sorted(longest_series, key=lambda name: (len(name), name))
                 search.take("choices", order, "by their numbered names")

@@ -23,10 +23,10 @@ class MatchLayout(Layout):
 
     def find(self, search: ColumnSearch) -> None:
         search.two(("anchor", "positive"), MATCHES)
-        near = [c.name for c in search.free() if NEGATIVE.fullmatch(plain(c.name))]
-        if near and "negative" not in search.roles:
-            ordered = sorted(near, key=lambda name: (len(name), name))
-            search.take("negative", ordered, "by the name" + "s" * (len(near) > 1))
+        negatives = [c.name for c in search.free() if NEGATIVE.fullmatch(plain(c.name))]
+        if negatives and "negative" not in search.roles:
+            ordered = sorted(negatives, key=lambda name: (len(name), name))
+            search.take("negative", ordered, "by the name" + "s" * (len(negatives) > 1))
 
     def reason(self, columns: Columns) -> str:
         return "each row has two texts that belong together"

@@ -262,13 +262,13 @@ def _repair_tags(table: Table, task: Task) -> tuple[Table, int]:
                         do="leave it out",
                     )
                 # If a file has several spellings, each tag is read in its own.
-                read = [
+                usual_tags = [
                     spelling.read(tag) if spelling else as_usual(tag, names)
                     for tag in map(row_tags.__getitem__, known_indices)
                 ]
                 legal = list(row_tags)
                 for n, tag in zip(
-                    known_indices, tags.repair(read, "IOB2", row.where)[0], strict=True
+                    known_indices, tags.repair(usual_tags, "IOB2", row.where)[0], strict=True
                 ):
                     legal[n] = spelling.write(tag) if spelling else tag
                 changed_in_row = sum(a != b for a, b in zip(row_tags, legal, strict=True))
