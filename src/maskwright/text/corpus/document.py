@@ -106,7 +106,7 @@ def refuse_duplicates(names: Iterable[str], where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text and where it came from.
+    """A text and its origin.
 
     Attributes:
         text: the text; not blank.

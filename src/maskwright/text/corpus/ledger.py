@@ -29,7 +29,7 @@ OR_SKIP = "or read with on_bad='skip' (drops and counts)"
 
 @dataclass
 class Counts:
-    """The counts of a reading, in the order of the path; complete when the iteration has ended."""
+    """Counts of rows read, changed and dropped; complete when the iteration has ended."""
 
     files: int = 0
     bytes: int = 0

@@ -42,8 +42,7 @@ class TextBlock:
     line: int
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Each line with its number. Text after the last line end is a line only if it is not
-        empty."""
+        """Return (number, line) pairs. Text after the last line end counts if it is not empty."""
         return enumerate(self.text.removesuffix("\n").split("\n"), self.line)
 
 

@@ -150,12 +150,8 @@ def _called(table: Table, task: Task, column: str, rows: Sequence[Row]) -> Mappi
 
 
 def _names_from_file(table: Table, task: Task, column: str) -> Mapping[int, str]:
-    """The class names in a file next to the data, or in the data; noted once. A file
-    that the user did not name is left out where it does not fit.
-
-    Raises:
-        DataError: not as many names as flags.
-    """
+    """Return number -> class name for a column, from a file next to the data or their metadata, and
+    record a finding. A file that the user did not name is ignored if its names do not fit."""
     names = table.names_of(column)
     if not names or not table.names_file:
         if table.names_file:

@@ -29,7 +29,7 @@ def folded(text: str) -> str:
 
 
 class Example:
-    """A row that was read and checked; `where` is its file and line.
+    """Base class of examples, made from validated rows; `where` is the file and line.
 
     Attributes:
         text_fields: the fields whose texts are the input of a model.

@@ -221,7 +221,7 @@ class Row:
         return f"{self.file}, {self.unit} {self.number}"
 
     def as_given(self) -> Row:
-        """The same row with nothing left out of its texts."""
+        """Return the row with its original texts, before characters were removed."""
         return replace(self, values={**self.values, **self.given}) if self.given else self
 
 
@@ -232,10 +232,15 @@ def read_rows(
     rejects: Path | None = None,
     counts: Counts | None = None,
 ) -> Iterator[Row]:
-    """The rows of some files, one after the other; all but `.json` values stream.
+    """Yield the rows of all files in order, streaming all but `.json` values.
+
+    Args:
+        header: the column names of files without a header row.
+        rejects: the file to list rejected rows in; None for no list.
+        counts: updated while reading; None for new counts.
 
     Raises:
-        DataError: bad rows when strict, too many of them, or none at all.
+        DataError: a bad row when strict, too many of them, or no rows at all.
     """
     counts = Counts() if counts is None else counts
     columns: set[str] = set()
@@ -243,7 +248,7 @@ def read_rows(
     with Ledger(reading, counts, rejects) as ledger:
         for source in sources:
             documents_before = counts.documents
-            # One value may stand on one line; it is held whole in any case.
+            # A JSON value may be on one line; it is read into memory as a whole in any case.
             longest = max(reading.max_line_bytes, WHOLE_BYTES if source.suffix == ".json" else 0)
             ledger.reading = replace(reading, max_line_bytes=longest)
             with RegularFile(source) as opened:

@@ -235,11 +235,10 @@ def _check_spans(
 
 
 def _repair_tags(table: Table, task: Task) -> tuple[Table, int]:
-    """The same with the spans of `task`'s tags as IOB2 writes them, and how many tags changed; the
-    words that belong to a span, and its type, stay as they are.
+    """Rewrite tags to IOB2 without changing spans or types; return (table, number of changes).
 
     Raises:
-        UsageError: tags that are numbers.
+        UsageError: the tags are numbers.
         DataError: a tag that is none of a span.
     """
     name, changed = task.columns["tags"], 0
