@@ -160,7 +160,7 @@ def look(
             work = Path(stack.enter_context(temporary))
         if complete:
             read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
-            _whole(read, first_look)
+            _describe_all(read, first_look)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
             first_look.unreadable += [(str(error.where), error.what) for error in broken or ()]
@@ -226,28 +226,28 @@ def _sample(
     first_look: Look,
 ) -> ReadFiles:
     """Read some files, and write a random sample of their documents as shards."""
-    chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
-    chosen = chosen[:SAMPLE_FILES]
-    bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(chosen))
+    sampled = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
+    sampled = sampled[:SAMPLE_FILES]
+    bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(sampled))
     documents: list[Document] = []
-    began, read, bytes_seen, files = time.monotonic(), 0, 0, 0
+    start, kept_bytes, bytes_seen, files = time.monotonic(), 0, 0, 0
     whole_bytes, whole_text = 0, 0
-    for number, source in enumerate(chosen):
-        seconds_left = SECONDS - (time.monotonic() - began)
-        if read >= SAMPLE_BYTES or seconds_left <= 0:
+    for number, source in enumerate(sampled):
+        seconds_left = SECONDS - (time.monotonic() - start)
+        if kept_bytes >= SAMPLE_BYTES or seconds_left <= 0:
             break
-        ends = time.monotonic() + seconds_left / (len(chosen) - number)
+        deadline = time.monotonic() + seconds_left / (len(sampled) - number)
         share = min(1.0, bytes_per_file / max(1, source.text_bytes))
         reader = Reader([source.path], reading, pages=True)
-        size, cut = 0, False
+        file_bytes, stopped = 0, False
         try:
             for document in reader:
-                size += utf8_size(document.text)
+                file_bytes += utf8_size(document.text)
                 if share == 1 or _draw(document.id) < share:
                     documents.append(document)
-                    read += utf8_size(document.text)
+                    kept_bytes += utf8_size(document.text)
                 # A document at least of every file, however long it takes to open.
-                if cut := bool(documents) and time.monotonic() > ends:
+                if stopped := bool(documents) and time.monotonic() > deadline:
                     break
         except MaskwrightError as error:
             if reader.counts.rows:  # all of them blank or bad
@@ -255,10 +255,10 @@ def _sample(
             first_look.unreadable.append((source.shown, error.what))
             continue
         files += 1
-        bytes_seen += size
-        if not cut:
+        bytes_seen += file_bytes
+        if not stopped:
             whole_bytes += source.text_bytes
-            whole_text += size
+            whole_text += file_bytes
     if not documents:
         raise DataError(
             "no file of the sample can be read",
@@ -267,10 +267,10 @@ def _sample(
             wanted="files that hold text",
         )
     if whole_bytes:  # formats hold more than text, and compress it well or badly
-        first_look.bytes = max(read, round(first_look.bytes * whole_text / whole_bytes))
-    first_look.sampled = (files, len(documents), read)
+        first_look.bytes = max(kept_bytes, round(first_look.bytes * whole_text / whole_bytes))
+    first_look.sampled = (files, len(documents), kept_bytes)
     _describe([document.text for document in documents], first_look)
-    first_look.seconds["reading"] = (time.monotonic() - began) / (bytes_seen / 1e6)
+    first_look.seconds["reading"] = (time.monotonic() - start) / (bytes_seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
@@ -284,11 +284,11 @@ def _draw(name: str) -> float:
     return int.from_bytes(digest, "big") / float(1 << 56)
 
 
-def _whole(read: ReadFiles, first_look: Look) -> None:
+def _describe_all(read: ReadFiles, first_look: Look) -> None:
     """Describe all documents that were read."""
     texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
-    size = sum(shard.bytes for shard in read.shards)
-    first_look.bytes, first_look.sampled = size, (first_look.files, len(texts), size)
+    total = sum(shard.bytes for shard in read.shards)
+    first_look.bytes, first_look.sampled = total, (first_look.files, len(texts), total)
     unreadable = [entry for facts in read.facts for entry in facts["unreadable"]]
     first_look.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
     _describe(texts, first_look)
@@ -318,9 +318,9 @@ def _propose(
     first_look: Look,
 ) -> CurationRecipe:
     """The recipe with the settings that its steps propose, from counts of the notes they write."""
-    usual = Step.proposed
+    default = Step.proposed
     for name, step in recipe.steps.items():
-        if name in fixed or type(step).proposed is usual:
+        if name in fixed or type(step).proposed is default:
             continue
         names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
         local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
@@ -345,7 +345,7 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
     shares = []
     for step in first_look.card["steps"]:
         removed = step["documents_in"] - step["documents_out"]
-        lost = step["bytes_in"] - step["bytes_out"]
+        cut_bytes = step["bytes_in"] - step["bytes_out"]
         low, high = wilson(removed / documents, documents)
         share = removed / documents
         if recipe.steps[step["step"]].REMOVES_COPIES and first_look.part < 1:
@@ -354,7 +354,9 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
             high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
-            Share(step["step"], share, low, high, lost / first_look.card["steps"][0]["bytes_in"])
+            Share(
+                step["step"], share, low, high, cut_bytes / first_look.card["steps"][0]["bytes_in"]
+            )
         )
     return shares
 
@@ -446,20 +448,20 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
     per_document = look.sampled[2] / max(1, look.sampled[1])
     documents = look.bytes / max(1.0, per_document)
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
-    beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
-    large = DOCUMENT_BYTES * sum(beyond)
+    excess = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
+    extra = DOCUMENT_BYTES * sum(excess)
     # A single process is this one.
-    held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
+    memory = processes * PROCESS_BYTES + extra if processes > 1 else max(PROCESS_BYTES, extra)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
-    result = look.disk.get("packed", 0.0)
+    packed = look.disk.get("packed", 0.0)
     return CurationPlan(
         stages,
         look.bytes,
         shards,
         processes,
         work_bytes=int(sum(look.disk.values()) * look.bytes),
-        result_bytes=int(1.3 * result * look.bytes),
-        memory=max(held, query) + PROCESS_BYTES,
+        result_bytes=int(1.3 * packed * look.bytes),
+        memory=max(memory, query) + PROCESS_BYTES,
         query=query,
     )
 

@@ -165,11 +165,11 @@ class NgramCounts:
     def without(self, less: NgramCounts) -> NgramCounts:
         """The counts without those of some of the texts, `less`."""
         grams, often = [], []
-        for hashes, count, removed, fewer in zip(
+        for hashes, count, removed, removed_counts in zip(
             self.grams, self.often, less.grams, less.often, strict=True
         ):
             remaining = count.copy()
-            remaining[np.searchsorted(hashes, removed)] -= fewer
+            remaining[np.searchsorted(hashes, removed)] -= removed_counts
             grams.append(hashes[remaining > 0])
             often.append(remaining[remaining > 0])
         return NgramCounts(grams, often)
@@ -191,8 +191,8 @@ def train(counts: NgramCounts) -> NgramModel:
     hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
     bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
     ranked = _ranked(hashes, count)
-    hashes, often = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
-    entries = hashes >> COUNT << COUNT | often
+    hashes, capped = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
+    entries = hashes >> COUNT << COUNT | capped
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
         slots = places_of(hashes, len(table))

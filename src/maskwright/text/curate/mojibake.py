@@ -78,14 +78,14 @@ def repair(text: str) -> tuple[str, Sequence[int]]:
 def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Whether each position has a C1 character, or a leading byte and its continuation bytes."""
     is_trace = (bits & C1) != 0
-    follows = (bits & FOLLOWS) != 0
-    row = np.ones(len(positions), np.bool_)
+    continues = (bits & FOLLOWS) != 0
+    complete = np.ones(len(positions), np.bool_)
     for more, bit in enumerate(LEAD, 1):
         # The next one more character behind must follow too, and be there.
         shifted = np.zeros(len(positions), np.bool_)
-        shifted[:-more] = follows[more:] & (positions[more:] - positions[:-more] == more)
-        row &= shifted
-        is_trace |= ((bits & bit) != 0) & row
+        shifted[:-more] = continues[more:] & (positions[more:] - positions[:-more] == more)
+        complete &= shifted
+        is_trace |= ((bits & bit) != 0) & complete
     return is_trace
 
 

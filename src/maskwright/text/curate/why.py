@@ -129,15 +129,15 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
         )
     steps = [step["step"] for step in read_card(folder)["steps"]]
     lookup = _Lookup(folder, steps)
-    chosen = _of_text(text) if text else _of_name(document)
+    chosen = _by_text(text) if text else _by_name(document)
     fates = lookup.find(chosen)
     if text:  # a document that matches by its text before a change has further records
         fates = [
-            fate if fate.removed or fate.kept else lookup.find(_of_name(fate.place, exact=True))[0]
+            fate if fate.removed or fate.kept else lookup.find(_by_name(fate.place, exact=True))[0]
             for fate in fates
         ]
     if not fates:
-        raise _not_there(lookup, document, text)
+        raise _missing_error(lookup, document, text)
     for fate in fates[:FOUND]:
         lookup.follow(fate)
     return DocumentFates(fates[:FOUND], len(fates) > FOUND)
@@ -155,7 +155,7 @@ class _DocumentPattern:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
 
 
-def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
+def _by_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     """Matches an id or a location; unless `exact` also a file, for all of its documents, and
     `./a.txt` for `a.txt`."""
     names = {name} if exact else {name, os.path.normpath(name)}
@@ -173,11 +173,11 @@ def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     return _DocumentPattern(tuple(pieces), fits)
 
 
-def _of_text(text: str) -> _DocumentPattern:
-    sought = _fold(text)
+def _by_text(text: str) -> _DocumentPattern:
+    folded = _fold(text)
 
     def fits(record: dict[str, Any], location: str) -> bool:
-        return any(sought in _fold(str(record.get(name, ""))) for name in ("text", "before"))
+        return any(folded in _fold(str(record.get(name, ""))) for name in ("text", "before"))
 
     return _DocumentPattern(((),), fits)
 
@@ -252,7 +252,7 @@ class _Lookup:
         later as a copy itself."""
         visited = {fate.place}
         while fate.removed is not None and "survivor" in fate.removed:
-            fates = self.find(_of_name(fate.removed["survivor"], exact=True))
+            fates = self.find(_by_name(fate.removed["survivor"], exact=True))
             if not fates or fates[0].place in visited:
                 return
             fate.survivor = fate = fates[0]
@@ -281,7 +281,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 # ------------------------------------------------------------------------------ not there
-def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
+def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
     """The error for a document without a record, with the likeliest reason."""
     card = read_card(lookup.folder)
     if text:

@@ -75,12 +75,12 @@ def lines_of(characters: Characters) -> Lines:
     begins = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
     texts = characters.text_of(begins)
     # The number of the first line of each text, with all lines of the batch counted.
-    earlier = np.searchsorted(begins, offsets[:-1])
-    numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
+    firsts = np.searchsorted(begins, offsets[:-1])
+    numbers = np.arange(len(begins)) - (firsts[texts] if len(begins) else 0)
     begins, ends = _strip(characters, begins, ends)
-    filled = ends > begins
-    begins, ends = begins[filled], ends[filled]
-    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[filled])
+    nonblank = ends > begins
+    begins, ends = begins[nonblank], ends[nonblank]
+    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[nonblank])
 
 
 def _strip(
@@ -88,20 +88,20 @@ def _strip(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The lines without white space at both ends; a blank line ends where it begins."""
     classes = characters.classes
-    space = (classes[begins] & SPACE) != 0
-    space |= (classes[ends - 1] & SPACE) != 0
+    padded = (classes[begins] & SPACE) != 0
+    padded |= (classes[ends - 1] & SPACE) != 0
     # Few lines have any: these alone are looked up among the characters that are none.
-    candidates = np.flatnonzero(space | (begins == ends))
+    candidates = np.flatnonzero(padded | (begins == ends))
     if not candidates.size:
         return begins, ends
     begins, ends = begins.copy(), ends.copy()
-    dark = np.flatnonzero((classes & SPACE) == 0)
-    low = np.searchsorted(dark, begins[candidates])
-    high = np.searchsorted(dark, ends[candidates])
-    filled = high > low
-    ends[candidates[~filled]] = begins[candidates[~filled]]
-    low, high, candidates = low[filled], high[filled], candidates[filled]
-    begins[candidates], ends[candidates] = dark[low], dark[high - 1] + 1
+    visible = np.flatnonzero((classes & SPACE) == 0)
+    first = np.searchsorted(visible, begins[candidates])
+    end = np.searchsorted(visible, ends[candidates])
+    nonblank = end > first
+    ends[candidates[~nonblank]] = begins[candidates[~nonblank]]
+    first, end, candidates = first[nonblank], end[nonblank], candidates[nonblank]
+    begins[candidates], ends[candidates] = visible[first], visible[end - 1] + 1
     return begins, ends
 
 

@@ -31,9 +31,9 @@ def repeated_ngrams(
     """
     size = len(words.starts) - 1
     lengths = words.ends - words.begins
-    running = np.concatenate([[0], np.cumsum(lengths)])
-    totals = running[words.starts[1:]] - running[words.starts[:-1]]
-    behind = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
+    sums = np.concatenate([[0], np.cumsum(lengths)])
+    totals = sums[words.starts[1:]] - sums[words.starts[:-1]]
+    text_ends = words.starts[words.texts + 1] if len(lengths) else lengths  # of each word's text
     empty = np.zeros(size)
     tops: dict[int, NDArray[np.float64]] = dict.fromkeys(top, empty)
     duplicates: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
@@ -43,29 +43,27 @@ def repeated_ngrams(
     with np.errstate(over="ignore"):
         values = words.hashes + mix(words.texts.astype(np.uint64)) * BASE
     for n in range(2, max(*top, *duplicated) + 1):
-        inside = positions + n <= behind[positions]
+        inside = positions + n <= text_ends[positions]
         positions, values = positions[inside], values[inside]
         if not positions.size:
             break
         with np.errstate(over="ignore"):
             values = values * BASE + words.hashes[positions + n - 1]
-        order, opening = group_equal(values)
-        begins = np.flatnonzero(opening)
+        order, is_first = group_equal(values)
+        begins = np.flatnonzero(is_first)
         counts = np.diff(np.append(begins, len(order)))
         first_occurrences = order[begins]  # occurrence of each n-gram
-        often = counts > 1
+        multiple = counts > 1
         if n in tops:
-            held = positions[first_occurrences[often]]
-            tops[n] = _largest(
-                words.texts[held], counts[often], running[held + n] - running[held], totals
-            )
-        again = np.repeat(often, counts)
+            at = positions[first_occurrences[multiple]]
+            tops[n] = _largest(words.texts[at], counts[multiple], sums[at + n] - sums[at], totals)
+        in_group = np.repeat(multiple, counts)
         repeated = np.zeros(len(positions), np.bool_)
-        repeated[order[again]] = True
+        repeated[order[in_group]] = True
         if n in duplicates:
-            earlier = repeated.copy()
-            earlier[first_occurrences] = False
-            duplicates[n] = _covered(words, positions[earlier], n, lengths, totals)
+            is_later = repeated.copy()
+            is_later[first_occurrences] = False
+            duplicates[n] = _covered(words, positions[is_later], n, lengths, totals)
         positions, values = positions[repeated], values[repeated]
     return tops, duplicates
 

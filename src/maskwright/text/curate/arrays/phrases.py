@@ -114,13 +114,13 @@ def merge_spans(spans: Spans) -> Spans:
     order = np.lexsort((spans.begins, spans.texts))
     texts, begins, ends = spans.texts[order], spans.begins[order], spans.ends[order]
     # Texts apart from each other on one line of numbers, so that one running maximum serves all.
-    numbers = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
-    base = numbers * (int(ends.max()) + 2)
-    reach = np.maximum.accumulate(base + ends)
-    opening = np.concatenate([[True], base[1:] + begins[1:] > reach[:-1]])
-    group_begins = np.flatnonzero(opening)
+    ranks = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
+    base = ranks * (int(ends.max()) + 2)
+    maxima = np.maximum.accumulate(base + ends)
+    is_first = np.concatenate([[True], base[1:] + begins[1:] > maxima[:-1]])
+    group_begins = np.flatnonzero(is_first)
     group_ends = np.append(group_begins[1:], len(texts)) - 1
-    return Spans(texts[group_begins], begins[group_begins], reach[group_ends] - base[group_begins])
+    return Spans(texts[group_begins], begins[group_begins], maxima[group_ends] - base[group_begins])
 
 
 def cut_spans(batch: CurationBatch, spans: Spans) -> CutTexts:
@@ -135,22 +135,22 @@ def cut_spans(batch: CurationBatch, spans: Spans) -> CutTexts:
     edges = [words.begins[first_words], words.ends[last_words]]
     characters = np.stack(edges, axis=1).astype(np.int64)
     pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
-    ends: dict[int, int] = {}  # of each text where that span's gap ends
+    gap_ends: dict[int, int] = {}  # of each text where that span's gap ends
     for row, index in enumerate(spans.texts.tolist()):
         text = batch.texts[index]
-        begin, behind = characters[row].tolist()
-        following = int(last_words[row]) + 1
-        end = int(words.begins[following]) if following < words.starts[index + 1] else len(text)
-        before = text[ends.get(index, 0) : begin]
-        stripped, removed = before.rstrip(), text[behind:end]
+        begin, span_end = characters[row].tolist()
+        next_word = int(last_words[row]) + 1
+        gap_end = int(words.begins[next_word]) if next_word < words.starts[index + 1] else len(text)
+        before = text[gap_ends.get(index, 0) : begin]
+        stripped, removed = before.rstrip(), text[span_end:gap_end]
         removed_gap = removed[len(removed.rstrip()) :]
         if removed_gap.count("\n") > before.count("\n", len(stripped)):
             before = stripped + removed_gap
         pieces.setdefault(index, []).append(before)
-        ends[index] = end
+        gap_ends[index] = gap_end
     texts = list(batch.texts)
     for index, remaining in pieces.items():
-        texts[index] = "".join(remaining) + texts[index][ends[index] :]
+        texts[index] = "".join(remaining) + texts[index][gap_ends[index] :]
     return CutTexts(texts, spans, characters)
 
 
@@ -165,13 +165,13 @@ def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> 
     """
     shortened = list(texts)
     for index in np.unique(lines.texts[cut]).tolist():
-        mine = slice(lines.starts[index], lines.starts[index + 1])
-        dropped = set(lines.numbers[mine][cut[mine]].tolist())
+        own = slice(lines.starts[index], lines.starts[index + 1])
+        cut_numbers = set(lines.numbers[own][cut[own]].tolist())
         rows = texts[index].split("\n")
         remaining: list[str] = []
         blanks, behind_cut = 0, True  # since the last line that is left
         for number, row in enumerate(rows):
-            if number in dropped:
+            if number in cut_numbers:
                 behind_cut = True
             elif row.strip():
                 remaining += [*[""] * blanks, row] if remaining else [row]
@@ -189,10 +189,10 @@ def line_changes(lines: Lines, rule: str, cut: NDArray[np.bool_]) -> list[Change
     texts = lines.texts[cut_lines]
     for begin, end in _runs(texts):
         numbers = (lines.numbers[cut_lines[begin:end]] + 1).tolist()
-        named = ", ".join(str(n) for n in numbers[:MOST_NAMED])
-        rest = len(numbers) - MOST_NAMED
-        where = f"line {named}" if len(numbers) == 1 else f"lines {named}"
-        where += f" and {rest} more" if rest > 0 else ""
+        listed = ", ".join(str(n) for n in numbers[:MOST_NAMED])
+        more = len(numbers) - MOST_NAMED
+        where = f"line {listed}" if len(numbers) == 1 else f"lines {listed}"
+        where += f" and {more} more" if more > 0 else ""
         changes.append(Change(int(texts[begin]), rule, len(numbers), where))
     return changes
 
@@ -231,12 +231,12 @@ class Phrases:
         phrases that begin alike.
         """
         begins = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
-        room = words.starts[words.texts[begins] + 1] - begins
+        words_left = words.starts[words.texts[begins] + 1] - begins
         stretches = Stretches(words)
         empty = np.zeros(0, np.int64)
         occurrences = [(empty, empty, empty)]
         for length, hashes, numbers in self.by_length:
-            fits = np.flatnonzero(room >= length)
+            fits = np.flatnonzero(words_left >= length)
             sought = stretches.hashes(begins[fits], length)
             entries = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
             equal = hashes[entries] == sought
@@ -244,7 +244,7 @@ class Phrases:
             occurrences.append((matched, matched + length - 1, numbers[entries[equal]]))
             unmatched = np.ones(len(begins), np.bool_)
             unmatched[fits[equal]] = False
-            begins, room = begins[unmatched], room[unmatched]
+            begins, words_left = begins[unmatched], words_left[unmatched]
         firsts, lasts, phrases = map(np.concatenate, zip(*occurrences, strict=True))
         order = np.argsort(firsts)
         return firsts[order], lasts[order], phrases[order]

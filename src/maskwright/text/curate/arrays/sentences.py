@@ -30,13 +30,13 @@ def sentences_of(lines: Lines) -> NDArray[np.int64]:
         return np.ones(len(lines.begins), np.int64)
     # Where the closers behind each mark end, and whether another mark follows at once.
     other_points = np.flatnonzero(kinds != 3)
-    behind = other_points[np.searchsorted(other_points, marks, "right")]
-    ends = (kinds[marks] == 2) | ((classes[behind] & SPACE) != 0)
-    ends &= (kinds[behind] != 1) & (kinds[behind] != 2)
-    stops, behind = marks[ends], behind[ends]
+    after = other_points[np.searchsorted(other_points, marks, "right")]
+    is_stop = (kinds[marks] == 2) | ((classes[after] & SPACE) != 0)
+    is_stop &= (kinds[after] != 1) & (kinds[after] != 2)
+    stops, after = marks[is_stop], after[is_stop]
     # A line whose last sentence has no such end has one more.
     last_stops = np.maximum(np.searchsorted(stops, lines.ends) - 1, 0)
     if not stops.size:
         return np.ones(len(lines.begins), np.int64)
     inside = (stops[last_stops] >= lines.begins) & (stops[last_stops] < lines.ends)
-    return lines.count_positions(stops) + ~(inside & (behind[last_stops] >= lines.ends))
+    return lines.count_positions(stops) + ~(inside & (after[last_stops] >= lines.ends))

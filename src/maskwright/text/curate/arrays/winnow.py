@@ -151,8 +151,8 @@ def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64
     if not len(groups):
         return np.zeros(0, np.int64)
     rows = in_order(table, groups)
-    opening = np.concatenate([[True], np.diff(groups[rows]) != 0])
-    kept_in_order = rows[opening][np.cumsum(opening) - 1]
+    is_first = np.concatenate([[True], np.diff(groups[rows]) != 0])
+    kept_in_order = rows[is_first][np.cumsum(is_first) - 1]
     kept_rows = np.empty(len(rows), np.int64)
     kept_rows[rows] = kept_in_order
     return kept_rows
@@ -205,11 +205,11 @@ def fill_groups(
     """
     by_group = order[np.argsort(groups[order], kind="stable")]
     running = np.cumsum(sizes[by_group])
-    ordered = groups[by_group]
-    firsts = np.searchsorted(ordered, np.arange(len(limits)))
-    before = np.concatenate([[0], running])[firsts]
+    group = groups[by_group]
+    begins = np.searchsorted(group, np.arange(len(limits)))
+    offsets = np.concatenate([[0], running])[begins]
     is_kept = np.zeros(len(sizes), np.bool_)
-    is_kept[by_group] = running - before[ordered] <= limits[ordered]
+    is_kept[by_group] = running - offsets[group] <= limits[group]
     return is_kept
 
 
@@ -271,20 +271,20 @@ def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
         return Runs(np.zeros(0, np.uint64), empty, empty)
     if len(words.hashes) >> PLACE_BITS:
         raise ValueError("too many words in a batch")
-    size = len(words.hashes) - gram + 1
+    count = len(words.hashes) - gram + 1
     # One sort key for hash and place; grams and windows across texts are made, too, and not used.
-    hashes = stretches.hashes(np.arange(size), gram)
-    low = np.uint64(PLACE_BITS)
-    least = (hashes >> low << low) | np.arange(size, dtype=np.uint64)
-    reach = 1
-    while reach < width:
-        step = min(reach, width - reach)
-        least = np.minimum(least[: len(least) - step], least[step:])
-        reach += step
+    hashes = stretches.hashes(np.arange(count), gram)
+    shift = np.uint64(PLACE_BITS)
+    minima = (hashes >> shift << shift) | np.arange(count, dtype=np.uint64)
+    span = 1
+    while span < width:
+        step = min(span, width - span)
+        minima = np.minimum(minima[: len(minima) - step], minima[step:])
+        span += step
     starts = np.concatenate([[0], np.cumsum(windows)])
     firsts = np.arange(total) + np.repeat(words.starts[:-1] - starts[:-1], windows)
-    at = (least[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
+    places = (minima[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
     # Texts differ in places, too, so a change of place ends a run in any case.
-    opening = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
-    counts = np.diff(np.append(opening, total))
-    return Runs(hashes[at[opening]], firsts[opening], counts)
+    begins = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+    counts = np.diff(np.append(begins, total))
+    return Runs(hashes[places[begins]], firsts[begins], counts)

@@ -33,14 +33,16 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
     counts = np.maximum((sizes + HALF) // SIZE - 1, 0)  # of cuts
     owners = np.repeat(np.arange(len(texts)), counts)
     numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-    near = ends[owners] - sizes[owners] + numbers * SIZE
-    lines = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
-    at = np.searchsorted(lines, near)
-    cuts = np.where(near - lines[at - 1] <= lines[at] - near, lines[at - 1], lines[at])
-    for break_positions in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
-        far = np.abs(cuts - near) >= HALF
-        after = np.concatenate([break_positions, [FAR]])
-        cuts[far] = after[np.searchsorted(break_positions, near[far])]
+    targets = ends[owners] - sizes[owners] + numbers * SIZE
+    feeds = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
+    right = np.searchsorted(feeds, targets)
+    cuts = np.where(
+        targets - feeds[right - 1] <= feeds[right] - targets, feeds[right - 1], feeds[right]
+    )
+    for candidates in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
+        is_far = np.abs(cuts - targets) >= HALF
+        breaks = np.concatenate([candidates, [FAR]])
+        cuts[is_far] = breaks[np.searchsorted(candidates, targets[is_far])]
     begins = np.concatenate([ends - sizes, cuts + 1])
     owners = np.concatenate([np.arange(len(texts)), owners])
     order = np.lexsort((begins, owners))
@@ -54,11 +56,11 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """The numbers of at most `most` passages of each text, ascending."""
-    amounts = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), amounts)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
+    taken = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), taken)
+    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(taken) - taken, taken)
     # From 0 to count - 1 in even steps, in whole numbers.
-    positions = numbers * (counts[owners] - 1) // np.maximum(amounts[owners] - 1, 1)
+    positions = numbers * (counts[owners] - 1) // np.maximum(taken[owners] - 1, 1)
     return (np.cumsum(counts) - counts)[owners] + positions
 
 
@@ -84,15 +86,15 @@ def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[
     packed.sort()
     order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
     ordered = values[order]
-    opening = np.ones(size, np.bool_)
-    opening[1:] = ordered[1:] != ordered[:-1]
+    is_first = np.ones(size, np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
     packed >>= bits
-    if (opening[1:] & (packed[1:] == packed[:-1])).any():
+    if (is_first[1:] & (packed[1:] == packed[:-1])).any():
         # Two hashes that differ in the lowest bits alone.
         order = np.argsort(values, kind="stable")
         ordered = values[order]
-        opening[1:] = ordered[1:] != ordered[:-1]
-    return order, opening
+        is_first[1:] = ordered[1:] != ordered[:-1]
+    return order, is_first
 
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -134,9 +136,9 @@ class Words:
     def of(self, chosen: NDArray[np.bool_]) -> Words:
         """The words of the texts where `chosen`, (B,), is true."""
         counts = self.counts
-        held = np.repeat(chosen, counts)
+        in_text = np.repeat(chosen, counts)
         starts = np.concatenate([[0], np.cumsum(counts[chosen])])
-        return Words(self.hashes[held], self.begins[held], self.ends[held], starts)
+        return Words(self.hashes[in_text], self.begins[in_text], self.ends[in_text], starts)
 
     def shingles(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Hashes of every `size` consecutive words of a text, and where the texts' begin.
@@ -161,8 +163,8 @@ def words_of(texts: Sequence[str]) -> Words:
     begins, ends = _edges(points)
     hashes = _hashes(points, begins, ends)
     starts = np.searchsorted(begins, offsets)
-    owners = np.repeat(offsets[:-1], np.diff(starts))
-    return Words(hashes, begins - owners, ends - owners, starts)
+    origins = np.repeat(offsets[:-1], np.diff(starts))
+    return Words(hashes, begins - origins, ends - origins, starts)
 
 
 def count_words(texts: Sequence[str]) -> int:
@@ -190,20 +192,20 @@ def _offsets(texts: Sequence[str]) -> NDArray[np.int64]:
 def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Begins and ends of the words of texts; the last character is a blank."""
     kinds = look_up(points, _tables()[0])
-    inside = kinds == LETTER
+    in_word = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
-    inside |= single
-    inside |= marks
+    in_word |= single
+    in_word |= marks
     apostrophes = np.flatnonzero(kinds == APOSTROPHE)
     if apostrophes.size:
         apostrophes = apostrophes[(apostrophes > 0) & (apostrophes < len(kinds) - 1)]
-        beside = inside[apostrophes - 1] & inside[apostrophes + 1]
-        beside &= ~(single[apostrophes - 1] | single[apostrophes + 1])
-        inside[apostrophes[beside]] = True
+        joins = in_word[apostrophes - 1] & in_word[apostrophes + 1]
+        joins &= ~(single[apostrophes - 1] | single[apostrophes + 1])
+        in_word[apostrophes[joins]] = True
     if single.any():
-        return _edges_by_letter(inside, single, marks)
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if inside[0] else edges
+        return _edges_by_letter(in_word, single, marks)
+    edges = np.flatnonzero(in_word[1:] != in_word[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if in_word[0] else edges
     return edges[::2].copy(), edges[1::2].copy()
 
 
@@ -215,14 +217,14 @@ def _edges_by_letter(
     opening[1:] &= ~inside[:-1]
     # What follows such a letter and its marks is a new word; the last character is a blank.
     letters = np.flatnonzero(single)
-    behind = letters + 1
+    after = letters + 1
     for _ in range(MARKS):
-        behind += marks[behind]
-    if marks[behind].any():
+        after += marks[after]
+    if marks[after].any():
         unmarked = np.flatnonzero(~marks)
-        behind = unmarked[np.searchsorted(unmarked, behind)]
+        after = unmarked[np.searchsorted(unmarked, after)]
     opening[letters] = True
-    opening[behind] = inside[behind]
+    opening[after] = inside[after]
     closing = inside.copy()
     closing[:-1] &= ~inside[1:] | opening[1:]
     return np.flatnonzero(opening), np.flatnonzero(closing) + 1
@@ -245,26 +247,26 @@ def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
 
 def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """`table[points]`, ten times as fast where most code points are below 256."""
-    far = np.flatnonzero(points > 0xFF)
-    if 2 * len(far) > len(points):
+    above = np.flatnonzero(points > 0xFF)
+    if 2 * len(above) > len(points):
         return table[points]
     low = points.astype(np.uint8).tobytes().translate(table[:256].tobytes())
-    if not far.size:
+    if not above.size:
         return np.frombuffer(low, np.uint8)
     values = np.frombuffer(bytearray(low), np.uint8)
-    values[far] = table[points[far]]
+    values[above] = table[points[above]]
     return values
 
 
 def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
     """A number of each code point that is the same for both cases of a letter."""
-    far = np.flatnonzero(points > 0xFF)
-    if 2 * len(far) > len(points):
+    above = np.flatnonzero(points > 0xFF)
+    if 2 * len(above) > len(points):
         return _tables()[1][points]
     low = points.astype(np.uint8).tobytes().translate(_first_folded())
     folded = np.frombuffer(low, np.uint8).astype(np.uint64)
     folded += np.uint64(1)
-    folded[far] = _tables()[1][points[far]]
+    folded[above] = _tables()[1][points[above]]
     return folded
 
 

@@ -57,23 +57,23 @@ class ShardCorpus:
 
     def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> ShardTables:
         """`CorpusHandle.map`."""
-        tasks, numbers, size = [], [], 0
-        keep = TableWriter(self.folder)
-        for number, (shard, about) in enumerate(
+        tasks, numbers, text_bytes = [], [], 0
+        write = TableWriter(self.folder)
+        for number, (shard, part) in enumerate(
             zip(self.shards, slices(side_input, len(self.shards)), strict=True)
         ):
-            if not shard.documents or (about is not None and not about.num_rows):
+            if not shard.documents or (part is not None and not part.num_rows):
                 continue
-            path = keep(about)
+            path = write(part)
             out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
             numbers.append(number)
             self.used.update((out, Path(path)))
-            size += shard.bytes
+            text_bytes += shard.bytes
         self.engine.run(
             partial(run_pass, function=function),
             tasks,
-            size,
+            text_bytes,
             lambda done: self.progress(f"{self.step}: {name}", len(tasks), done),
         )
         files = [Path(task["out"]) / PASS_FILE for task in tasks]
@@ -112,27 +112,27 @@ class ShardTables:
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """`Tables.repeated`."""
         if not self.files:
-            return _empty([*keys, *columns])
+            return _empty_table([*keys, *columns])
         return self.engine.repeated(self.files, keys, columns)
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
         """`Tables.among`. One table is in memory at a time."""
         import pyarrow as pa
 
-        sought, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
+        distinct, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
         for number, path in self.files:
             table = read_columns(path, ["row", key])
             shard_keys = table.column(key).to_numpy()
-            chosen = np.isin(shard_keys, sought)
-            documents.append(table.column("row").to_numpy()[chosen] + (number << ROW_BITS))
-            keys.append(shard_keys[chosen])
+            is_match = np.isin(shard_keys, distinct)
+            documents.append(table.column("row").to_numpy()[is_match] + (number << ROW_BITS))
+            keys.append(shard_keys[is_match])
         arrays = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
         return pa.table({name: pa.array(column, pa.int64()) for name, column in arrays.items()})
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
         """`Tables.totals`."""
         if not self.files:
-            return _empty([*keys, *sums])
+            return _empty_table([*keys, *sums])
         return self.engine.totals(self.files, keys, sums, least)
 
 
@@ -144,7 +144,7 @@ def pass_folder(
     return work / "passes" / f"{step}.{name}" / key
 
 
-def _empty(names: Sequence[str]) -> pa.Table:
+def _empty_table(names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     return pa.table({name: pa.array([], pa.int64()) for name in names})
@@ -157,13 +157,13 @@ def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
         return [side_input] * shards
     import pyarrow as pa
 
-    numbers = side_input.column(DOCUMENT).to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    side_input, numbers = side_input.take(pa.array(order)), numbers[order]
-    cuts = np.searchsorted(numbers, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
-    rows = pa.array(numbers & ((1 << ROW_BITS) - 1), pa.int64())
-    named = side_input.drop_columns([DOCUMENT]).append_column("row", rows)
-    return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+    documents = side_input.column(DOCUMENT).to_numpy()
+    order = np.argsort(documents, kind="stable")
+    side_input, documents = side_input.take(pa.array(order)), documents[order]
+    cuts = np.searchsorted(documents, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
+    rows = pa.array(documents & ((1 << ROW_BITS) - 1), pa.int64())
+    numbered = side_input.drop_columns([DOCUMENT]).append_column("row", rows)
+    return [numbered.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 class TableWriter:

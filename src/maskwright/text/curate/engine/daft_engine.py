@@ -76,32 +76,32 @@ def repeated_rows(
 ) -> pa.Table:
     """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
     output_columns = [*keys, *columns]
-    read = _read(files, output_columns)
-    order, opening = _sort_groups([read[name] for name in keys])
-    sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
-    chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
-    selected = [read[name][chosen] for name in output_columns]
-    rows = np.lexsort(selected[::-1]) if len(chosen) else chosen
-    return _table(output_columns, [values[rows] for values in selected])
+    arrays = _load(files, output_columns)
+    by_key, is_first = _sort_groups([arrays[name] for name in keys])
+    counts = np.diff(np.append(np.flatnonzero(is_first), len(by_key)))
+    repeated = np.sort(by_key[np.repeat(counts > 1, counts)])
+    output = [arrays[name][repeated] for name in output_columns]
+    order = np.lexsort(output[::-1]) if len(repeated) else repeated
+    return _table(output_columns, [values[order] for values in output])
 
 
 def summed_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], sums: Sequence[str], least: int
 ) -> pa.Table:
     """`Tables.totals` over the tables of some shards."""
-    read = _read(files, [*keys, *sums])
-    order, opening = _sort_groups([read[name] for name in keys])
-    group_begins = np.flatnonzero(opening)
-    added = [
-        np.add.reduceat(read[name][order], group_begins) if len(group_begins) else order
+    arrays = _load(files, [*keys, *sums])
+    order, is_first = _sort_groups([arrays[name] for name in keys])
+    group_begins = np.flatnonzero(is_first)
+    totals = [
+        np.add.reduceat(arrays[name][order], group_begins) if len(group_begins) else order
         for name in sums
     ]
-    often = added[0] >= least
-    key_columns = [read[name][order[group_begins[often]]] for name in keys]
-    return _table([*keys, *sums], [*key_columns, *(values[often] for values in added)])
+    enough = totals[0] >= least
+    key_columns = [arrays[name][order[group_begins[enough]]] for name in keys]
+    return _table([*keys, *sums], [*key_columns, *(values[enough] for values in totals)])
 
 
-def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+def _load(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The columns of all tables, behind each other."""
     stored_columns = [name for name in columns if name != DOCUMENT]
     arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
@@ -124,12 +124,12 @@ def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArr
         if len(ordered) and int(ordered.max()) - int(ordered.min()) < NARROW:
             ordered = (ordered - ordered.min()).astype(np.int16)
         order = order[np.argsort(ordered, kind="stable")]
-    opening = np.zeros(len(order), np.bool_)
-    opening[:1] = True
+    is_first = np.zeros(len(order), np.bool_)
+    is_first[:1] = True
     for values in keys:
         ordered = values[order]
-        opening[1:] |= ordered[1:] != ordered[:-1]
-    return order, opening
+        is_first[1:] |= ordered[1:] != ordered[:-1]
+    return order, is_first
 
 
 def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
@@ -256,22 +256,22 @@ class DaftEngine:
             DataError: what an earlier command made is damaged.
             ResourceError: the cluster lost the same tasks again and again.
         """
-        self._require_whole([Path(task["out"]) for task in tasks])
+        self._verify_existing([Path(task["out"]) for task in tasks])
         last_error = ""
         for _ in range(ATTEMPTS):
-            open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
-            before = len(tasks) - len(open_tasks)
-            done(before)
-            if not open_tasks:
+            pending = [task for task in tasks if not Path(task["out"]).is_dir()]
+            finished = len(tasks) - len(pending)
+            done(finished)
+            if not pending:
                 return
-            few = min(len(open_tasks), self.processes) == 1 or size <= INLINE_BYTES
-            if self.runner == "local" and few:
-                for number, task in enumerate(open_tasks):
+            in_process = min(len(pending), self.processes) == 1 or size <= INLINE_BYTES
+            if self.runner == "local" and in_process:
+                for number, task in enumerate(pending):
                     function(dict(task))
-                    done(before + number + 1)
+                    done(finished + number + 1)
                 return
             try:
-                self._send(function, open_tasks, lambda n, b=before: done(b + n))  # type: ignore[misc]
+                self._send(function, pending, lambda n, b=finished: done(b + n))  # type: ignore[misc]
             except MaskwrightError:
                 raise
             except Exception as error:
@@ -289,7 +289,7 @@ class DaftEngine:
                 "same path; the same command goes on from here",
             )
 
-    def _require_whole(self, folders: Sequence[Path]) -> None:
+    def _verify_existing(self, folders: Sequence[Path]) -> None:
         """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
         process; what the process makes itself is not hashed again."""
         existing = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
@@ -313,24 +313,24 @@ class DaftEngine:
         if self.runner == "ray":
             # Actors that die are waited for as long as their places are missing; a function has
             # none, and runs wherever there is room.
-            worker = _function(function, VERSION, str(stop))
+            worker = _function_worker(function, VERSION, str(stop))
             frame = frame.into_partitions(len(tasks))
         else:
-            worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
-        answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
+            worker = _actor_worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
+        results = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
         error: MaskwrightError | None = None
         try:
-            for number, row in enumerate(answers, start=1):
-                answer = json.loads(row["answer"])
-                if "error" in answer and error is None:
-                    error = _error_of(answer["error"])
+            for number, row in enumerate(results, start=1):
+                result = json.loads(row["answer"])
+                if "error" in result and error is None:
+                    error = _task_error(result["error"])
                     stop.touch()
                 elif error is None:
                     done(number)
         except BaseException:
             with contextlib.suppress(Exception):
                 stop.touch()
-                for _ in answers:
+                for _ in results:
                     pass
             raise
         finally:
@@ -343,19 +343,19 @@ class DaftEngine:
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> pa.Table:
         """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
-        if _rows(files) <= FEW_ROWS:
+        if _count_rows(files) <= FEW_ROWS:
             return repeated_rows(files, keys, columns)
         import daft
         import pyarrow as pa
 
         output_columns = [*keys, *columns]
         tables = []
-        for frame in self._parts(files, keys, output_columns):
+        for frame in self._partitions(files, keys, output_columns):
             counts = frame.groupby(*keys).agg(
                 daft.col(output_columns[0]).count("all").alias("_count")
             )
-            often = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
-            tables.append(frame.join(often, on=list(keys)).select(*output_columns).to_arrow())
+            repeated = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
+            tables.append(frame.join(repeated, on=list(keys)).select(*output_columns).to_arrow())
         return _sorted(pa.concat_tables(tables), output_columns)
 
     def totals(
@@ -366,42 +366,42 @@ class DaftEngine:
         least: int,
     ) -> pa.Table:
         """`Tables.totals` over the tables of some shards."""
-        if _rows(files) <= FEW_ROWS:
+        if _count_rows(files) <= FEW_ROWS:
             return summed_rows(files, keys, sums, least)
         import daft
         import pyarrow as pa
 
         tables = []
-        for frame in self._parts(files, keys, [*keys, *sums]):
-            added = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
+        for frame in self._partitions(files, keys, [*keys, *sums]):
+            sums_of = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
             tables.append(
-                added.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
+                sums_of.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
             )
         return _sorted(pa.concat_tables(tables), keys)
 
-    def _parts(
+    def _partitions(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> Iterator[Any]:
         """The rows of the tables in parts that fit into memory; equal keys are in one part."""
         import daft
 
-        rows = _rows(files)
-        room = free_bytes() * SHARE if self.runner == "local" else math.inf
-        part_count = max(1, math.ceil(rows * ROW_BYTES / room))
+        row_count = _count_rows(files)
+        memory = free_bytes() * SHARE if self.runner == "local" else math.inf
+        part_count = max(1, math.ceil(row_count * ROW_BYTES / memory))
         paths = [str(path) for _, path in files]
         frame = daft.read_parquet(paths, file_path_column="_path")
         if DOCUMENT in columns:
-            numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
+            shard_numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
             frame = frame.with_column("_path", daft.col("_path").replace("file://", ""))
-            frame = frame.join(daft.from_pydict(numbers), on="_path")
+            frame = frame.join(daft.from_pydict(shard_numbers), on="_path")
             frame = frame.with_column(DOCUMENT, daft.col("_shard") + daft.col("row"))
         frame = frame.select(*columns)
         for part_number in range(part_count):
             if part_count > 1:
-                mixed = daft.col(keys[0]).hash()
+                key_hash = daft.col(keys[0]).hash()
                 for key in keys[1:]:
-                    mixed = daft.col(key).hash(seed=mixed)
-                yield frame.where(mixed % daft.lit(part_count) == daft.lit(part_number))
+                    key_hash = daft.col(key).hash(seed=key_hash)
+                yield frame.where(key_hash % daft.lit(part_count) == daft.lit(part_number))
             else:
                 yield frame
 
@@ -415,7 +415,7 @@ def _require_intact(folder: Path) -> None:
         ) from error
 
 
-def _rows(files: Sequence[tuple[int, Path]]) -> int:
+def _count_rows(files: Sequence[tuple[int, Path]]) -> int:
     """Of all tables."""
     import pyarrow.parquet as pq
 
@@ -426,7 +426,7 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in columns]).combine_chunks()
 
 
-def _worker(processes: int) -> Any:
+def _actor_worker(processes: int) -> Any:
     """A class of Daft whose objects, one in each process, do one task at a time."""
     import daft
 
@@ -444,7 +444,7 @@ def _worker(processes: int) -> Any:
     return Worker
 
 
-def _function(function: Function, version: str, stop: str) -> Any:
+def _function_worker(function: Function, version: str, stop: str) -> Any:
     """A function of Daft that does one task at a time."""
     import daft
 
@@ -476,11 +476,11 @@ def _is_lost(error: BaseException) -> bool:
     return any(word in text for word in words.split())
 
 
-def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
+def _task_error(plain: Mapping[str, Any]) -> MaskwrightError:
     """The error that a worker met."""
     import maskwright.base.errors as errors
 
-    sort = getattr(errors, plain["sort"], IncompatibleError)
+    error_class = getattr(errors, plain["sort"], IncompatibleError)
     fields = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
-    error: MaskwrightError = sort(plain["what"], **fields)
+    error: MaskwrightError = error_class(plain["what"], **fields)
     return error

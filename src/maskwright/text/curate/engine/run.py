@@ -310,16 +310,16 @@ def _tasks(
     keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
-    keep = TableWriter(work)
-    ahead = _first_pass_ahead(recipe, following, work)
-    for shard, about in zip(shards, slices(side_input, len(shards)), strict=True):
-        path = keep(about)
+    write = TableWriter(work)
+    next_pass = _first_pass_ahead(recipe, following, work)
+    for shard, part in zip(shards, slices(side_input, len(shards)), strict=True):
+        path = write(part)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key
         task = {"shard": str(shard.path), "known": path, "out": str(out), "private": private}
         steps = [[name, plain[name]] for name in names]
-        tasks.append({**task, "steps": steps, "ahead": ahead(key)})
+        tasks.append({**task, "steps": steps, "ahead": next_pass(key)})
     return tasks
 
 

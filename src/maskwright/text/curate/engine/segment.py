@@ -159,8 +159,8 @@ def _write(
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            about = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
-            outcome = step.apply(flow.batch, open_step(name, step), about)
+            rows = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
+            outcome = step.apply(flow.batch, open_step(name, step), rows)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
             if not len(flow.batch):
@@ -176,12 +176,12 @@ def _write(
         write_left(stage, TEXT_FILE, folder, shard, remaining, notes)
     else:
         write_tables(stage, TEXT_FILE, tables)
-    for room, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
+    for kind, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
         _hide(entries, private)
         for name in steps:
             if step_entries := [entry for entry in entries if entry["step"] == name]:
                 stage.write_bytes(
-                    str(records(Path(), room, name)), compressed(_lines(step_entries))
+                    str(records(Path(), kind, name)), compressed(_lines(step_entries))
                 )
     facts = record.facts()
     _hide(list(_examples(facts)), private)
@@ -269,9 +269,9 @@ class Flow:
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
         """The same documents with other texts; the views of unchanged texts are kept."""
-        old = self.batch.texts
-        changed = [index for index, text in enumerate(texts) if text is not old[index]]
-        if all(texts[index] == old[index] for index in changed):
+        old_texts = self.batch.texts
+        changed = [index for index, text in enumerate(texts) if text is not old_texts[index]]
+        if all(texts[index] == old_texts[index] for index in changed):
             return self
         sizes = self.sizes.copy()
         for index in changed:
@@ -336,59 +336,59 @@ class Record:
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
         """Record what a step did. Returns the documents that stay, with their new texts."""
-        facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
+        facts, batch, result, public = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
-            shown = replace(flow, batch=batch.with_texts(texts))
+            public = replace(flow, batch=batch.with_texts(texts))
         facts["documents_in"] += len(batch)
         facts["bytes_in"] += int(flow.sizes.sum())
-        reasons: dict[int, Removal] = {}
+        removals: dict[int, Removal] = {}
         for measure in outcome.measures:
             for index in np.flatnonzero(measure.outside).tolist():
                 value, allowed = measure.values[index].item(), _allowed(measure)
-                reasons.setdefault(index, Removal(index, measure.rule, value, None, allowed))
+                removals.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
-            reasons.setdefault(removal.index, removal)
+            removals.setdefault(removal.index, removal)
         if outcome.texts is not None:
             if len(outcome.texts) != len(batch):
                 raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
-            now = now.with_texts(outcome.texts)
-            for index in np.flatnonzero(now.sizes < 64).tolist():
+            result = result.with_texts(outcome.texts)
+            for index in np.flatnonzero(result.sizes < 64).tolist():
                 if not outcome.texts[index] or outcome.texts[index].isspace():
                     blank = Removal(index, NOTHING_LEFT, "", None, "text that is not blank")
-                    reasons.setdefault(index, blank)
-        recorded: set[int] = set()
+                    removals.setdefault(index, blank)
+        with_before: set[int] = set()
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
-            index, words = change.index, change.rule not in wordless
-            if words and outcome.texts is not None and shown is flow and index not in recorded:
-                recorded.add(index)
+            index, shows_text = change.index, public is flow and change.rule not in wordless
+            if shows_text and outcome.texts is not None and index not in with_before:
+                with_before.add(index)
                 entry["before"] = lines_before(batch.texts[index], outcome.texts[index])
             self.changed.append(_without_none(entry))
-        self._change_examples(facts["change_examples"], flow, shown, outcome)
-        for index, reason in sorted(reasons.items()):
+        self._change_examples(facts["change_examples"], flow, public, outcome)
+        for index, reason in sorted(removals.items()):
             entry = {**place_of(batch, index), "step": name, "rule": reason.rule}
             entry |= {"value": _plain(reason.value), "wanted": reason.allowed}
             entry |= {"where": reason.where, "survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[index]), "source": batch.note("source")[index]}
-            self.removed.append(_without_none({**entry, "text": shown.batch.texts[index]}))
-            self._count(facts["rules"], shown, reason)
-        self._measure(facts["measures"], shown, outcome.measures)
-        stays = np.ones(len(batch), np.bool_)
-        stays[list(reasons)] = False
-        survivors = [example(shown, index) for index in _first(flow.keys, stays)]
-        facts["kept"] = least_examples(facts["kept"] + survivors)
+            self.removed.append(_without_none({**entry, "text": public.batch.texts[index]}))
+            self._count(facts["rules"], public, reason)
+        self._measure(facts["measures"], public, outcome.measures)
+        is_kept = np.ones(len(batch), np.bool_)
+        is_kept[list(removals)] = False
+        kept = [example(public, index) for index in _first(flow.keys, is_kept)]
+        facts["kept"] = least_examples(facts["kept"] + kept)
         if outcome.notes:
             for note, n in batch.differing(outcome.notes).items():
                 facts["replaced"][note] = facts["replaced"].get(note, 0) + n
-            now = replace(now, batch=now.batch.with_notes(outcome.notes))
-        now = now.take(stays)
-        facts["documents_out"] += len(now.batch)
-        facts["bytes_out"] += int(now.sizes.sum())
-        return now
+            result = replace(result, batch=result.batch.with_notes(outcome.notes))
+        result = result.take(is_kept)
+        facts["documents_out"] += len(result.batch)
+        facts["bytes_out"] += int(result.sizes.sum())
+        return result
 
     def count_remaining(self, flow: Flow) -> None:
         """Count the documents that leave the segment."""
@@ -430,10 +430,10 @@ class Record:
             sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
             sample = facts["sample"]
             largest_key = sample[-1][0] if len(sample) == SAMPLE else "~"
-            lower = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
-            more = [[flow.keys[index], _number(values[index])] for index in sampled[:lower]]
-            if more:
-                facts["sample"] = sorted(sample + more)[:SAMPLE]
+            count = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
+            new = [[flow.keys[index], _number(values[index])] for index in sampled[:count]]
+            if new:
+                facts["sample"] = sorted(sample + new)[:SAMPLE]
             facts["border"] = _border(facts["border"], flow, measure, values)
 
     def _change_examples(
@@ -458,24 +458,24 @@ def _border(
     before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """The examples nearest to the limits, on both sides of each, with those of this batch."""
-    more = []
+    new = []
     finite = np.isfinite(values)
     inside = finite & ~measure.outside
-    for limit, at in (("low", measure.low), ("high", measure.high)):
-        if at is None:
+    for limit, bound in (("low", measure.low), ("high", measure.high)):
+        if bound is None:
             continue
-        beyond = finite & (values < at if limit == "low" else values > at)
-        distance = np.abs(values - at)
-        for removed, side in ((True, beyond), (False, inside)):
+        outside = finite & (values < bound if limit == "low" else values > bound)
+        distance = np.abs(values - bound)
+        for removed, on_side in ((True, outside), (False, inside)):
             side_examples = [e for e in before if e["limit"] == limit and e["removed"] is removed]
-            keys_by_distance = {abs(e["value"] - at): e["key"] for e in side_examples}
+            keys_by_distance = {abs(e["value"] - bound): e["key"] for e in side_examples}
             worst = max(keys_by_distance) if len(side_examples) == BORDER else math.inf
-            for index in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
+            for index in _nearest(flow, distance, np.flatnonzero(on_side & (distance <= worst))):
                 value = _number(values[index])
-                if flow.keys[index] < keys_by_distance.get(abs(value - at), "~"):
-                    about = {"value": value, "removed": removed, "limit": limit, "at": at}
-                    more.append({**example(flow, index), **about})
-    return nearest_examples(before + more) if more else before
+                if flow.keys[index] < keys_by_distance.get(abs(value - bound), "~"):
+                    fields = {"value": value, "removed": removed, "limit": limit, "at": bound}
+                    new.append({**example(flow, index), **fields})
+    return nearest_examples(before + new) if new else before
 
 
 def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
@@ -514,8 +514,8 @@ def around(before: str, after: str) -> tuple[str, str]:
 def lines_before(before: str, after: str) -> str:
     """The lines of the text before, from its first to its last change."""
     begin = before.rfind("\n", 0, common_prefix_length(before, after)) + 1
-    behind = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
-    end = before.find("\n", len(before) - behind)
+    suffix = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    end = before.find("\n", len(before) - suffix)
     return before[begin:] if end < 0 else before[begin:end]
 
 
@@ -558,10 +558,10 @@ def own_id(batch: CurationBatch, index: int) -> str:
 
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
     """The entries of a record that name a document: id, file, and line or row."""
-    name = batch.ids[index]
-    file, sign, number = name, "", ""
+    location = batch.ids[index]
+    file, sign, number = location, "", ""
     for mark in "#:":
-        head, separator, tail = name.rpartition(mark)
+        head, separator, tail = location.rpartition(mark)
         if separator and tail.isdigit():
             file, sign, number = head, mark, tail
             break
@@ -616,8 +616,8 @@ def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
         side_input = read_known(task["known"])
         tables = []
         for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
-            about = rows_about(side_input, batch)
-            if about is None or about.num_rows:
-                tables.append(function(batch, about))
+            part = rows_about(side_input, batch)
+            if part is None or part.num_rows:
+                tables.append(function(batch, part))
         commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
     return {}

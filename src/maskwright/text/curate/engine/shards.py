@@ -81,19 +81,19 @@ def group_files(
     """
     require_once(sources)
     settings_key = fingerprint([to_plain(reading), skip])
-    groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
+    groups, files, states, text_bytes = list[FileGroup](), list[str](), list[Any](), 0
     for number, source in enumerate(sources):
         state = file_state(source.path)
         files.append(os.fspath(source.path))
-        facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
-        size += source.text_bytes
+        states.append([source.shown, *state[1:4]])  # numbers change on some file systems
+        text_bytes += source.text_bytes
         # One of 16 names may end a group early, so that groups after a new file soon are as before.
         may_end = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
-        least = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
-        if size >= least or number == len(sources) - 1:
-            key = fingerprint(["group", 2, settings_key, facts])
-            groups.append(FileGroup(tuple(files), size, key))
-            files, facts, size = [], [], 0
+        minimum = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
+        if text_bytes >= minimum or number == len(sources) - 1:
+            key = fingerprint(["group", 2, settings_key, states])
+            groups.append(FileGroup(tuple(files), text_bytes, key))
+            files, states, text_bytes = [], [], 0
     return groups
 
 
@@ -109,21 +109,21 @@ def require_once(sources: Sequence[Source], broken: list[UsageError] | None = No
     """
     by_real_path: dict[str, Source] = {}
     for source in sources:
-        real = os.path.realpath(source.path)
-        if real not in by_real_path:
-            by_real_path[real] = source
+        real_path = os.path.realpath(source.path)
+        if real_path not in by_real_path:
+            by_real_path[real_path] = source
             continue
-        link = source.path.is_symlink() or by_real_path[real].path.is_symlink()
+        is_link = source.path.is_symlink() or by_real_path[real_path].path.is_symlink()
         error = UsageError(
             "a file would be read twice",
             where=source.shown,
-            found=f"the same file as {by_real_path[real].shown}",
+            found=f"the same file as {by_real_path[real_path].shown}",
             wanted="each file once",
             do="remove the symbolic link, or name the file alone"
-            if link
+            if is_link
             else "name the file or the folder that it is in, not both",
         )
-        if not link or broken is None:
+        if not is_link or broken is None:
             raise error
         broken.append(error)
     return list(by_real_path.values())
@@ -194,11 +194,11 @@ class _DocumentReader:
             try:
                 yield from reader
             except MaskwrightError as error:
-                self._failed(reader, error)
-            self._note(reader)
+                self._handle_error(reader, error)
+            self._add_counts(reader)
             self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
 
-    def _failed(self, reader: Reader, error: MaskwrightError) -> None:
+    def _handle_error(self, reader: Reader, error: MaskwrightError) -> None:
         """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
         counts, (source,) = reader.counts, reader.sources
         read_to_end = bool(counts.hashes)  # it was read to its end
@@ -216,7 +216,7 @@ class _DocumentReader:
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
-    def _note(self, reader: Reader) -> None:
+    def _add_counts(self, reader: Reader) -> None:
         counts, (source,) = reader.counts, reader.sources
         size = os.stat(source.path).st_size
         for name, digest in counts.hashes.items():
@@ -256,27 +256,27 @@ def write_shards(
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    nothing: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
+    no_facts: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
         COUNTED, 0
     )
-    written = sum(shard["documents"] for shard in shards)
-    stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
+    total = sum(shard["documents"] for shard in shards)
+    stage.write_json(SHARDS, {**no_facts, **facts(), "shards": shards, "documents": total})
 
 
 def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
-    held: list[Document] = []
+    pending: list[Document] = []
     columns: set[str] = set()
     size = 0
     for document in documents:
-        held.append(document)
+        pending.append(document)
         columns.update(document.notes)
         size += len(document.text)
-        cells = len(held) * len(columns)
-        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
-            yield _batch(held)
-            held, columns, size = [], set(), 0
-    if held:
-        yield _batch(held)
+        cells = len(pending) * len(columns)
+        if size >= SHARD_BYTES or len(pending) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
+            yield _batch(pending)
+            pending, columns, size = [], set(), 0
+    if pending:
+        yield _batch(pending)
 
 
 def _batch(documents: Sequence[Document]) -> CurationBatch:

@@ -44,12 +44,12 @@ def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
     ends = np.cumsum(batch.lengths)
     begin = 0
     while begin < len(batch):
-        before = ends[begin - 1] if begin else 0
-        end = int(np.searchsorted(ends, before + BATCH_CHARACTERS))
+        start = ends[begin - 1] if begin else 0
+        end = int(np.searchsorted(ends, start + BATCH_CHARACTERS))
         end = min(max(end, begin + 1), begin + BATCH_DOCUMENTS, len(batch))
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[begin:end] = True
-        yield batch.take(chosen)
+        mask = np.zeros(len(batch), np.bool_)
+        mask[begin:end] = True
+        yield batch.take(mask)
         begin = end
 
 
@@ -84,8 +84,8 @@ def base_of(path: Path) -> Path:
 
     if not path.stat().st_size:
         return path
-    named = (pq.read_schema(path).metadata or {}).get(BASE)
-    return path if named is None else Path(os.path.normpath(path.parent / os.fsdecode(named)))
+    base = (pq.read_schema(path).metadata or {}).get(BASE)
+    return path if base is None else Path(os.path.normpath(path.parent / os.fsdecode(base)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def write_left(
     tables = []
     if remaining:
         columns = {ROW: pa.array(np.concatenate([batch.rows for batch in remaining]), pa.int64())}
-        for note in sorted({*notes, *_added(shard)}):
+        for note in sorted({*notes, *_added_notes(shard)}):
             parts_of_note = (b.notes.get(note) or [None] * len(b.rows) for b in remaining)
             values = list(itertools.chain.from_iterable(parts_of_note))
             columns[NOTE + note] = pa.array(values, pa.large_string())
@@ -125,7 +125,7 @@ def write_left(
     write_tables(stage, name, tables)
 
 
-def _added(shard: Path) -> set[str]:
+def _added_notes(shard: Path) -> set[str]:
     """The notes that a file of row numbers adds to those of its texts."""
     import pyarrow.parquet as pq
 
@@ -147,24 +147,24 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     if not path.stat().st_size:
         return
     base = base_of(path)
-    remaining = None if base == path else read_columns(path)
-    rows = None if remaining is None else remaining.column(ROW).to_numpy()
+    kept = None if base == path else read_columns(path)
+    kept_rows = None if kept is None else kept.column(ROW).to_numpy()
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
             row_numbers = table.column(ROW).to_numpy()
-            chosen = np.ones(len(row_numbers), np.bool_)
-            for selected in (rows, only):
-                if selected is not None:
-                    chosen &= np.isin(row_numbers, selected)
-            if not chosen.any():
+            mask = np.ones(len(row_numbers), np.bool_)
+            for allowed in (kept_rows, only):
+                if allowed is not None:
+                    mask &= np.isin(row_numbers, allowed)
+            if not mask.any():
                 continue
-            table = table if chosen.all() else table.filter(pa.array(chosen))
+            table = table if mask.all() else table.filter(pa.array(mask))
             batch = CurationBatch.from_arrow(table)
-            if remaining is not None and rows is not None:
-                about = remaining.take(pa.array(np.searchsorted(rows, batch.rows)))
-                about = about.drop_columns([ROW])
-                columns = zip(about.schema.names, about.columns, strict=True)
+            if kept is not None and kept_rows is not None:
+                note_table = kept.take(pa.array(np.searchsorted(kept_rows, batch.rows)))
+                note_table = note_table.drop_columns([ROW])
+                columns = zip(note_table.schema.names, note_table.columns, strict=True)
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
                 batch = batch.with_notes(notes)
             yield batch
@@ -184,11 +184,11 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
             continue
         with pq.ParquetFile(base_of(path)) as file:
             for number in range(file.num_row_groups):
-                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
-                if pc.any(chosen).as_py():
-                    table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
-                    names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
-                    texts_by_id.update(zip(names, texts, strict=True))
+                mask = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
+                if pc.any(mask).as_py():
+                    table = file.read_row_group(number, [ID, TEXT]).filter(mask)
+                    found_ids, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
+                    texts_by_id.update(zip(found_ids, texts, strict=True))
     return texts_by_id
 
 

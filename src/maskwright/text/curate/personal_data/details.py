@@ -290,13 +290,13 @@ def _ips(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _IP4.finditer(text, begin, end):
         if not _is_public(match.group()):
             continue
-        around = (text, max(0, match.start() - 40), match.start())
+        before = (text, max(0, match.start() - 40), match.start())
         # Numbers of versions and sections have small parts.
         small = len(match.group()) < 9 and (
-            (_HEADING.search(*around) and _TITLE.match(text, match.end()))
-            or _PRODUCT.search(*around)
+            (_HEADING.search(*before) and _TITLE.match(text, match.end()))
+            or _PRODUCT.search(*before)
         )
-        if _HOST.search(*around) or not (small or _VERSION.search(*around)):
+        if _HOST.search(*before) or not (small or _VERSION.search(*before)):
             yield match.span()
 
 

@@ -159,33 +159,33 @@ class Settings(CorpusStep):
         assert side_input is not None
         batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
         lines = batch.lines
-        keys, frequent, _ = self._found(lines, side_input.column("line").to_numpy())
+        keys, frequent, _ = self._match_lines(lines, side_input.column("line").to_numpy())
         frequent_texts = np.unique(lines.texts[frequent])
-        edge = at_edge(lines, frequent | self._noticed(batch, frequent_texts))
+        edge = at_edge(lines, frequent | self._has_phrase_in(batch, frequent_texts))
         line_indices = np.flatnonzero(frequent)
         _, first_rows = _distinct(keys[line_indices], lines.texts[line_indices])
         line_indices = line_indices[np.sort(first_rows)]
         texts = lines.texts[line_indices]
-        at = edge[line_indices]
-        at_edges = np.unique(texts[at])
+        is_edge = edge[line_indices]
+        edge_texts = np.unique(texts[is_edge])
         buckets = np.zeros(len(batch), np.int64)
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[at_edges] = True
-        if chosen.any():
-            buckets[at_edges] = _rest_buckets(batch.take(chosen), edge[chosen[lines.texts]])
+        has_edge = np.zeros(len(batch), np.bool_)
+        has_edge[edge_texts] = True
+        if has_edge.any():
+            buckets[edge_texts] = _rest_buckets(batch.take(has_edge), edge[has_edge[lines.texts]])
         line_rows = np.stack(
             [keys[line_indices], np.full(len(line_indices), EVERY), buckets[texts]]
         )
-        pairs = _pairs(keys[line_indices[at]], texts[at])
+        pairs = _pairs(keys[line_indices[is_edge]], texts[is_edge])
         rows = np.concatenate([line_rows, pairs], axis=1)
         with np.errstate(over="ignore"):
             line, companion, bucket = rows.view(np.uint64)
-            _, chosen_rows, number = np.unique(
+            _, chosen_rows, groups = np.unique(
                 mix(mix(mix(line) + companion) + bucket), return_index=True, return_inverse=True
             )
         rows = rows[:, chosen_rows]
         size = rows.shape[1]
-        ats = np.concatenate([at, np.zeros(pairs.shape[1], np.bool_)])
+        edges = np.concatenate([is_edge, np.zeros(pairs.shape[1], np.bool_)])
         return pa.table(
             {
                 "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
@@ -193,8 +193,8 @@ class Settings(CorpusStep):
                     name: pa.array(column, pa.int64())
                     for name, column in zip(("line", "other", "bucket"), rows, strict=True)
                 },
-                "documents": pa.array(np.bincount(number, minlength=size), pa.int64()),
-                "edge": pa.array(np.bincount(number, ats, minlength=size).astype(np.int64)),
+                "documents": pa.array(np.bincount(groups, minlength=size), pa.int64()),
+                "edge": pa.array(np.bincount(groups, edges, minlength=size).astype(np.int64)),
             }
         )
 
@@ -203,24 +203,24 @@ class Settings(CorpusStep):
             occurrences.column(name).to_numpy()
             for name in ("line", "other", "bucket", "documents", "edge")
         )
-        lines, number = np.unique(line, return_inverse=True)
+        lines, rows = np.unique(line, return_inverse=True)
         is_total = companion == EVERY
 
         def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
-            return np.bincount(number[chosen], values[chosen].astype(float), len(lines))
+            return np.bincount(rows[chosen], values[chosen].astype(float), len(lines))
 
         documents, edge = total(documents_here, is_total), total(edge_here, is_total)
-        buckets = np.bincount(number[is_total], minlength=len(lines))
+        buckets = np.bincount(rows[is_total], minlength=len(lines))
         # So many buckets are expected to be hit by as many different texts.
         expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
         # Companions that come again, not those of one conversation.
-        again = ~is_total & (documents_here >= np.maximum(2, RECURS * documents[number]))
-        beside = total(documents_here, again)
+        recurring = ~is_total & (documents_here >= np.maximum(2, RECURS * documents[rows]))
+        company = total(documents_here, recurring)
         lone = max(self.lone_share * document_count, self.min_documents)
         return lines[
             (edge >= self.edge * documents)
             & (buckets >= self.different * expected)
-            & ((beside >= self.company * documents) | (documents >= lone))
+            & ((company >= self.company * documents) | (documents >= lone))
         ]
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
@@ -247,16 +247,16 @@ class Settings(CorpusStep):
         """The texts of some documents without their boilerplate, and the changes. Sets
         `remaining_shares` at `indices`."""
         lines = batch.lines
-        _, cut, itself = self._found(lines, boilerplate_keys)
+        _, cut, is_own = self._match_lines(lines, boilerplate_keys)
         inside = np.zeros(len(cut), np.bool_)
         if self.inside_words and cut.any():
-            inside = cut & itself & (_word_counts(lines) >= self.inside_words)
-        noticed = self._noticed(batch, np.arange(len(batch)))
-        edge = at_edge(lines, cut | noticed)
+            inside = cut & is_own & (_word_counts(lines) >= self.inside_words)
+        has_phrase = self._has_phrase_in(batch, np.arange(len(batch)))
+        edge = at_edge(lines, cut | has_phrase)
         cut = (cut & edge) | inside
-        noticed = noticed & edge & ~cut
-        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
-        cut |= noticed
+        has_phrase = has_phrase & edge & ~cut
+        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", has_phrase)]
+        cut |= has_phrase
         sizes = lines.total(lines.lengths)
         remaining_shares[indices] = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
         changes = [replace(change, index=int(indices[change.index])) for change in changes]
@@ -264,10 +264,10 @@ class Settings(CorpusStep):
 
     def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """(B,) whether a text has a phrase of a notice."""
-        low = [text.lower() for text in texts]
-        joined = "\n".join(low)
+        lowered = [text.lower() for text in texts]
+        joined = "\n".join(lowered)
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
-        ends = np.cumsum([len(text) + 1 for text in low])
+        ends = np.cumsum([len(text) + 1 for text in lowered])
         has_phrase = np.zeros(len(texts), np.bool_)
         has_phrase[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
         return has_phrase
@@ -281,25 +281,25 @@ class Settings(CorpusStep):
             return line_keys, line_keys[:0], line_keys[:0]
         return line_keys, *template_keys(lines, folded, self.template_words, self.max_line_length)
 
-    def _found(
+    def _match_lines(
         self, lines: Lines, boilerplate_keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """(L,) the known key of each line, its own or else the least of its templates; (L,) whether
         it has one; (L,) whether that is its own."""
         line_keys, template_hashes, owner = self._keys(lines)
-        itself = np.isin(line_keys, boilerplate_keys)
-        hit = np.isin(template_hashes, boilerplate_keys) & ~itself[owner]
-        best = np.full(len(line_keys), np.iinfo(np.int64).max)
-        np.minimum.at(best, owner[hit], template_hashes[hit])
-        templates = best < np.iinfo(np.int64).max
-        is_boilerplate = (itself | templates) & (lines.lengths <= self.max_line_length)
-        return np.where(templates, best, line_keys), is_boilerplate, itself
+        is_own = np.isin(line_keys, boilerplate_keys)
+        hit = np.isin(template_hashes, boilerplate_keys) & ~is_own[owner]
+        least = np.full(len(line_keys), np.iinfo(np.int64).max)
+        np.minimum.at(least, owner[hit], template_hashes[hit])
+        has_template = least < np.iinfo(np.int64).max
+        is_boilerplate = (is_own | has_template) & (lines.lengths <= self.max_line_length)
+        return np.where(has_template, least, line_keys), is_boilerplate, is_own
 
-    def _noticed(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _has_phrase_in(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(L,) whether a line of these texts has a phrase of a notice."""
         lines = batch.lines
-        low = [batch.texts[index].lower() for index in indices.tolist()]
-        joined = "\n".join(low)
+        lowered = [batch.texts[index].lower() for index in indices.tolist()]
+        joined = "\n".join(lowered)
         # Few texts have any: all are searched at once.
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
         if not hits:
@@ -307,7 +307,7 @@ class Settings(CorpusStep):
         points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         feeds = np.flatnonzero(points == LINE_END)
         rows = np.searchsorted(feeds, hits)  # the line of each in `joined`
-        begins = np.cumsum([0, *(len(text) + 1 for text in low)])[:-1]
+        begins = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
         firsts = np.full(len(batch), -1)
         firsts[indices] = np.searchsorted(feeds, begins)
         first_lines = firsts[lines.texts]
@@ -340,14 +340,14 @@ def template_keys(
     line of each. Lines of fewer words than `least`, or of more characters, have none."""
     characters = lines.characters
     number = np.arange(len(lines.begins))
-    near = np.minimum(
+    distance = np.minimum(
         number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
     )
-    chosen = (near < NEAR) & (lines.lengths <= longest)
-    dark = _covered(lines, chosen)
-    dark &= (characters.classes & SPACE) == 0
-    edges = np.flatnonzero(dark[1:] != dark[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if len(dark) and dark[0] else edges
+    chosen = (distance < NEAR) & (lines.lengths <= longest)
+    visible = _covered(lines, chosen)
+    visible &= (characters.classes & SPACE) == 0
+    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if len(visible) and visible[0] else edges
     begins, ends = edges[0::2], edges[1::2]
     counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
     line = np.repeat(number, counts)
@@ -420,17 +420,17 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     it."""
     texts, count = lines.texts, len(chosen)
     padded = np.concatenate([[False] * 2, chosen, [False] * 2])
-    owner = np.concatenate([[-1] * 2, texts, [-1] * 2])
+    text_of = np.concatenate([[-1] * 2, texts, [-1] * 2])
 
     def beside(step: int) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
-        return padded[where] & (owner[where] == texts)
+        return padded[where] & (text_of[where] == texts)
 
-    is_first, is_last = (owner[where : where + count] != texts for where in (1, 3))
-    passed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
-    head = _unbroken(passed, lines.starts, texts, forwards=True)
-    passed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
-    return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
+    is_first, is_last = (text_of[where : where + count] != texts for where in (1, 3))
+    allowed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
+    in_head = _unbroken(allowed, lines.starts, texts, forwards=True)
+    allowed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
+    return chosen & (in_head | _unbroken(allowed, lines.starts, texts, forwards=False))
 
 
 def _unbroken(

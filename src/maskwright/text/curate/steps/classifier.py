@@ -108,8 +108,8 @@ def features_of(batch: CurationBatch) -> Features:
     # A text's last sequence holds its line end; those that reach into the next text are left out.
     complete = np.ones(count, np.bool_)
     for back in range(1, SIZE):
-        over = characters.offsets[1:] - back
-        complete[over[over < count]] = False
+        tails = characters.offsets[1:] - back
+        complete[tails[tails < count]] = False
     lengths = np.maximum(np.diff(characters.offsets) - SIZE + 1, 0)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     return Features(
@@ -145,8 +145,8 @@ def train_classifier(
     shares = _matrix(features_of(batch))
     document_counts = np.asarray((shares > 0).sum(axis=0)).ravel()
     rarity = np.log((1 + len(good)) / (1 + document_counts)) + 1
-    used = np.flatnonzero(document_counts)
-    matrix = shares.multiply(rarity[None, :]).tocsr()[:, used]
+    features = np.flatnonzero(document_counts)
+    matrix = shares.multiply(rarity[None, :]).tocsr()[:, features]
     folds = _folds(keys, good)
 
     def fit(strength: float, chosen: NDArray[np.bool_]) -> Any:
@@ -169,13 +169,13 @@ def train_classifier(
     slope, shift = _calibrated(decisions, good)
     fitted = fit(strength, np.ones(len(good), np.bool_))
     weights = np.zeros(1 << BITS, np.int64)
-    weights[used] = np.rint(fitted.coef_[0] * rarity[used] * FIXED).astype(np.int64)
+    weights[features] = np.rint(fitted.coef_[0] * rarity[features] * FIXED).astype(np.int64)
     linear = LinearClassifier(weights, float(fitted.intercept_[0]), slope, shift)
     test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
-    guessed = _logistic(linear.slope * decisions + linear.shift) > 0.5
+    predicted = _logistic(linear.slope * decisions + linear.shift) > 0.5
     share = float(good.mean())
     trial = HeldOutScores(
-        float((guessed == good).mean()),
+        float((predicted == good).mean()),
         max(share, 1 - share),
         float(test.statistic) / (good.sum() * (~good).sum()),
         float(test.pvalue),
@@ -190,12 +190,12 @@ def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tupl
 
     positives, negatives = good.sum(), (~good).sum()
     target = np.where(good, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    fitted = LogisticRegression(C=1e6).fit(
+    regression = LogisticRegression(C=1e6).fit(
         np.concatenate([decisions, decisions])[:, None],
         np.repeat([True, False], len(good)),
         sample_weight=np.concatenate([target, 1 - target]),
     )
-    return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    return float(regression.coef_[0, 0]), float(regression.intercept_[0])
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -149,8 +149,8 @@ class Grams:
         likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
         entries = np.searchsorted(self.hashes, hashes[likely])
         entries = np.minimum(entries, len(self.hashes) - 1)
-        right = self.hashes[entries] == hashes[likely]
-        return likely[right], self.sets[entries[right]]
+        equal = self.hashes[entries] == hashes[likely]
+        return likely[equal], self.sets[entries[equal]]
 
 
 @dataclass(frozen=True)
@@ -225,17 +225,17 @@ class Index:
         """Where the documents share words with evaluation texts."""
         words = batch.words
         stretches, boundaries = Stretches(words), boundaries_of(batch)
-        begins_alone = np.flatnonzero(boundaries[:-1])
+        at_boundary = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
             if grams.complete:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
-                firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
+                firsts = at_boundary[at_boundary + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            at, sets = grams.find(stretches.hashes(firsts, grams.size))
-            firsts = firsts[at]
+            indices, sets = grams.find(stretches.hashes(firsts, grams.size))
+            firsts = firsts[indices]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
@@ -255,10 +255,10 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
     rows: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
-        read = list(read_texts(source))
-        words = words_of([entry.text for entry in read])
+        entries = list(read_texts(source))
+        words = words_of([entry.text for entry in entries])
         lengths, stretches = words.counts, Stretches(words)
-        letters = characters_of([entry.text for entry in read]).letters_per_word
+        letters = characters_of([entry.text for entry in entries]).letters_per_word
         long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
         for letters_each in np.unique(letters).tolist():
@@ -273,9 +273,9 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 key = (size, complete)
                 hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entry for entry, fits in zip(read, long_enough.tolist(), strict=True) if fits]
+        sought = [entry for entry, fits in zip(entries, long_enough.tolist(), strict=True) if fits]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
-        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in sought}))
+        rows[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
@@ -293,10 +293,10 @@ def _runs(
     owners, each once for a hash, ascending."""
     order = np.lexsort((owners, hashes))
     hashes, owners = hashes[order], owners[order]
-    other_hash = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    once = other_hash | np.concatenate([[True], owners[1:] != owners[:-1]])
-    hashes, owners, other_hash = hashes[once], owners[once], other_hash[once]
-    starts = np.append(np.flatnonzero(other_hash), len(hashes))
+    is_first = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    distinct = is_first | np.concatenate([[True], owners[1:] != owners[:-1]])
+    hashes, owners, is_first = hashes[distinct], owners[distinct], is_first[distinct]
+    starts = np.append(np.flatnonzero(is_first), len(hashes))
     return hashes[starts[:-1]], starts, owners
 
 
@@ -516,8 +516,8 @@ def findings(
     for file, (rows, sought) in index.rows.items():
         hit = len(rows_hit.get(file, ()))
         short = rows - sought
-        holders = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
-        evidence = f"in {counted(holders, 'document')}" if hit else ""
+        containing = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
+        evidence = f"in {counted(containing, 'document')}" if hit else ""
         if short:
             skipped = f"{counted(short, 'row')} with too short a text not looked for"
             evidence = f"{evidence}; {skipped}" if evidence else skipped

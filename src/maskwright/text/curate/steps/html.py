@@ -117,35 +117,35 @@ class Settings(Step):
 
     def _is_markup(self, text: str) -> bool:
         tags, structure = 0, 0
-        about = False
+        mentions = False
         open_tags: Counter[str] = Counter()
         for match in _outside_code(OPENING, text):
             name, begin = (match["name"] or "").lower(), match.start()
             if "-" in name:
                 continue
-            clear = name not in AMBIGUOUS
-            block = clear and name in BLOCKS - VOID
+            unambiguous = name not in AMBIGUOUS
+            block = unambiguous and name in BLOCKS - VOID
             if not name:  # a comment or a declaration
                 tags, structure = tags + 1, structure + 2
             elif match["close"]:
                 paired = open_tags[name] > 0
                 open_tags[name] -= paired
-                tags += 2 * (paired and clear)
-                about |= block and text.startswith(PUNCTUATION, match.end())
+                tags += 2 * (paired and unambiguous)
+                mentions |= block and text.startswith(PUNCTUATION, match.end())
                 structure += 2 * (name in DROPPED) or (block and _line_behind(text, match.end()))
             else:
                 open_tags[name] += name not in VOID
                 at_line = block and _line_before(text, begin)
-                tags += clear and (name in VOID or at_line)
+                tags += unambiguous and (name in VOID or at_line)
                 mentioned = _is_mentioned(text, match)
-                about |= mentioned
-                structure += 2 * (clear and bool(match["attributes"])) or (
+                mentions |= mentioned
+                structure += 2 * (unambiguous and bool(match["attributes"])) or (
                     at_line and not mentioned
                 )
             if tags >= self.min_tags and structure >= 2:
                 return True
-        about = about or SUBJECT.search(TAG.sub("", text)) is not None
-        return tags >= self.min_tags and not about
+        mentions = mentions or SUBJECT.search(TAG.sub("", text)) is not None
+        return tags >= self.min_tags and not mentions
 
 
 def _is_mentioned(text: str, match: re.Match[str]) -> bool:
@@ -172,7 +172,7 @@ def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]
 def _plain(text: str, counts: dict[str, int]) -> str:
     """The text without its tags; `counts` grows by what was there."""
     # A noncharacter that the text does not have stands for a line end made by a tag.
-    mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
+    line_mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
     pieces: list[str] = []
     position = 0
     lower = ""
@@ -187,40 +187,40 @@ def _plain(text: str, counts: dict[str, int]) -> str:
             continue  # inside an element that vanished, or text
         pieces.append(text[position:begin])
         opening = match[0].lower()
-        ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
+        end_tag = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
         if name in DROPPED and not match["close"]:
-            ending = f"</{name}"
-        if ending and ending not in unclosed:
+            end_tag = f"</{name}"
+        if end_tag and end_tag not in unclosed:
             lower = lower or _lower_ascii(text)
-            close = lower.find(ending, end)
-            if close < 0:
-                unclosed.add(ending)  # its tag alone goes
+            close_end = lower.find(end_tag, end)
+            if close_end < 0:
+                unclosed.add(end_tag)  # its tag alone goes
             elif opening == "<![cdata[":
-                pieces.append(text[end:close])
+                pieces.append(text[end:close_end])
                 counts["tags"] += 1
-                position = close + len(ending)
+                position = close_end + len(end_tag)
                 continue
             else:
-                close += len(ending)
+                close_end += len(end_tag)
                 if name:
-                    bracket = lower.find(">", close)
-                    close = bracket + 1 if bracket >= 0 else close
+                    bracket = lower.find(">", close_end)
+                    close_end = bracket + 1 if bracket >= 0 else close_end
                 counts["elements"] += 1
-                on_own_line = _line_behind(text, close) and _line_before(text, begin)
-                pieces.append(mark if on_own_line else "")
-                position = close
+                on_own_line = _line_behind(text, close_end) and _line_before(text, begin)
+                pieces.append(line_mark if on_own_line else "")
+                position = close_end
                 continue
         counts["tags"] += 1
         if name in CELLS and match["close"]:
             pieces.append("\t")
         elif (name in BLOCKS and name not in CELLS) or not name:
-            pieces.append(mark)
+            pieces.append(line_mark)
         elif name == "a" and begin == link_end and not match["close"]:
             pieces.append(" ")  # links of a menu, which are parted by their looks
         link_end = end if name == "a" else -1
         position = end
     pieces.append(text[position:])
-    return _join("".join(pieces).split(mark))
+    return _join("".join(pieces).split(line_mark))
 
 
 def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:

@@ -75,20 +75,20 @@ class NaiveBayes:
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
         completed = self._walk(data)
         gram_ends = np.flatnonzero(completed >= 0)
-        held = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
-        owners = np.repeat(np.arange(len(passages)), held)
+        gram_counts = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
+        passage_of = np.repeat(np.arange(len(passages)), gram_counts)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
-        pairs = _by_gram(completed[gram_ends], owners, bits)
-        opening = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-        begins = np.flatnonzero(opening)
-        often = np.diff(np.append(begins, len(pairs))).astype(np.float32)
+        pairs = _by_gram(completed[gram_ends], passage_of, bits)
+        is_first = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
+        begins = np.flatnonzero(is_first)
+        frequencies = np.diff(np.append(begins, len(pairs))).astype(np.float32)
         pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
         begins = np.zeros(len(self.weights) + 1, np.int32)
         np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
         counts = scipy.sparse.csc_matrix(
-            (np.log1p(often), rows, begins), (len(passages), len(self.weights))
+            (np.log1p(frequencies), rows, begins), (len(passages), len(self.weights))
         )
         return np.asarray(counts @ self.weights, np.float32)
 
@@ -98,8 +98,8 @@ class NaiveBayes:
         length = -(-len(data) // lanes)
         padded = np.full(lanes * length + self.depth, RESET, np.uint8)
         padded[self.depth : self.depth + len(data)] = data
-        stretches = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
-        columns = np.ascontiguousarray(stretches.T)  # (length + depth, lanes)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
+        columns = np.ascontiguousarray(windows.T)  # (length + depth, lanes)
         completed = np.empty((length, lanes), np.int32)
         rows, moves = np.zeros(lanes, np.int32), np.empty(lanes, np.int64)
         for step, column in enumerate(columns):
@@ -164,21 +164,21 @@ def open_py3langid() -> NaiveBayes:
             do=install("py3langid==0.4.0"),
         ) from error
     # One look-up of a state's row and one of its n-gram for each byte.
-    after, completed = rows[moves], features[moves]
-    return NaiveBayes(names, after, completed, _depth(moves, rows), weights, priors)
+    next_rows, completed = rows[moves], features[moves]
+    return NaiveBayes(names, next_rows, completed, _depth(moves, rows), weights, priors)
 
 
 def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
     """After how many bytes at most a state forgets: its distance from the first one."""
     table = moves.reshape(-1, 256)
     reached = np.zeros(len(rows), np.bool_)
-    reached[0], front, depth = True, np.zeros(1, np.int64), 0
-    while front.size:
-        after = np.zeros(len(rows), np.bool_)
-        after[table[np.unique(rows[front] >> 8)].ravel()] = True
-        front = np.flatnonzero(after & ~reached)
-        reached[front] = True
-        depth += bool(front.size)
+    reached[0], frontier, depth = True, np.zeros(1, np.int64), 0
+    while frontier.size:
+        successors = np.zeros(len(rows), np.bool_)
+        successors[table[np.unique(rows[frontier] >> 8)].ravel()] = True
+        frontier = np.flatnonzero(successors & ~reached)
+        reached[frontier] = True
+        depth += bool(frontier.size)
     return depth
 
 

@@ -139,24 +139,24 @@ def pairs_in_buckets(
         order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
     """
     rows = np.lexsort((*order[::-1], keys))
-    keys_given, documents_given = keys, documents
+    all_keys, unsorted = keys, documents
     keys, documents = keys[rows], documents[rows]
     begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
     sizes = np.diff(np.append(begins, len(keys)))
     pair_blocks = []
-    ranks = np.arange(len(keys)) - np.repeat(begins, sizes)
+    offsets = np.arange(len(keys)) - np.repeat(begins, sizes)
     bucket_sizes = np.repeat(sizes, sizes)
     small = bucket_sizes <= SMALL
-    for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
+    for gap in range(1, min(SMALL, int(sizes.max(initial=1)))):
         # All pairs of a small bucket; the neighbours in a large one.
-        first_rows = np.flatnonzero((ranks + step < bucket_sizes) & (small | (step <= NEXT)))
-        pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + step]], axis=1))
+        first_rows = np.flatnonzero((offsets + gap < bucket_sizes) & (small | (gap <= NEXT)))
+        pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + gap]], axis=1))
     large = np.flatnonzero(~small)
     if large.size:
-        hubs = np.lexsort((order[-1], keys_given))
+        hub_order = np.lexsort((order[-1], all_keys))
         first_rows = np.repeat(begins, sizes)[large]
         for hub in range(HUBS):
-            pairs = np.stack([documents[large], documents_given[hubs[first_rows + hub]]], axis=1)
+            pairs = np.stack([documents[large], unsorted[hub_order[first_rows + hub]]], axis=1)
             pair_blocks.append(pairs[pairs[:, 0] != pairs[:, 1]])
     return unique_pairs(np.concatenate(pair_blocks)) if pair_blocks else np.zeros((0, 2), np.int64)
 
@@ -299,12 +299,12 @@ class Settings(OrderedStep):
         hashes, starts = shingles_of(chosen.words, self.shingle)
         for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             hashes[begin:end].sort()
-        new = np.ones(len(hashes), np.bool_)
-        new[1:] = hashes[1:] != hashes[:-1]
-        new[starts[:-1][np.diff(starts) > 0]] = True
-        cuts = np.concatenate([[0], np.cumsum(new)])[starts]
-        listed = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[new]))
-        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": listed})
+        is_new = np.ones(len(hashes), np.bool_)
+        is_new[1:] = hashes[1:] != hashes[:-1]
+        is_new[starts[:-1][np.diff(starts) > 0]] = True
+        cuts = np.concatenate([[0], np.cumsum(is_new)])[starts]
+        sets = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[is_new]))
+        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": sets})
 
     # -------------------------------------------------------------------------- gather
     def first_pass(self) -> tuple[str, Pass]:
@@ -314,16 +314,16 @@ class Settings(OrderedStep):
         """Returns the documents to remove, each with the id of the one that is kept, and the id and
         similarity of the document that links them."""
         tables = corpus.map("signatures", self.signatures)
-        about = tables.read([DOCUMENT, "size"])
-        documents = about.column(DOCUMENT).to_numpy()
-        sizes = about.column("size").to_numpy().astype(np.int64)
-        equal = self._equal_sets(tables, documents)
-        candidates = self._candidates(tables, documents, equal)
+        size_table = tables.read([DOCUMENT, "size"])
+        documents = size_table.column(DOCUMENT).to_numpy()
+        sizes = size_table.column("size").to_numpy().astype(np.int64)
+        firsts = self._equal_sets(tables, documents)
+        candidates = self._candidates(tables, documents, firsts)
         pairs, similarities = self._compared(corpus, candidates, documents, sizes)
         # Documents with equal sets are linked with similarity 1.
-        copies = np.flatnonzero(equal != np.arange(len(equal)))
-        pairs = np.concatenate([pairs, np.stack([equal[copies], copies], axis=1)])
-        similarities = np.concatenate([similarities, np.ones(len(copies))])
+        equal = np.flatnonzero(firsts != np.arange(len(firsts)))
+        pairs = np.concatenate([pairs, np.stack([firsts[equal], equal], axis=1)])
+        similarities = np.concatenate([similarities, np.ones(len(equal))])
         return self._removals(tables, documents, pairs, similarities)
 
     def _bands(self) -> list[str]:
@@ -335,11 +335,11 @@ class Settings(OrderedStep):
         repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
         keys = repeated.column("set").to_numpy()
         indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-        equal = np.arange(len(documents))
+        firsts = np.arange(len(documents))
         if len(keys):
-            opening = np.concatenate([[True], keys[1:] != keys[:-1]])
-            equal[indices] = indices[rows_to_keep(repeated, np.cumsum(opening))]
-        return equal
+            is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+            firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first))]
+        return firsts
 
     def _candidates(
         self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
@@ -350,12 +350,12 @@ class Settings(OrderedStep):
         is_unique = equal == np.arange(len(equal))
         pairs = np.zeros((0, 2), np.int64)
         for number, name in enumerate(names):
-            nexts = [names[(number + step) % len(names)] for step in (1, 2)]
-            arranged = [column for column in dict.fromkeys(nexts) if column != name] + ["set"]
-            repeated = tables.repeated([name], [DOCUMENT, *arranged])
+            others = [names[(number + step) % len(names)] for step in (1, 2)]
+            order_names = [column for column in dict.fromkeys(others) if column != name] + ["set"]
+            repeated = tables.repeated([name], [DOCUMENT, *order_names])
             indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
             rows = is_unique[indices]
-            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *arranged))
+            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *order_names))
             band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
             pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
         return pairs
@@ -413,8 +413,8 @@ class Settings(OrderedStep):
         indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
         removals = []
         for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
-            over = "" if linked == kept_id else f" through {linked}"
-            value = f"{kept_id}{over}, Jaccard {similarity:.3f}"
+            via = "" if linked == kept_id else f" through {linked}"
+            value = f"{kept_id}{via}, Jaccard {similarity:.3f}"
             allowed = f"below {self.threshold:g} to every document that is kept before it"
             removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
         return Outcome(removals=removals)
@@ -448,11 +448,11 @@ def closest_links(
     """(D,) for each document the one that it is linked to, and how similar that is: the kept one
     where they were compared, else the most similar, the first in order of equals."""
     links = np.concatenate([pairs, pairs[:, ::-1]])
-    values = np.concatenate([similarities, similarities])
+    weights = np.concatenate([similarities, similarities])
     if not len(links):
         return np.zeros(0, np.int64), np.zeros(0)
-    direct = links[:, 1] == kept_rows[links[:, 0]]
-    rows = np.lexsort((ranks[links[:, 1]], -values, ~direct, links[:, 0]))
-    opening = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
+    to_kept = links[:, 1] == kept_rows[links[:, 0]]
+    rows = np.lexsort((ranks[links[:, 1]], -weights, ~to_kept, links[:, 0]))
+    is_first = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
     # Every document of a pair has a link, so these are all of them in their order.
-    return links[rows, 1][opening], values[rows][opening]
+    return links[rows, 1][is_first], weights[rows][is_first]

@@ -81,8 +81,8 @@ NARROWEST = 0.1  # the least standard deviation, so that equal texts do not make
 
 def robust(values: NDArray[np.float64]) -> tuple[float, float]:
     """Median and robust standard deviation of numbers that are no NaN."""
-    middle = float(np.median(values))
-    return middle, max(NARROWEST, MAD * float(np.median(np.abs(values - middle))))
+    median = float(np.median(values))
+    return median, max(NARROWEST, MAD * float(np.median(np.abs(values - median))))
 
 
 def deviations(
@@ -96,8 +96,8 @@ def deviations(
     if reference is not None:
         usable = reference[~np.isnan(reference)]
         if len(usable) >= FEWEST:
-            middle, width = robust(usable)
-            scaled = (values - middle) / width
+            median, scale = robust(usable)
+            scaled = (values - median) / scale
         return scaled.round(6)
     _, numbers, counts = np.unique(
         np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
@@ -108,8 +108,8 @@ def deviations(
         members = order[ends[number] - counts[number] : ends[number]]
         usable = values[members][~np.isnan(values[members])]
         if len(usable) >= FEWEST:
-            middle, width = robust(usable)
-            scaled[members] = (values[members] - middle) / width
+            median, scale = robust(usable)
+            scaled[members] = (values[members] - median) / scale
     return scaled.round(6)
 
 
@@ -305,15 +305,15 @@ class Settings(CorpusStep):
             scores = self._of_corpus(corpus)
         bits = scores.column("bits").to_numpy()
         groups = scores.column("group").to_pylist()
-        away = deviations(bits, groups, reference)
+        deviation = deviations(bits, groups, reference)
         limits = self.limits(bits if reference is None else reference, reference is not None)
-        corpus.say(self._finding(bits, away, limits))
+        corpus.say(self._finding(bits, deviation, limits))
         low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
         return pa.table(
             {
                 DOCUMENT: scores.column(DOCUMENT),
                 "bits": bits,
-                "deviation": away,
+                "deviation": deviation,
                 "low": low,
                 "high": high,
             }
@@ -324,8 +324,8 @@ class Settings(CorpusStep):
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
         units = concatenate([units_of(batch) for batch in batches])
-        lesson = TrainingHalves.of(units, halves, self.order)
-        models = lesson.models()
+        training = TrainingHalves.of(units, halves, self.order)
+        models = training.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
@@ -341,16 +341,16 @@ class Settings(CorpusStep):
         if not documents.size or len(words) < FEWEST:
             return self._unscored(corpus)
         read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
-        listed = read.column("units").combine_chunks()
-        units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
+        lists = read.column("units").combine_chunks()
+        units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
         halves = read.column("half").to_numpy()
         if halves.all() or not halves.any():
             return self._unscored(corpus)
-        lesson = TrainingHalves.of(units, halves, self.order)
+        training = TrainingHalves.of(units, halves, self.order)
         # The first scores only decide who teaches the second models.
-        bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
+        bits = np.where(read.column("long").to_numpy(), training.bits(), np.nan)
         away = deviations(bits, read.column("group").to_pylist())
-        models = lesson.models(without=away > SPREAD)
+        models = training.models(without=away > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
     def _unscored(self, corpus: CorpusHandle) -> pa.Table:
@@ -431,9 +431,9 @@ class Settings(CorpusStep):
         assert gathered is not None
         rows = gathered.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
-        at = order[np.searchsorted(rows[order], batch.rows)]
+        indices = order[np.searchsorted(rows[order], batch.rows)]
         # Rounded: the last bits of a power depend on how many are computed at once.
-        values = np.exp2(gathered.column("bits").to_numpy()[at]).round(3)
+        values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = (
@@ -441,17 +441,17 @@ class Settings(CorpusStep):
         )
         if low is None or high is None:
             spread = SPREAD if self.spread is None else self.spread
-            away = gathered.column("deviation").to_numpy()[at]
+            deviation = gathered.column("deviation").to_numpy()[indices]
             measures.append(
                 RuleMeasure(
                     "perplexity_deviation",
-                    away,
+                    deviation,
                     low=-spread if low is None else None,
                     high=spread if high is None else None,
                 )
             )
-        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
-        return Outcome(measures=measures, notes={"perplexity": noted})
+        notes = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
+        return Outcome(measures=measures, notes={"perplexity": notes})
 
 
 def _too_little() -> DataError:

@@ -74,9 +74,9 @@ class Settings(OrderedStep):
         words = batch.words
         stretches = Stretches(words)
         runs = runs_of(words, stretches, self.length)
-        hot = side_input.column("print").to_numpy()
-        at = np.minimum(np.searchsorted(hot, runs.prints), len(hot) - 1)
-        runs = runs.take(hot[at] == runs.prints)
+        repeated = side_input.column("print").to_numpy()
+        entries = np.minimum(np.searchsorted(repeated, runs.prints), len(repeated) - 1)
+        runs = runs.take(repeated[entries] == runs.prints)
         texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
         hashes = stretches.hashes(runs.firsts, runs.counts + self.length - 1)
         return pa.table(
@@ -121,10 +121,10 @@ class Settings(OrderedStep):
         """Returns the stretches to cut: document, first word, and the word after the last."""
         import pyarrow as pa
 
-        hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
+        repeated = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
         span_blocks = [Spans(*np.zeros((3, 0), np.int64))]
-        for number, portion in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
-            side_input = pa.table({"print": pa.array(hot.column("print").to_numpy()[portion])})
+        for number, portion in enumerate(portions(repeated.column("count").to_numpy(), AT_ONCE)):
+            side_input = pa.table({"print": pa.array(repeated.column("print").to_numpy()[portion])})
             span_blocks += self._of_prints(corpus, number, side_input)
             span_blocks = [_merge_all(span_blocks)]
         spans = span_blocks[0]
@@ -153,26 +153,26 @@ class Settings(OrderedStep):
             return
         involved, texts = np.unique(documents, return_inverse=True)
         ranks = self._ranks(corpus, number, involved)
-        rows = np.lexsort((positions, ranks[texts], runs, prints))
-        new_print = np.concatenate([[True], prints[rows][1:] != prints[rows][:-1]])
-        new_run = new_print | np.concatenate([[True], runs[rows][1:] != runs[rows][:-1]])
-        again = rows[~new_run]
+        order = np.lexsort((positions, ranks[texts], runs, prints))
+        new_print = np.concatenate([[True], prints[order][1:] != prints[order][:-1]])
+        new_run = new_print | np.concatenate([[True], runs[order][1:] != runs[order][:-1]])
+        repeats = order[~new_run]
         ends = positions + counts + self.length - 1
-        yield Spans(documents[again], positions[again], ends[again])
+        yield Spans(documents[repeats], positions[repeats], ends[repeats])
         # Fingerprints with runs of more than one form.
-        forms = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
-        mixed = rows[new_run & (forms > 1)]
+        variants = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
+        differing = order[new_run & (variants > 1)]
         # Equal windows have one fingerprint, so they are cut between fingerprints only.
-        for second, portion in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
-            chosen = mixed[portion]
-            about = pa.table(
+        for part, portion in enumerate(portions(counts[differing], AT_ONCE, prints[differing])):
+            chosen = differing[portion]
+            part_input = pa.table(
                 {
                     DOCUMENT: pa.array(documents[chosen], pa.int64()),
                     "place": pa.array(positions[chosen], pa.int32()),
                     "count": pa.array(counts[chosen], pa.int32()),
                 }
             )
-            yield self._of_windows(corpus, f"windows-{number}-{second}", about, involved, ranks)
+            yield self._of_windows(corpus, f"windows-{number}-{part}", part_input, involved, ranks)
 
     def _of_windows(
         self,
@@ -186,11 +186,11 @@ class Settings(OrderedStep):
         windows = table.column("window").to_numpy()
         documents = table.column(DOCUMENT).to_numpy()
         positions = table.column("place").to_numpy().astype(np.int64)
-        rows = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
-        new = np.ones(len(rows), np.bool_)
-        new[1:] = windows[rows][1:] != windows[rows][:-1]
-        again = rows[~new]
-        return Spans(documents[again], positions[again], positions[again] + self.length)
+        order = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
+        is_new = np.ones(len(order), np.bool_)
+        is_new[1:] = windows[order][1:] != windows[order][:-1]
+        repeats = order[~is_new]
+        return Spans(documents[repeats], positions[repeats], positions[repeats] + self.length)
 
     def _ranks(
         self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
@@ -209,18 +209,18 @@ class Settings(OrderedStep):
             return Outcome()
         columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
         spans = merge_spans(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
-        done = cut_spans(batch, spans)
+        cut = cut_spans(batch, spans)
         changes = [
             Change(text, RULE, f"{end - begin} words", f"characters {low} to {high}")
             for text, begin, end, (low, high) in zip(
                 spans.texts.tolist(),
                 spans.begins.tolist(),
                 spans.ends.tolist(),
-                done.characters.tolist(),
+                cut.characters.tolist(),
                 strict=True,
             )
         ]
-        return Outcome(texts=done.texts, changes=changes)
+        return Outcome(texts=cut.texts, changes=changes)
 
 
 def portions(
@@ -231,8 +231,8 @@ def portions(
         return []
     blocks = (np.cumsum(counts) - counts) // limit
     if groups is not None:
-        opening = np.concatenate([[True], groups[1:] != groups[:-1]])
-        blocks = blocks[opening][np.cumsum(opening) - 1]
+        is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
+        blocks = blocks[is_first][np.cumsum(is_first) - 1]
     cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(counts)]
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
