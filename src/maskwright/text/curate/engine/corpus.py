@@ -1,4 +1,4 @@
-"""The whole corpus, as a step accesses it: passes over the shards, and queries of their tables."""
+"""Access of a step to the whole corpus: passes over the shards, and queries of their tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROW_BITS = 32
 
 
 class Progress(Protocol):
-    """Called with the name of the work, the number of its parts, and how many are done."""
+    """A callback with the name of a phase of the work, and its total and finished units."""
 
     def __call__(self, name: str, total: int, done: int) -> None: ...
 
@@ -40,10 +40,10 @@ class ShardCorpus:
     """A `CorpusHandle` of shards on disk, for one step.
 
     Attributes:
-        step: its name.
-        key: a hash of its settings and its code.
+        step: the name of the step.
+        key: a hash of the settings and the code of the step.
         folder: the work folder.
-        used: gets the files and folders that the passes read and write.
+        used: a set to which the files and folders are added that the passes read and write.
     """
 
     engine: DaftEngine
@@ -89,7 +89,7 @@ class ShardCorpus:
 
 @dataclass(frozen=True)
 class ShardTables:
-    """The `Tables` that a pass gave: (number of the shard, Parquet file)."""
+    """The `Tables` that a pass returned; `files` holds (number of the shard, Parquet file)."""
 
     engine: DaftEngine
     files: Sequence[tuple[int, Path]]
@@ -139,7 +139,7 @@ class ShardTables:
 def pass_folder(
     work: Path, step: str, step_key: str, name: str, shard_key: str, side_input: str = ""
 ) -> Path:
-    """The folder for the table of a pass over a shard; `side_input` is the name of a file."""
+    """Return the folder for the table of a pass over a shard; `side_input`: a file name, or ""."""
     key = fingerprint(["pass", 1, step_key, name, shard_key, side_input])
     return work / "passes" / f"{step}.{name}" / key
 
@@ -151,8 +151,8 @@ def _empty_table(names: Sequence[str]) -> pa.Table:
 
 
 def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
-    """The rows about the documents of each shard, with their numbers in the shard as `row`; a table
-    without the column `document` goes to every shard."""
+    """Split a side input by shard, replacing `document` by `row`, the number within the shard.
+    A table without the column `document` (or None) is returned for every shard."""
     if side_input is None or DOCUMENT not in side_input.schema.names:
         return [side_input] * shards
     import pyarrow as pa
@@ -167,26 +167,26 @@ def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
 
 
 class TableWriter:
-    """Writes tables under names made of their content; the same object in a row only once."""
+    """Writes tables to files named by a hash of the content; repeated objects are written once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._last: tuple[pa.Table | None, str] = (None, "")
 
     def __call__(self, table: pa.Table | None) -> str:
-        """The path of the table; "" for None."""
+        """Write the table. Return its path, or "" for None."""
         if table is not self._last[0]:
             self._last = (table, "" if table is None else keep_table(self._folder, table))
         return self._last[1]
 
 
 def keep_table(folder: Path, table: pa.Table) -> str:
-    """Write the table under a name made of its content. Returns the path."""
+    """Write the table to a file named by a hash of its content. Return the path."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     combined = table.combine_chunks()
-    # Hashes have no dictionary.
+    # Dictionaries do not pay off for hashes.
     pq.write_table(combined, sink, compression="lz4", use_dictionary=False, write_statistics=False)
     data = sink.getvalue()
     path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"

@@ -1,10 +1,10 @@
-"""Daft runs the work: in processes of this machine, or on a Ray cluster; the same plan, the same
-bytes.
+"""Run tasks and queries with Daft: in processes of this machine, or on a Ray cluster. Both execute
+the same plan and give the same bytes.
 
-What a task makes is a folder that is there whole or not at all, and is found again. So a task may
-run twice, tasks may end in any order, and a cluster that loses a machine goes on with the tasks
-whose folders are missing. Only narrow tables, of numbers, are grouped; what a query answers is
-sorted before it is used.
+The output of a task is a folder that is written atomically and reused if it exists. So a task may
+run twice, tasks may end in any order, and a cluster that loses a machine repeats only the tasks
+whose folders are missing. Queries group narrow tables of numbers only; their results are sorted
+before use.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 def run_task(
     function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
 ) -> str:
-    """Do the task; as JSON what it answers, or the five parts of its error.
+    """Run a task. Return its result as JSON, or {"error": the five fields of a MaskwrightError}.
 
     Args:
-        stop: a file; once it is there, tasks are no longer begun.
+        task: the argument of `function`, as JSON.
+        stop: a file; once it exists, further tasks are skipped and return "{}".
     """
     if Path(stop).exists():
         return "{}"
@@ -66,7 +67,7 @@ def run_task(
         return json.dumps({"error": {**plain, "sort": type(error).__name__}})
 
 
-FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
+FEW_ROWS = 1 << 24  # most rows that are grouped in memory: 16 bytes a row and column
 ROW_BITS = 32
 NARROW = 1 << 15  # 16-bit integers sort by counting
 
@@ -74,7 +75,7 @@ NARROW = 1 << 15  # 16-bit integers sort by counting
 def repeated_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
 ) -> pa.Table:
-    """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+    """`Tables.repeated` in memory; `files` holds (number of the shard, Parquet file)."""
     output_columns = [*keys, *columns]
     arrays = _load(files, output_columns)
     by_key, is_first = _sort_groups([arrays[name] for name in keys])
@@ -88,7 +89,7 @@ def repeated_rows(
 def summed_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], sums: Sequence[str], least: int
 ) -> pa.Table:
-    """`Tables.totals` over the tables of some shards."""
+    """`Tables.totals` in memory; `files` holds (number of the shard, Parquet file)."""
     arrays = _load(files, [*keys, *sums])
     order, is_first = _sort_groups([arrays[name] for name in keys])
     group_begins = np.flatnonzero(is_first)
@@ -102,7 +103,7 @@ def summed_rows(
 
 
 def _load(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """The columns of all tables, behind each other."""
+    """Return each column, concatenated over all tables; DOCUMENT is computed from `row`."""
     stored_columns = [name for name in columns if name != DOCUMENT]
     arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
     for number, path in files:
@@ -116,8 +117,12 @@ def _load(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str
 
 
 def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
-    begin a group of equal ones. Equal rows come in no order."""
+    """Sort rows by `keys`, the first key being the primary one; the sort is not stable.
+
+    Returns:
+        (R,) the indices of the rows in sorted order, and (R,) whether the row at each position of
+        this order is the first of a group with equal keys.
+    """
     order = np.argsort(keys[-1])
     for values in keys[-2::-1]:
         ordered = values[order]
@@ -141,25 +146,24 @@ def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
 Function = Callable[[dict[str, Any]], dict[str, Any]]
 Done = Callable[[int], None]
 Runner = Literal["local", "ray"]
-# Tasks of less text run in this process, as all do where one process is wanted: others take a
-# second to start.
+# Tasks with less text run in this process, as worker processes take a second to start.
 INLINE_BYTES = 24 << 20
 CONNECT_SECONDS = 10
 ATTEMPTS = 4  # of tasks that a cluster lost
-ROW_BYTES = 120  # that a query needs in memory for a row, measured
+ROW_BYTES = 120  # memory of a query for each row, measured
 SHARE = 0.3  # of the free memory that a query may take
-_INTACT: set[str] = set()  # folders that this process has checked, or makes
+_INTACT: set[str] = set()  # folders that this process has verified, or writes itself
 _STARTED: list[Runner] = []  # Daft has one runner in a process
 
 
 @dataclass(frozen=True)
 class DaftEngine:
-    """Where the work is done.
+    """The backend that runs tasks and queries.
 
     Attributes:
         runner: `local` for processes of this machine, `ray` for a cluster.
-        address: of the cluster; None starts one on this machine.
-        workers: processes; None: as many as the machine has cores, or the cluster.
+        address: the address of the cluster; None starts one on this machine.
+        workers: the number of processes; None: the number of cores of the machine or cluster.
 
     Raises:
         UsageError: fewer than one worker, or an address without a cluster.
@@ -183,7 +187,7 @@ class DaftEngine:
             )
 
     def start(self) -> None:
-        """Load the engine, and reach the cluster.
+        """Import Daft and connect to the cluster.
 
         Raises:
             UsageError: Daft or Ray is not installed, or another engine was started before.
@@ -229,7 +233,7 @@ class DaftEngine:
 
     @property
     def processes(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at the same time."""
         if self.workers:
             return self.workers
         if self.runner == "ray":
@@ -244,17 +248,17 @@ class DaftEngine:
     def run(
         self, function: Function, tasks: Sequence[Mapping[str, Any]], size: int, done: Done
     ) -> None:
-        """Do the tasks whose `out` is not there.
+        """Run the tasks whose output folder `task["out"]` does not exist.
 
         Args:
-            function: a module-level function, or a partial of one; it travels to processes.
-            size: bytes of text in all tasks.
-            done: told the number of tasks that are done.
+            function: a module-level function, or a partial of one, as it is pickled.
+            size: bytes of text in all tasks together.
+            done: called with the number of finished tasks.
 
         Raises:
             MaskwrightError: the first error of a task.
-            DataError: what an earlier command made is damaged.
-            ResourceError: the cluster lost the same tasks again and again.
+            DataError: an output folder of an earlier command is damaged.
+            ResourceError: the cluster lost the same tasks in each of `ATTEMPTS` attempts.
         """
         self._verify_existing([Path(task["out"]) for task in tasks])
         last_error = ""
@@ -290,8 +294,8 @@ class DaftEngine:
             )
 
     def _verify_existing(self, folders: Sequence[Path]) -> None:
-        """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
-        process; what the process makes itself is not hashed again."""
+        """Verify the hashes of folders that exist, each once per process; folders that this
+        process writes are not verified. Raise DataError if one is damaged."""
         existing = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
         if existing:
             with ThreadPoolExecutor(min(8, self.processes)) as pool:
@@ -300,8 +304,8 @@ class DaftEngine:
         _INTACT.update(map(str, folders))
 
     def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
-        """Have the tasks done by workers. Answers are read to the end even after an error: Daft
-        does not survive that a query is left, so the tasks that are open are told to do nothing.
+        """Run the tasks in workers. The results are always read to the end, since Daft does not
+        survive an abandoned query; after an error the `stop` file makes the other tasks no-ops.
 
         Raises:
             MaskwrightError: the first error of a task.
@@ -311,8 +315,7 @@ class DaftEngine:
         stop = Path(tasks[0]["out"]).with_name(f".stop-{os.getpid()}-{os.urandom(6).hex()}")
         frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
         if self.runner == "ray":
-            # Actors that die are waited for as long as their places are missing; a function has
-            # none, and runs wherever there is room.
+            # Ray waits forever for the resources of a lost actor; a function runs on any free core.
             worker = _function_worker(function, VERSION, str(stop))
             frame = frame.into_partitions(len(tasks))
         else:
@@ -342,7 +345,7 @@ class DaftEngine:
     def repeated(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> pa.Table:
-        """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+        """`Tables.repeated`; `files` holds (number of the shard, Parquet file)."""
         if _count_rows(files) <= FEW_ROWS:
             return repeated_rows(files, keys, columns)
         import daft
@@ -365,7 +368,7 @@ class DaftEngine:
         sums: Sequence[str],
         least: int,
     ) -> pa.Table:
-        """`Tables.totals` over the tables of some shards."""
+        """`Tables.totals`; `files` holds (number of the shard, Parquet file)."""
         if _count_rows(files) <= FEW_ROWS:
             return summed_rows(files, keys, sums, least)
         import daft
@@ -382,7 +385,7 @@ class DaftEngine:
     def _partitions(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> Iterator[Any]:
-        """The rows of the tables in parts that fit into memory; equal keys are in one part."""
+        """Yield the rows as data frames that fit into memory, partitioned by a hash of `keys`."""
         import daft
 
         row_count = _count_rows(files)
@@ -416,7 +419,7 @@ def _require_intact(folder: Path) -> None:
 
 
 def _count_rows(files: Sequence[tuple[int, Path]]) -> int:
-    """Of all tables."""
+    """Return the number of rows of all tables."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for _, path in files)
@@ -427,7 +430,7 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def _actor_worker(processes: int) -> Any:
-    """A class of Daft whose objects, one in each process, do one task at a time."""
+    """Return a Daft class with one instance per process, each running one task at a time."""
     import daft
 
     @daft.cls(use_process=True, max_concurrency=processes)
@@ -445,7 +448,7 @@ def _actor_worker(processes: int) -> Any:
 
 
 def _function_worker(function: Function, version: str, stop: str) -> Any:
-    """A function of Daft that does one task at a time."""
+    """Return a stateless Daft function that runs one task at a time."""
     import daft
 
     @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
@@ -456,10 +459,10 @@ def _function_worker(function: Function, version: str, stop: str) -> Any:
 
 
 def _require_listening(address: str | None) -> None:
-    """Look whether somebody answers at `host:port`; Ray itself would try for minutes.
+    """Check that `host:port` accepts connections; Ray itself would retry for minutes.
 
     Raises:
-        OSError: nobody does.
+        OSError: it does not.
     """
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
@@ -467,7 +470,7 @@ def _require_listening(address: str | None) -> None:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether an error says that a machine or a process went away, and not that a task is wrong."""
+    """Whether an error reports a lost machine or process, rather than a fault of the task."""
     words = (
         "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "
         "OwnerDied RaySystemError Connection"
@@ -477,7 +480,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _task_error(plain: Mapping[str, Any]) -> MaskwrightError:
-    """The error that a worker met."""
+    """Rebuild the error that `run_task` serialised."""
     import maskwright.base.errors as errors
 
     error_class = getattr(errors, plain["sort"], IncompatibleError)

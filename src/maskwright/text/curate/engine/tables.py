@@ -1,7 +1,7 @@
 """Parquet files of batches and tables, written so that equal content gives equal bytes.
 
-A segment that only removes documents does not write the texts again, but the row numbers of the
-documents that stay, their new notes, and the name of the file that has the texts (`BASE`).
+A segment that only removes documents does not copy the texts: its file holds the row numbers of the
+remaining documents, their new notes, and the path of the file with the texts (`BASE`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 2048
 LEVEL = 2  # of gzip: four times the speed of 6, 12 % larger
 GZIP = 31  # zlib: a window of 32 KiB, with the header of gzip
-BASE = b"base"  # of the schema: the file with the texts, from the folder of the file itself
+BASE = b"base"  # key of the schema's metadata: relative path of the file with the texts
 
 
 def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """gzip without name and time, so that equal lines give equal bytes."""
+    """Compress with gzip, without name and time, so that equal input gives equal bytes."""
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
     for piece in pieces:
         yield packer.compress(piece)
@@ -40,7 +40,7 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
-    """The batch in parts of about `BATCH_CHARACTERS` each, as steps process them."""
+    """Split a batch into those that steps process, of about `BATCH_CHARACTERS` each."""
     ends = np.cumsum(batch.lengths)
     begin = 0
     while begin < len(batch):
@@ -59,13 +59,13 @@ def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
 
 
 def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
-    """Write tables of one schema as the row groups of a Parquet file; without any, an empty one."""
+    """Write tables as the row groups of a Parquet file; an empty list gives an empty file."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     if tables:
         tables = _unified(tables)
-        # Without dictionaries texts are read twice as fast, and the compression finds what repeats.
+        # Texts without dictionaries are read twice as fast and compress as well.
         with pq.ParquetWriter(
             sink,
             tables[0].schema,
@@ -79,7 +79,7 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
 
 
 def base_of(path: Path) -> Path:
-    """The file that has the texts of the documents of `path`: `path`, or the one it names."""
+    """Return the file with the texts of the documents of `path`: `path` itself, or its `BASE`."""
     import pyarrow.parquet as pq
 
     if not path.stat().st_size:
@@ -90,7 +90,7 @@ def base_of(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class RemainingRows:
-    """(B,) the rows of the documents of a batch that stay, and their notes."""
+    """The remaining documents of a batch: (B,) their row numbers, and (B,) values of each note."""
 
     rows: NDArray[np.int64]
     notes: Mapping[str, Sequence[str | None]]
@@ -104,11 +104,11 @@ def write_left(
     remaining: Sequence[RemainingRows],
     notes: set[str],
 ) -> None:
-    """Write which documents of a shard stay, and their new notes.
+    """Write the row numbers of the remaining documents of a shard, and their new notes.
 
     Args:
-        folder: where the file will lie.
-        remaining: of each batch, in order.
+        folder: the final folder of the file, to which `BASE` is relative.
+        remaining: the remaining documents of each batch, in order.
         notes: the names of the new notes.
     """
     import pyarrow as pa
@@ -126,7 +126,7 @@ def write_left(
 
 
 def _added_notes(shard: Path) -> set[str]:
-    """The notes that a file of row numbers adds to those of its texts."""
+    """Return the names of the notes that a file with a `BASE` adds to those of the base."""
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(shard)
@@ -136,10 +136,10 @@ def _added_notes(shard: Path) -> set[str]:
 
 
 def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[CurationBatch]:
-    """The batches of a file that `write_tables` or `write_left` wrote.
+    """Iterate over the batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
-        only: the rows of the documents to read; batches without any are skipped.
+        only: the row numbers of the documents to read; None: all. Empty batches are skipped.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -171,8 +171,8 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
 
 
 def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
-    """The texts of the documents with these ids in files that `write_tables` or `write_left` wrote.
-    Texts are read only of row groups that have one of the ids."""
+    """Return {id: text} for the documents with these ids in files that `write_tables` or
+    `write_left` wrote. Texts are read only from row groups that contain one of the ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -193,8 +193,8 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table that `write_tables` wrote, or some of its columns. Read in one thread and not as a
-    data set, whose discovery takes longer than reading most of these tables."""
+    """Read a table that `write_tables` wrote; `columns` None: all. It is not read as a data set,
+    whose discovery takes longer than reading most of these tables."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -202,7 +202,7 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _unified(tables: list[pa.Table]) -> list[pa.Table]:
-    """The tables, each with the columns of all, in one order; missing columns are null."""
+    """Return the tables with the union of their columns, in one order; missing values are null."""
     import pyarrow as pa
 
     schema = pa.unify_schemas([table.schema for table in tables])
