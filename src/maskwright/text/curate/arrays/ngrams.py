@@ -1,4 +1,4 @@
-"""N-grams that a text repeats, as shares of the characters of its words."""
+"""Repeated n-grams, as shares of the characters of the words of a text."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Shares = Mapping[int, NDArray[np.float64]]
 def repeated_ngrams(
     words: Words, top: Sequence[int], duplicated: Sequence[int]
 ) -> tuple[Shares, Shares]:
-    """Shares of the characters of each text's words, by the number of words of the n-grams.
+    """Return the shares of the characters of each text's words that are in repeated n-grams.
 
-    An n-gram can only be repeated where the (n - 1)-gram at its place is: each size looks at the
-    places that the size before it left, so that all sizes together cost little more than the first.
+    An n-gram can only be repeated where the (n - 1)-gram at its position is. So each size considers
+    only the positions that the size before left, and all cost little more than the first.
 
     Args:
-        top, duplicated: sizes of at least 2.
+        top, duplicated: sizes n of n-grams, at least 2.
 
     Returns:
-        For each size of `top`, (B,) the share in the n-gram that occurs most often, at least twice
-        (occurrences may overlap, the share is then at most 1). For each size of `duplicated`, (B,)
-        the share in words of n-grams of which an equal one stands earlier in the text.
+        For each size of `top`, (B,) the share in the most frequent n-gram that occurs at least
+        twice (at most 1, even if occurrences overlap). For each size of `duplicated`, (B,) the
+        share in n-grams that also occur earlier in the text.
     """
     size = len(words.starts) - 1
     lengths = words.ends - words.begins
@@ -39,7 +39,7 @@ def repeated_ngrams(
     duplicates: dict[int, NDArray[np.float64]] = dict.fromkeys(duplicated, empty)
 
     positions = np.arange(len(lengths))
-    # Equal n-grams of two texts are two things: their text's number is part of the value.
+    # The index of the text is part of the value, as equal n-grams of two texts are distinct.
     with np.errstate(over="ignore"):
         values = words.hashes + mix(words.texts.astype(np.uint64)) * BASE
     for n in range(2, max(*top, *duplicated) + 1):
@@ -52,7 +52,7 @@ def repeated_ngrams(
         order, is_first = group_equal(values)
         begins = np.flatnonzero(is_first)
         counts = np.diff(np.append(begins, len(order)))
-        first_occurrences = order[begins]  # occurrence of each n-gram
+        first_occurrences = order[begins]  # of each n-gram
         multiple = counts > 1
         if n in tops:
             at = positions[first_occurrences[multiple]]
@@ -74,7 +74,7 @@ def _largest(
     lengths: NDArray[np.int64],
     totals: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """(B,) count x length / whole of the n-gram that occurs most often, of several the longest."""
+    """(B,) count * length / total of the most frequent n-gram of each text, ties by length."""
     order = np.lexsort((lengths, counts, texts))
     is_last = np.concatenate([texts[order][1:] != texts[order][:-1], [True]])[: len(order)]
     chosen = order[is_last]
@@ -90,7 +90,7 @@ def _covered(
     lengths: NDArray[np.int64],
     totals: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """(B,) the share of the characters of words that lie in an n-gram beginning at `begins`."""
+    """(B,) the share of the words' characters covered by the n-grams that begin at `begins`."""
     edges = np.zeros(len(lengths) + 1, np.int64)
     np.add.at(edges, begins, 1)
     np.add.at(edges, begins + n, -1)

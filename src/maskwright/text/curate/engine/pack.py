@@ -1,4 +1,4 @@
-"""A curated shard as the file that is handed on: JSON Lines in gzip, a document a line."""
+"""The output format of a curated shard: JSON Lines in gzip, one document per line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ COUNTED = ("language", "licence", "license")  # notes whose values the card coun
 
 
 def pack_shard(task: dict[str, Any]) -> dict[str, Any]:
-    """Write the documents of a shard; found again if they are there.
+    """Write the documents of a shard and their counts, unless the output folder exists. Return {}.
 
     Args:
-        task: `shard` (a path), `tokenizer` (a folder, or "") and `out`, the folder to make.
+        task: `shard` (a path), `tokenizer` (a folder, or "") and `out`, the output folder.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -57,9 +57,9 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
 
 
 def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
-    """The documents as rows: id and text, then the notes that have a value; a document with an id
-    of its own also says where it was read. A column of that name which the documents brought stays,
-    under another."""
+    """Yield each document as a row: `id` and `text`, then the notes that are not None, and
+    `READ_AT`, the location, if the document has an id of its own. An existing column of that name
+    is renamed."""
     columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
     if READ_AT in columns:
         free = f"{READ_AT}_before"
@@ -74,7 +74,7 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
             if column[index] is not None:
                 row[note] = column[index]
         for note, value in values.items():
-            # Unless a step has put another in its place.
+            # Restore the original JSON value unless a step has replaced the note.
             if note != "text" and as_text(value) == row.get(note):
                 row[note] = value
         if row["id"] != name:
@@ -83,7 +83,7 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
 
 
 def _counter(folder: str) -> Any:
-    """A function that counts the tokens of texts, or None."""
+    """Return a function that counts the tokens of texts, or None if `folder` is empty."""
     if not folder:
         return None
     from maskwright.text.tokenizer.tokenizer import Tokenizer

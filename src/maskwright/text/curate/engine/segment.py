@@ -1,10 +1,9 @@
-"""A segment: consecutive steps over a shard, and a record of what they did.
+"""A segment: consecutive steps that are applied to a shard, and a record of their decisions.
 
     segments/KEY/
-        text.parquet            the documents that stay, with their new texts; after steps that
+        text.parquet            the remaining documents, with their new texts; after steps that
                                 change no text, only their row numbers and new notes
-        removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
-                                and its text
+        removed/STEP.jsonl.gz   each removed document: its place, rule, value and text
         changed/STEP.jsonl.gz   each change of a text; of words, also the lines before
         facts.json              counts, and examples of every rule
 
@@ -58,7 +57,7 @@ _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
 def open_step(name: str, step: Step) -> Any:
-    """What `step.open` returns; called again only when the step's files have changed."""
+    """Return `step.open()`, cached until the settings or the files of the step change."""
     key, state = fingerprint([name, to_plain(step)]), [file_state(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
@@ -67,25 +66,25 @@ def open_step(name: str, step: Step) -> Any:
 
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
-PASS_FILE = "table.parquet"  # of the folder of a pass
+PASS_FILE = "table.parquet"  # in the folder of a pass
 NOTHING_LEFT = "nothing-left"
-NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
-EXCERPT = 300  # characters of a text that an example shows
-AROUND = 60  # characters before a change that an example of it shows
-EXAMPLES = 3  # of each rule and shard
-BORDER = 4  # of each limit and side of it
-SAMPLE = 500  # numbers of each rule and shard, for a histogram
+NOT_SHOWN = "(not shown)"  # in place of a text in the records of a private step
+EXCERPT = 300  # characters of a text in an example
+AROUND = 60  # characters before a change in an example of it
+EXAMPLES = 3  # for each rule and shard
+BORDER = 4  # examples on each side of each limit
+SAMPLE = 500  # values of each rule and shard, for a histogram
 MOST_SOURCES = 200
 
 
 def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Run steps over a shard, unless the folder exists.
+    """Apply steps to a shard, unless the output folder exists. Return {}.
 
     Args:
         task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
-            private ones of these and later steps), `known` (a path to the side input of the first
-            step, or ""), `out` (the folder to make) and `ahead`: None, or a step with its settings
-            whose first pass is run over the documents that stay, and the folder that it makes.
+            private ones of these and later steps), `known` (the path of the side input of the first
+            step, or ""), `out` (the output folder) and `ahead`: None, or {"step", "out"} of the
+            next step, whose first pass is run over the remaining documents.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -104,7 +103,7 @@ def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
 
 
 class _NextPass:
-    """The first pass of the next step, run over the documents that leave a segment."""
+    """The first pass of the next step, run over the documents that remain after a segment."""
 
     def __init__(self, function: Pass | None, out: Path | None) -> None:
         self.function, self.out = function, out
@@ -119,7 +118,7 @@ class _NextPass:
         return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
 
     def begin(self) -> None:
-        """Start anew, also when a segment is written a second time."""
+        """Drop collected tables, as a segment may be written a second time."""
         self.tables.clear()
 
     def see(self, batch: CurationBatch) -> None:
@@ -133,7 +132,7 @@ class _NextPass:
 
 @functools.lru_cache(maxsize=1)
 def read_known(path: str) -> pa.Table | None:
-    """The side input in a file named by its content. Consecutive tasks often share it."""
+    """Read a side input, or return None for "". Cached, as consecutive tasks often share it."""
     return read_columns(Path(path)) if path else None
 
 
@@ -146,6 +145,7 @@ def _write(
     side_input: pa.Table | None,
     ahead: _NextPass,
 ) -> None:
+    """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
     ahead.begin()
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
     remaining: list[RemainingRows] = []
@@ -190,13 +190,13 @@ def _write(
 
 
 def records(folder: Path, room: str, step: str) -> Path:
-    """The file of the records of a step; it exists if there are any."""
+    """Return the path of the records of a step; `room` is REMOVED or CHANGED."""
     return folder / room / f"{step}.jsonl.gz"
 
 
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
-    """Apply the private steps, also later ones, to the texts in records: what is masked in the
-    corpus must not be readable beside it."""
+    """Apply the private steps, including later ones, in place to the texts in records, so that
+    these do not reveal what is masked in the corpus."""
     for name, step in private.items():
         for field_name in ("text", "before", "after"):
             entries_with_field = [entry for entry in entries if field_name in entry]
@@ -217,7 +217,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
 
 
 def _examples(facts: Any) -> Iterator[dict[str, Any]]:
-    """The examples of documents in the facts, at any depth."""
+    """Yield the examples (dicts with a `text`) in nested facts."""
     if isinstance(facts, dict) and "text" in facts:
         yield facts
     elif isinstance(facts, dict | list):
@@ -226,15 +226,15 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
 
 
 def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
-    """The rows of the documents that a table is about; None: all."""
+    """Return the row numbers in a side input, sorted and distinct; None: it concerns all rows."""
     if side_input is None or "row" not in side_input.schema.names:
         return None
     return np.unique(side_input.column("row").to_numpy())
 
 
 def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
-    """The rows of a table with the column `row` that are about the documents of a batch; another
-    table is about all."""
+    """Return the rows of a side input for the documents of a batch; a table without the column
+    `row` is returned unchanged."""
     if side_input is None or "row" not in side_input.schema.names:
         return side_input
     import pyarrow as pa
@@ -250,10 +250,10 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A batch between steps, with what the record needs of every document.
+    """A batch between steps, with the keys and sizes that the record needs.
 
     Attributes:
-        keys: a hash of each document's id, which selects examples independently of order.
+        keys: B hashes of the ids, which select examples independently of the order of documents.
         sizes: (B,) bytes of each text.
     """
 
@@ -268,7 +268,7 @@ class Flow:
         return cls(batch, keys, _sizes(batch.texts))
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
-        """The same documents with other texts; the views of unchanged texts are kept."""
+        """Return the documents with other texts, or `self` if all texts are equal."""
         old_texts = self.batch.texts
         changed = [index for index, text in enumerate(texts) if text is not old_texts[index]]
         if all(texts[index] == old_texts[index] for index in changed):
@@ -284,7 +284,7 @@ class Flow:
         return np.argsort(np.argsort(np.array(self.keys)))
 
     def least(self, count: int) -> list[int]:
-        """The indices of the smallest keys, in order."""
+        """Return the indices of the `count` smallest keys, in ascending order of the keys."""
         return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
@@ -295,7 +295,7 @@ class Flow:
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -305,7 +305,15 @@ def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
 
 @dataclass
 class Record:
-    """What the steps of a segment did to the documents of a shard."""
+    """The records and counts of what the steps of a segment did to the documents of a shard.
+
+    Attributes:
+        private: the names of steps whose records must not show texts.
+        wordless: for each step the rules whose changes are recorded without the text before.
+        removed, changed: the records, in order.
+        steps: for each step its counts and examples, as in `facts.json`.
+        documents, bytes, sources: counts of the remaining documents.
+    """
 
     names: list[str]
     private: Collection[str] = ()
@@ -335,7 +343,7 @@ class Record:
         }
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
-        """Record what a step did. Returns the documents that stay, with their new texts."""
+        """Record the outcome of a step. Return the remaining documents, with their new texts."""
         facts, batch, result, public = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
@@ -391,7 +399,7 @@ class Record:
         return result
 
     def count_remaining(self, flow: Flow) -> None:
-        """Count the documents that leave the segment."""
+        """Count the documents that remain after the segment."""
         self.documents += len(flow.batch)
         self.bytes += int(flow.sizes.sum())
         self.sources.update(source or "" for source in flow.batch.note("source"))
@@ -457,7 +465,7 @@ class Record:
 def _border(
     before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """The examples nearest to the limits, on both sides of each, with those of this batch."""
+    """Return `before`, the examples nearest to each limit on both sides, updated by this batch."""
     new = []
     finite = np.isfinite(values)
     inside = finite & ~measure.outside
@@ -479,7 +487,7 @@ def _border(
 
 
 def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
-    """The indices with the smallest distances, for each distance the one of the smallest key."""
+    """Return the indices of the `BORDER` smallest distinct distances, ties resolved by key."""
     if not len(indices):
         return []
     distances = distance[indices]
@@ -490,7 +498,7 @@ def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int6
 
 
 def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The examples nearest to each limit, on each side of it one for each value."""
+    """Return the `BORDER` examples nearest to each limit on each side, one for each value."""
     sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
     for entry in sorted(examples, key=lambda e: (e["limit"], not e["removed"], e["key"])):
         side = sides.setdefault((entry["limit"], entry["removed"]), {})
@@ -505,14 +513,14 @@ def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Excerpts of a text before and after, from where they first differ."""
+    """Return excerpts of a text before and after a change, from where they first differ."""
     begin = max(0, common_prefix_length(before, after) - AROUND)
     mark = "…" if begin else ""
     return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
 
 
 def lines_before(before: str, after: str) -> str:
-    """The lines of the text before, from its first to its last change."""
+    """Return the lines of `before` from the first to the last difference from `after`."""
     begin = before.rfind("\n", 0, common_prefix_length(before, after)) + 1
     suffix = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
     end = before.find("\n", len(before) - suffix)
@@ -522,7 +530,7 @@ def lines_before(before: str, after: str) -> str:
 def common_prefix_length(text: str, other_text: str) -> int:
     """The length of the longest common prefix."""
     shared, end = 0, min(len(text), len(other_text))
-    while shared < end:  # bisected, since texts are long
+    while shared < end:  # bisection, since texts are long
         middle = (shared + end + 1) // 2
         if text[shared:middle] == other_text[shared:middle]:
             shared = middle
@@ -532,12 +540,12 @@ def common_prefix_length(text: str, other_text: str) -> int:
 
 
 def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The `EXAMPLES` with the smallest keys, whatever their order."""
+    """Return the `EXAMPLES` examples with the smallest keys."""
     return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
 def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """The chosen indices with the smallest keys."""
+    """Return the `count` indices with the smallest keys where `chosen` is true."""
     return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
 
 
@@ -546,18 +554,18 @@ def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def example(flow: Flow, index: int) -> dict[str, Any]:
-    """A document as an example shows it."""
+    """Return a document as an example: `id`, `place`, `text` (an excerpt) and `key`."""
     name, text = own_id(flow.batch, index), excerpt(flow.batch.texts[index])
     return {"id": name, "place": flow.batch.ids[index], "text": text, "key": flow.keys[index]}
 
 
 def own_id(batch: CurationBatch, index: int) -> str:
-    """The name of a document: its column `id`, else where it was read."""
+    """Return the id of a document: its note `id`, or else its location."""
     return batch.note("id")[index] or batch.ids[index]
 
 
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
-    """The entries of a record that name a document: id, file, and line or row."""
+    """Return the entries of a record that identify a document: `id`, `file`, `line` or `row`."""
     location = batch.ids[index]
     file, sign, number = location, "", ""
     for mark in "#:":
@@ -572,7 +580,7 @@ def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
 
 
 def location_of(record: Mapping[str, Any]) -> str:
-    """Where the document of a record was read: `file:line`, `file#row`, or the file."""
+    """Return the location of the document of a record: `file:line`, `file#row`, or the file."""
     for name, sign in (("line", ":"), ("row", "#")):
         if name in record:
             return f"{record['file']}{sign}{record[name]}"
@@ -598,18 +606,18 @@ def _number(value: Any) -> float | int:
 
 
 def _plain(value: str | float) -> str | float:
-    """A value as JSON can hold it: a number, or a text."""
+    """Convert a value for JSON; NaN and infinities become strings."""
     if isinstance(value, str):
         return value
     return _number(value) if math.isfinite(value) else str(float(value))
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Run a pass over a shard, unless the folder exists; of a shard with a side input only the
-    batches are read that it is about.
+    """Run a pass over a shard, unless the output folder exists. Return {}.
 
     Args:
-        task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
+        task: `shard` (a path), `known` (the path of a side input, or "") and `out`, the output
+            folder. With a side input only the batches are read whose rows it contains.
     """
     out = Path(task["out"])
     if not out.is_dir():
