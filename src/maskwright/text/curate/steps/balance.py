@@ -1,7 +1,7 @@
-"""balance: domains are brought to given shares by removing documents of those with too many.
+"""balance: remove documents of some domains, so that all domains have given shares.
 
-The step repeats no document. To use a domain more often than its text allows, give pretraining a
-weight for it, which repeats documents without copies on disk.
+The step repeats no document. To use a domain more often than its text allows, give it a weight in
+pretraining, which repeats documents without copies on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "brings domains to wanted shares: weights, a temperature, or caps"
-NONE = "(none)"  # the domain of documents that have nothing in the column
+NONE = "(none)"  # the domain of documents without a value in the column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,8 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The domain, words and draw of each document, and a hash of its id to break ties."""
+        """Pass: return the domain, number of words, pseudo-random number (`draw`) and hash of the
+        id (`place`, which breaks ties) of each document."""
         import pyarrow as pa
 
         return pa.table(
@@ -117,7 +118,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove.
+        """Return the documents to remove, each with the limit of its domain (`wanted`).
 
         Raises:
             ConfigError: the corpus lacks a column or a domain, or a domain has no weight.
@@ -153,7 +154,7 @@ class Settings(CorpusStep):
         )
 
     def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(G,) the largest size that is kept of each domain, whose sizes are `totals`, (G,)."""
+        """Return (G,) the largest size to keep of each domain, given the sizes `totals`, (G,)."""
         caps = np.array([self.caps.get(d, self.cap) for d in domains], object)
         available = np.minimum(totals, np.array([np.inf if m is None else m for m in caps], float))
         if self.weights:
@@ -169,8 +170,8 @@ class Settings(CorpusStep):
         scales[wanted] = available[wanted] / shares[wanted]
         scale = scales[wanted & (totals > 0)].min(initial=np.inf)
         if self.keep is not None:
-            # The sum of min(room, scale * share) grows in straight lines between these scales:
-            # domains up to a corner are used up, the others have their share of it.
+            # The total of min(available, scale * share) is piecewise linear in `scale`: at each
+            # corner another domain is used up.
             order = np.argsort(np.where(wanted, scales, np.inf), kind="stable")[: wanted.sum()]
             corners = scales[order]
             used_up = np.cumsum(available[order])

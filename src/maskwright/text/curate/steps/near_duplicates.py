@@ -1,10 +1,10 @@
-"""All but one of each cluster of nearly equal documents are removed.
+"""Remove all but one document of each cluster of near-duplicates.
 
     signatures   MinHash of the shingles of words, in bands (Broder 1997; Lee et al. 2107.06499)
-    candidates   documents that agree in a band: found with probability 1 - (1 - s**rows)**bands
-                 for a pair of Jaccard similarity s
-    comparison   the true Jaccard similarity of the candidates' sets of shingles; pairs below the
-                 threshold are dropped, so no document is removed by a chance of its hashes
+    candidates   pairs that agree in a band: with probability 1 - (1 - s**rows)**bands for a pair
+                 of Jaccard similarity s
+    comparison   the exact Jaccard similarity of the candidates' sets of shingles; pairs below the
+                 threshold are dropped, so that hash collisions remove no document
     clusters     the connected components of the remaining pairs; the first in order is kept
 
 The default, 14 bands of 8 rows over 5 words, is that of FineWeb: half of all pairs of similarity
@@ -38,16 +38,16 @@ from maskwright.text.curate.step import (
     Tables,
 )
 
-# Shingles that are worked on at once: with their products they fit into the second cache.
+# Shingles that are processed at once: with their products they fit into the L2 cache.
 BLOCK = 1 << 15
 SEED = 0x6D696E68617368
 
 
 def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Hashes of every `size` consecutive words; of a text with fewer words, of all its words.
+    """Hash every `size` consecutive words; for a text with fewer words, all its words.
 
     Returns:
-        (S,) uint64, and (B + 1,) int64 where each text's begin; a text without words has none.
+        (S,) uint64 hashes, and (B + 1,) the index of the first one of each text.
     """
     hashes, starts = words.shingles(size)
     short = np.flatnonzero((words.counts > 0) & (words.counts < size))
@@ -66,7 +66,7 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
             long_enough = offset < words.counts[short]
             word_indices = words.starts[short[long_enough]] + offset
             values[long_enough] = values[long_enough] * BASE + words.hashes[word_indices]
-        # The number of words keeps a short text apart from a shingle that begins with it.
+        # The number of words distinguishes a short text from a shingle that begins with it.
         values += words.counts[short].astype(np.uint64)
     shingles[is_whole_text] = mix(values)
     return shingles, begins
@@ -75,10 +75,10 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
 def signatures(
     hashes: NDArray[np.uint64], starts: NDArray[np.int64], count: int, block: int = BLOCK
 ) -> NDArray[np.uint32]:
-    """(count, B) the least value of every permutation over each text's shingles.
+    """Return (count, B) MinHash values: the least value of each permutation over a text's shingles.
 
     Args:
-        hashes, starts: as `shingles_of` gives them; every text must have a shingle.
+        hashes, starts: as from `shingles_of`; every text must have a shingle.
     """
     factors = multipliers(count)
     points = (hashes >> np.uint64(32)).astype(np.uint32)
@@ -99,13 +99,13 @@ def signatures(
 
 @functools.cache
 def multipliers(count: int) -> NDArray[np.uint32]:
-    """(count,) odd numbers, always the same."""
+    """Return (count,) fixed odd multipliers, the permutations of `signatures`."""
     numbers = mix(np.arange(1, count + 1, dtype=np.uint64) + np.uint64(SEED))
     return (numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
 def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
-    """(bands, B) one hash for the `rows` minima of each band.
+    """Return (bands, B) a hash of the `rows` minima of each band.
 
     Args:
         minima: (bands * rows, B).
@@ -119,24 +119,26 @@ def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np
 
 
 def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """(B,) one hash for all shingles of a text with their numbers, whatever their order; texts for
-    which it is equal have a Jaccard similarity of 1. Every text must have a shingle."""
+    """Return (B,) a hash of the multiset of shingles of each text. Texts with equal hashes have a
+    Jaccard similarity of 1. Every text must have a shingle."""
     with np.errstate(over="ignore"):
         return mix(np.add.reduceat(mix(hashes), starts[:-1]))
 
 
+# All documents of buckets up to this size are paired; in larger ones each is paired with as many
+# hubs, and with so many next documents.
 SMALL, HUBS, NEXT = 24, 8, 2
 
 
 def pairs_in_buckets(
     keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
-    """(P, 2) pairs of documents, the smaller number first; each pair once.
+    """Return (P, 2) distinct pairs of documents of a bucket, the smaller number first.
 
     Args:
         keys: (R,) the bucket of each row.
-        documents: (R,) int64 below 2**32; no document twice in a bucket.
-        order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
+        documents: (R,) int64 below 2**32; no document occurs twice in a bucket.
+        order: (K, R) sort keys of the rows within a bucket, the primary one first.
     """
     rows = np.lexsort((*order[::-1], keys))
     all_keys, unsorted = keys, documents
@@ -148,7 +150,7 @@ def pairs_in_buckets(
     bucket_sizes = np.repeat(sizes, sizes)
     small = bucket_sizes <= SMALL
     for gap in range(1, min(SMALL, int(sizes.max(initial=1)))):
-        # All pairs of a small bucket; the neighbours in a large one.
+        # All pairs of a small bucket, neighbours in a large one.
         first_rows = np.flatnonzero((offsets + gap < bucket_sizes) & (small | (gap <= NEXT)))
         pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + gap]], axis=1))
     large = np.flatnonzero(~small)
@@ -162,7 +164,7 @@ def pairs_in_buckets(
 
 
 def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(P, 2) each pair once, sorted, the smaller number first."""
+    """Return (P, 2) the distinct pairs, sorted, the smaller number first."""
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
     mask = np.uint64(0xFFFFFFFF)
@@ -170,7 +172,7 @@ def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """(count,) the number of each document's connected component."""
+    """Return (count,) the index of the connected component of each document."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -182,14 +184,13 @@ def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def portions(
     pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
 ) -> list[NDArray[np.int64]]:
-    """The pairs in portions whose documents together have a size of about `limit` at most.
+    """Divide pairs into portions whose documents have a total size of at most about `limit`.
 
-    Connected documents stay together as far as possible, so that there are few portions and a
-    document is in few of them.
+    Connected documents stay together if possible, so that a document is in few portions.
 
     Args:
-        pairs: (P, 2) of documents, numbers below len(sizes).
-        sizes: (D,) of the documents.
+        pairs: (P, 2) indices of documents.
+        sizes: (D,) the size of each document.
     """
     if not len(pairs):
         return []
@@ -205,7 +206,8 @@ def portions(
     group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(opening))
     half = max(1, limit // 2)
     small = (group_sizes <= half)[group]
-    # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
+    # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
+    # limit, so that two blocks fit into a portion.
     before = np.cumsum(np.where(small, used_sizes, 0)) - np.where(small, used_sizes, 0)
     room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
     blocks = before[opening][group] // room
@@ -268,8 +270,8 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- passes
     def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: of each document with words its bands, the hash of its set, the number of its
-        shingles, the columns of the order and the id."""
+        """Pass: return the band hashes, set hash, number of shingles, columns of the order and id
+        of each document that has words."""
         import pyarrow as pa
 
         hashes, starts = shingles_of(batch.words, self.shingle)
@@ -291,7 +293,7 @@ class Settings(OrderedStep):
         )
 
     def sets(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the sets of shingles of the documents that are known, each sorted."""
+        """Pass: return the sorted set of shingles of each document in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -311,8 +313,8 @@ class Settings(OrderedStep):
         return "signatures", self.signatures
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove, each with the id of the one that is kept, and the id and
-        similarity of the document that links them."""
+        """Return the documents to remove, each with the id of the document that is kept (`kept`),
+        and the id and similarity of the one that links them (`linked`, `jaccard`)."""
         tables = corpus.map("signatures", self.signatures)
         size_table = tables.read([DOCUMENT, "size"])
         documents = size_table.column(DOCUMENT).to_numpy()
@@ -330,8 +332,7 @@ class Settings(OrderedStep):
         return [f"band_{number}" for number in range(self.bands)]
 
     def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(D,) for each document, by its place in `documents`, the first in order of those with the
-        same set."""
+        """Return (D,) for each document the index of the first one in order with the same set."""
         repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
         keys = repeated.column("set").to_numpy()
         indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
@@ -344,8 +345,8 @@ class Settings(OrderedStep):
     def _candidates(
         self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """(P, 2) places in `documents` of the pairs that share a band; documents with the same set
-        are there once. One band is in memory at a time."""
+        """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
+        equal sets only the first. One band is in memory at a time."""
         names = self._bands()
         is_unique = equal == np.arange(len(equal))
         pairs = np.zeros((0, 2), np.int64)
@@ -367,7 +368,8 @@ class Settings(OrderedStep):
         documents: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The candidates whose true similarity reaches the threshold, and the similarities."""
+        """Return (P, 2) the candidates whose exact similarity reaches the threshold, and (P,) the
+        similarities; all numbers of documents are indices into `documents`."""
         import pyarrow as pa
 
         pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
@@ -421,11 +423,11 @@ class Settings(OrderedStep):
 
 
 def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
-    """(P,) the similarity of each pair of sets.
+    """Return (P,) the Jaccard similarity of each pair of sets.
 
     Args:
-        pairs: (P, 2) numbers of sets.
-        sets: an Arrow column of lists, each sorted and without repetition.
+        pairs: (P, 2) indices into `sets`.
+        sets: an Arrow column of lists, each without repetition.
     """
     merged = sets.combine_chunks() if hasattr(sets, "combine_chunks") else sets
     values = merged.values.to_numpy(zero_copy_only=False)
@@ -445,8 +447,8 @@ def closest_links(
     kept_rows: NDArray[np.int64],
     ranks: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(D,) for each document the one that it is linked to, and how similar that is: the kept one
-    where they were compared, else the most similar, the first in order of equals."""
+    """Return (D,) for each document the one that it is linked to, and (D,) their similarity: the
+    kept one if they were compared, or else the most similar, ties by order."""
     links = np.concatenate([pairs, pairs[:, ::-1]])
     weights = np.concatenate([similarities, similarities])
     if not len(links):

@@ -1,17 +1,17 @@
-"""Stretches of at least `length` words that occur earlier in the corpus are cut out of the texts.
+"""Cut spans of at least `length` words that occur earlier in the corpus out of the texts.
 
-The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), without its
-memory: equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
+The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), with less memory:
+equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
 surroundings of fingerprints that occur twice are compared.
 
-    prints    the fingerprints of all texts; those that occur once are out
-    runs      around the others, neighbouring windows with one fingerprint, as one hash: runs that
-              are equal repeat each other in all windows
-    windows   of runs that share a fingerprint and differ, at the ends of what is repeated, one run
-              of each form is compared window by window
+    prints    the fingerprints of all texts; those that occur once are dropped
+    runs      neighbouring windows with the same repeated fingerprint, as one hash: equal runs are
+              equal in all windows
+    windows   runs that share a fingerprint but differ, at the ends of repeated spans: one of each
+              kind is compared window by window
 
-A window is kept at its first place in the first document in order. All others are cut, up to the
-next word that stays. Work and memory are linear in the number of repeated words.
+A window is kept at its first position in the first document in order. All others are cut, up to the
+next remaining word. Work and memory are linear in the number of repeated words.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SUMMARY = "cut out what at least 50 words in a row repeat of earlier text"
 RULE = "repeated-substring"
 SHORTEST = 5
-# Runs, and windows, in memory at a time.
+# Most runs, and most windows, in memory at a time.
 AT_ONCE = 1 << 22
 
 
@@ -52,7 +52,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- passes
     def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the fingerprints of a batch and how often each occurs."""
+        """Pass: return the distinct fingerprints of a batch and the count of each."""
         import pyarrow as pa
 
         runs = runs_of(batch.words, Stretches(batch.words), self.length)
@@ -67,7 +67,7 @@ class Settings(OrderedStep):
         )
 
     def runs(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the runs whose fingerprints are known."""
+        """Pass: return the runs whose fingerprints are in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -90,7 +90,7 @@ class Settings(OrderedStep):
         )
 
     def windows(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: every window of the runs that are known."""
+        """Pass: return every window of the runs in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -109,7 +109,7 @@ class Settings(OrderedStep):
         )
 
     def ordered(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the columns of the order of the documents that are known."""
+        """Pass: return the columns of the order for the documents in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -118,7 +118,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- gather
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the stretches to cut: document, first word, and the word after the last."""
+        """Return the spans to cut: document, first word (`begin`), word after the last (`end`)."""
         import pyarrow as pa
 
         repeated = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
@@ -139,7 +139,7 @@ class Settings(OrderedStep):
     def _of_prints(
         self, corpus: CorpusHandle, number: int, side_input: pa.Table
     ) -> Iterator[Spans]:
-        """The spans to cut around some fingerprints."""
+        """Yield the spans to cut around the fingerprints in `side_input`, the portion `number`."""
         import pyarrow as pa
 
         tables = corpus.map(f"runs-{number}", self.runs, side_input)
@@ -159,10 +159,10 @@ class Settings(OrderedStep):
         repeats = order[~new_run]
         ends = positions + counts + self.length - 1
         yield Spans(documents[repeats], positions[repeats], ends[repeats])
-        # Fingerprints with runs of more than one form.
+        # Runs of fingerprints that have more than one distinct run.
         variants = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
         differing = order[new_run & (variants > 1)]
-        # Equal windows have one fingerprint, so they are cut between fingerprints only.
+        # Portions hold all runs of a fingerprint, as equal windows have equal fingerprints.
         for part, portion in enumerate(portions(counts[differing], AT_ONCE, prints[differing])):
             chosen = differing[portion]
             part_input = pa.table(
@@ -195,7 +195,7 @@ class Settings(OrderedStep):
     def _ranks(
         self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """(D,) the place of each document in the order of these."""
+        """Return (D,) the rank of each document in the order of these documents."""
         import pyarrow as pa
 
         side_input = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
@@ -226,7 +226,7 @@ class Settings(OrderedStep):
 def portions(
     counts: NDArray[np.int64], limit: int, groups: NDArray[np.uint64] | None = None
 ) -> list[slice]:
-    """Slices of rows whose counts add up to about `limit`; rows of a group stay together."""
+    """Return slices of rows whose counts add up to about `limit`, without splitting a group."""
     if not len(counts):
         return []
     blocks = (np.cumsum(counts) - counts) // limit
@@ -238,7 +238,7 @@ def portions(
 
 
 def _merge_all(spans: list[Spans]) -> Spans:
-    """All spans as one, merged."""
+    """Concatenate and merge spans."""
     columns = [
         np.concatenate([getattr(block, name) for block in spans])
         for name in ("texts", "begins", "ends")
