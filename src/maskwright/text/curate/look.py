@@ -1,8 +1,8 @@
-"""A first look: a sample of some files, and what a recipe would remove of it.
+"""A first look: a sample of some files, and what a recipe would remove from it.
 
-The sample is drawn from all of every file, or from as much as can be read in time. The recipe runs
-over it as it would over the corpus. How often a document has a copy grows with the corpus; the
-interval of a share of duplicates allows for that.
+The sample is taken from whole files, or from as much of them as can be read in time. The recipe
+runs over it as over the corpus. The share of duplicates grows with the size of the corpus; its
+interval allows for that.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ LARGEST = 64  # documents
 
 @dataclass(frozen=True)
 class Share:
-    """What a step would remove, as a share of the documents of the whole corpus.
+    """The estimated share of the documents of the corpus that a step would remove.
 
     Attributes:
-        low, high: an interval of 95 %, of the sampling of documents; of duplicates also of the
-            copies that the sample does not show.
+        low, high: a 95 % interval for the sampling of documents, and for steps that remove copies
+            also for copies outside of the sample.
+        bytes_share: the share of the bytes of the sample.
     """
 
     step: str
@@ -72,17 +73,18 @@ class Look:
     """The result of a first look.
 
     Attributes:
-        files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
-        sampled: (files, documents, bytes) that were read.
-        unreadable: files that cannot be read, with the reason.
-        lengths: (10 %, 50 %, 90 %) characters of a document.
-        largest: characters of the largest documents, in order; of files that are one document, as
+        files, bytes: files and bytes of text of the corpus, estimated for compressed files.
+        sampled: (files, documents, bytes) of the sample.
+        unreadable: (file, reason) for files that cannot be read.
+        lengths: the 10, 50 and 90 % quantiles of the characters of a document.
+        largest: characters of the largest documents, ascending; for files that are one document
             estimated from their sizes.
-        languages: documents of each language.
-        lines: documents of the sample and the lines that many of them share, most frequent first.
+        languages: the number of documents of each language.
+        lines: (line, number of documents) for lines of many documents, most frequent first.
         shares: what each step would remove.
-        seconds: of work for a MB of text and a core, for each part of the work, reading first.
-        disk: bytes of each room of the work folder for a byte of text.
+        seconds: for each part of the work, the seconds for a MB of text on one core.
+        disk: for each folder of the work folder, its bytes per byte of text.
+        card: the card of the sample, as from `card_of`.
     """
 
     files: int = 0
@@ -101,7 +103,7 @@ class Look:
 
     @property
     def part(self) -> float:
-        """The share of the corpus's text that was read."""
+        """The share of the text of the corpus that is in the sample."""
         return min(1.0, self.sampled[2] / max(1, self.bytes))
 
 
@@ -131,16 +133,16 @@ def look(
     skip_unreadable: bool = False,
     tell: bool = False,
 ) -> tuple[Look, CurationRecipe]:
-    """Look at a sample of the files. Returns the result, and `recipe` with the settings that its
+    """Look at a sample of the files. Return the result, and `recipe` with the settings that its
     steps propose.
 
     Args:
-        propose: whether steps may propose settings, except for those in `fixed`.
-        work: the work folder of the curation that may follow. A small corpus is read completely,
-            and its pieces are reused from there.
+        propose: whether steps other than those in `fixed` may propose settings.
+        work: the work folder of a following curation, which reuses the pieces of a corpus that is
+            small enough to be read completely; None: a temporary folder.
         skip_unreadable: as for `curate`.
-        tell: whether a step that would remove every document is a finding, with which the look
-            ends, in place of an error.
+        tell: report a step that would remove every document as a finding and stop before it,
+            instead of raising an error.
 
     Raises:
         DataError: no file can be read; or a step would remove every document, and `tell` is false
@@ -203,7 +205,8 @@ def _run(
     *,
     tell: bool,
 ) -> tuple[Pieces, CurationRecipe]:
-    """Run the recipe; with `tell` only the steps before one that removes every document."""
+    """Run the recipe; with `tell`, up to a step that removes every document. Return the pieces, and
+    the recipe that was run."""
     while True:
         try:
             return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
@@ -225,7 +228,8 @@ def _sample(
     work: Path,
     first_look: Look,
 ) -> ReadFiles:
-    """Read some files, and write a random sample of their documents as shards."""
+    """Read some files, and write a random sample of their documents as shards. Sets the fields of
+    `first_look` that describe the sample."""
     sampled = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     sampled = sampled[:SAMPLE_FILES]
     bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(sampled))
@@ -246,7 +250,7 @@ def _sample(
                 if share == 1 or _draw(document.id) < share:
                     documents.append(document)
                     kept_bytes += utf8_size(document.text)
-                # A document at least of every file, however long it takes to open.
+                # At least one document of each file, however long it takes to open.
                 if stopped := bool(documents) and time.monotonic() > deadline:
                     break
         except MaskwrightError as error:
@@ -279,13 +283,13 @@ def _sample(
 
 
 def _draw(name: str) -> float:
-    """A number from 0 to 1 by a hash of a document's id."""
+    """Return a pseudo-random number in [0, 1) that depends on a document's id only."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
     return int.from_bytes(digest, "big") / float(1 << 56)
 
 
 def _describe_all(read: ReadFiles, first_look: Look) -> None:
-    """Describe all documents that were read."""
+    """Set the fields of `first_look` that describe the documents, all of which were read."""
     texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
     total = sum(shard.bytes for shard in read.shards)
     first_look.bytes, first_look.sampled = total, (first_look.files, len(texts), total)
@@ -295,7 +299,7 @@ def _describe_all(read: ReadFiles, first_look: Look) -> None:
 
 
 def _describe(texts: Sequence[str], first_look: Look) -> None:
-    """Set lengths, and the lines that at least 1 % of the texts, and at least 5, have."""
+    """Set `lengths`, `largest` and `lines`: those in at least 1 %, and at least 5, of the texts."""
     lengths = sorted(map(len, texts))
     low, middle, high = (
         lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
@@ -317,7 +321,7 @@ def _propose(
     engine: DaftEngine,
     first_look: Look,
 ) -> CurationRecipe:
-    """The recipe with the settings that its steps propose, from counts of the notes they write."""
+    """Return the recipe with the settings that steps propose, given counts of their notes."""
     default = Step.proposed
     for name, step in recipe.steps.items():
         if name in fixed or type(step).proposed is default:
@@ -327,7 +331,7 @@ def _propose(
         local_recipe = CurationRecipe(local)
         try:
             pieces = run(read, local_recipe, work, engine, note=ignore, progress=lambda *_: None)
-        except DataError:  # nothing is left to suggest from; the whole recipe says why
+        except DataError:  # no document remains; running the whole recipe reports why
             continue
         remaining = card_of(pieces, local_recipe)["left"]
         first_look.languages = first_look.languages or remaining["languages"]
@@ -340,7 +344,7 @@ def _propose(
 
 
 def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
-    """The share of documents that each step would remove, with an interval."""
+    """Return the share of documents that each step would remove, with an interval."""
     documents = first_look.card["steps"][0]["documents_in"]
     shares = []
     for step in first_look.card["steps"]:
@@ -349,8 +353,8 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
         low, high = wilson(removed / documents, documents)
         share = removed / documents
         if recipe.steps[step["step"]].REMOVES_COPIES and first_look.part < 1:
-            # The sample has both of two copies with the square of its share: if copies come in
-            # pairs, the corpus has 1 / part times as many; if a text has many copies, no more.
+            # A sample of the share p contains both of two copies with probability p ** 2. So the
+            # corpus has 1 / p times the share of copies if they come in pairs, otherwise less.
             high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
@@ -362,7 +366,7 @@ def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
 
 
 def look_lines(first_look: Look) -> list[str]:
-    """The lines of a terminal that describe the look."""
+    """Return the lines of terminal output that describe the look."""
     files, documents, read = first_look.sampled
     lines = [
         f"files: {first_look.files:,}, about {size(first_look.bytes)} of text",
@@ -394,14 +398,14 @@ def look_lines(first_look: Look) -> list[str]:
     return lines
 
 
-PROCESS_BYTES = 450 << 20  # of memory that a worker process needs, measured
-DOCUMENT_BYTES = 56  # and for each character of a document that is more than a batch, measured
+PROCESS_BYTES = 450 << 20  # memory of a worker process, measured
+DOCUMENT_BYTES = 56  # memory for each character of a document beyond a batch, measured
 SPARE = 1.2
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """The name of a part of the work, and its duration with all processes."""
+    """The duration of a part of the work with all processes."""
 
     name: str
     seconds: float
@@ -412,12 +416,11 @@ class CurationPlan:
     """The estimated cost of a curation.
 
     Attributes:
-        bytes: of text.
-        shards: the number of shards.
-        processes: how many shards are processed at once.
-        work_bytes, result_bytes: on the disk, beside the result and in it.
-        memory: bytes of all processes together.
-        query: bytes of the largest query; larger ones are partitioned.
+        bytes, shards: the bytes of text, and the number of shards.
+        processes: the number of shards that are processed at once.
+        work_bytes, result_bytes: the size of the work folder, and of the result.
+        memory: bytes of memory of all processes together.
+        query: bytes of memory of a query; larger ones are partitioned.
     """
 
     stages: tuple[StageTime, ...]
@@ -431,12 +434,12 @@ class CurationPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages, in sequence."""
+        """The total duration of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
 
 def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
-    """The estimated cost for the whole corpus."""
+    """Estimate the cost of curating the whole corpus."""
     shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
@@ -450,7 +453,7 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
     excess = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
     extra = DOCUMENT_BYTES * sum(excess)
-    # A single process is this one.
+    # A single process is this one, whose memory is added below.
     memory = processes * PROCESS_BYTES + extra if processes > 1 else max(PROCESS_BYTES, extra)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
     packed = look.disk.get("packed", 0.0)
@@ -497,7 +500,7 @@ def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
 
 
 def plan_lines(planned: CurationPlan) -> list[str]:
-    """The lines of a terminal that describe the plan."""
+    """Return the lines of terminal output that describe the plan."""
     width = max(len(stage.name) for stage in planned.stages)
     lines = [
         f"plan: {size(planned.bytes)} of text in {planned.shards:,} shards of {size(SHARD_BYTES)}, "
