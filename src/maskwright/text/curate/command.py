@@ -132,12 +132,12 @@ def curate_command(
 
 
 def _beside(out: Path) -> Path:
-    """The folder of the pieces as a user would type it."""
+    """Return the work folder, beside `out` as the user wrote it."""
     return out.parent / work_folder(out).name
 
 
 def _once(note: Note) -> Note:
-    """A `Note` without repetitions: the first look and the curation may find the same."""
+    """Wrap a `Note` to drop repeated findings, as of the first look and the curation."""
     sentences: set[str] = set()
 
     def new(finding: Finding) -> None:
@@ -158,8 +158,8 @@ def _require_new(recipe: Path) -> None:
 
 
 class ProgressLine:
-    """A `Progress` that shows the finished shards and the remaining time, on a line that is
-    overwritten; where standard error is no terminal, one line for each part of the work."""
+    """A `Progress` that shows the finished shards and the remaining time on a line that is
+    overwritten; if standard error is no terminal, it prints a line for each finished part."""
 
     def __init__(self) -> None:
         self.name, self.start, self.first, self.shown = "", 0.0, 0, False
@@ -183,7 +183,7 @@ class ProgressLine:
 
 
 def summary(card: Mapping[str, Any]) -> list[str]:
-    """The lines that describe the result: what each step removed, by rule."""
+    """Return lines that describe the result: what each step removed, by rule."""
     lines = []
     read = card["read"]
     lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
