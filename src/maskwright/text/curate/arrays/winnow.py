@@ -75,8 +75,7 @@ class OrderedStep(CorpusStep):
         ]
         return {
             "priority": pa.array(
-                [ranks.get(source or "", len(ranks)) for source in batch.note("source")],
-                pa.int32(),
+                [ranks.get(source or "", len(ranks)) for source in batch.note("source")], pa.int32()
             ),
             "quality": pa.array(self._qualities(batch), pa.float64()),
             "length": pa.array([count_visible(text) for text in batch.texts], pa.int64()),

@@ -67,11 +67,7 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
         tables = _unified(tables)
         # Texts without dictionaries are read twice as fast and compress as well.
         with pq.ParquetWriter(
-            sink,
-            tables[0].schema,
-            compression="lz4",
-            use_dictionary=False,
-            write_statistics=False,
+            sink, tables[0].schema, compression="lz4", use_dictionary=False, write_statistics=False
         ) as w:
             for table in tables:
                 w.write_table(table, row_group_size=max(1, table.num_rows))

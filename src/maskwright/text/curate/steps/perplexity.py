@@ -86,9 +86,7 @@ def robust(values: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def deviations(
-    values: NDArray[np.float64],
-    groups: Sequence[str],
-    reference: NDArray[np.float64] | None = None,
+    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Return (N,) the distance of each value from the median of its group, or of `reference` if it
     is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
