@@ -57,8 +57,7 @@ def read_as(settings: Sequence[str]) -> ReadingOptions:
 
 
 def document_form(paths: Paths, reading: ReadingOptions, note: Note) -> ReadingOptions:
-    """Return `reading` with the form of plain text files determined; if the user did not set it, a
-    finding reports it.
+    """Return `reading` with the form of plain text files; a finding reports an inferred form.
 
     Raises:
         UsageError: a path that cannot be read.

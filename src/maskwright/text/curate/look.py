@@ -56,8 +56,7 @@ class Share:
     """The estimated share of the documents of the corpus that a step would remove.
 
     Attributes:
-        low, high: a 95 % interval for the sampling of documents, and for steps that remove copies
-            also for copies outside of the sample.
+        low, high: a 95 % interval, which for duplicates includes copies outside of the sample.
         bytes_share: the share of the bytes of the sample.
     """
 
@@ -77,8 +76,7 @@ class Look:
         sampled: (files, documents, bytes) of the sample.
         unreadable: (file, reason) for files that cannot be read.
         lengths: the 10, 50 and 90 % quantiles of the characters of a document.
-        largest: characters of the largest documents, ascending; for files that are one document
-            estimated from their sizes.
+        largest: characters of the largest documents, ascending; for whole-file documents estimated.
         languages: the number of documents of each language.
         lines: (line, number of documents) for lines of many documents, most frequent first.
         shares: what each step would remove.
@@ -141,8 +139,7 @@ def look(
         work: the work folder of a following curation, which reuses the pieces of a corpus that is
             small enough to be read completely; None: a temporary folder.
         skip_unreadable: as for `curate`.
-        tell: report a step that would remove every document as a finding and stop before it,
-            instead of raising an error.
+        tell: report a step that would remove every document as a finding, and stop before it.
 
     Raises:
         DataError: no file can be read; or a step would remove every document, and `tell` is false
@@ -205,8 +202,7 @@ def _run(
     *,
     tell: bool,
 ) -> tuple[Pieces, CurationRecipe]:
-    """Run the recipe; with `tell`, up to a step that removes every document. Return the pieces, and
-    the recipe that was run."""
+    """Run the recipe; with `tell`, up to a step that removes every document. Return it as run."""
     while True:
         try:
             return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
@@ -228,8 +224,7 @@ def _sample(
     work: Path,
     first_look: Look,
 ) -> ReadFiles:
-    """Read some files, and write a random sample of their documents as shards. Sets the fields of
-    `first_look` that describe the sample."""
+    """Write a random sample of documents as shards, and describe it in `first_look`."""
     sampled = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
     sampled = sampled[:SAMPLE_FILES]
     bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(sampled))

@@ -9,8 +9,7 @@ a sequence of unknown units; n-grams and not a network, since a gigabyte takes a
 
 The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
 model); an unknown unit is treated as one of 2^20. An n-gram has two possible slots in the table,
-where 40 bits of its hash identify it; it is dropped if more frequent ones occupy both (about 1 in
-40).
+where 40 bits of its hash identify it; it is dropped if more frequent ones occupy both.
 """
 
 from __future__ import annotations

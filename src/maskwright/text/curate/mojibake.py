@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import Characters
 
-# The encodings that ftfy repairs. Undefined bytes of the Windows ones are taken for the C1 control
-# characters of Latin 1.
+# The encodings that ftfy repairs; undefined bytes of the Windows ones are C1 control characters.
 ENCODINGS = (
     *("latin-1", "cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1257", "iso8859-2"),
     *("mac-roman", "cp437"),
@@ -33,7 +32,6 @@ LOST = "\ufffd"
 CLOSING = ("â€" + LOST, "”")
 # A capital letter before a space or a sign, which is correct at the end of a word in capitals, or
 # as a single letter: not after a small letter or a digit, nor before a sign that begins a word.
-# (`Â©` and `Â°` are never correct.)
 SIGNS = "\u00ad…‘’‚“”„–—™®©°«»´·¨¿¡²³¹±†‡"
 AMBIGUOUS = re.compile(
     rf"(?!Â[®©°])(?:(?<![a-zß-öø-ÿ0-9.,;:!?)])[À-ÖØ-Þ](?:[ \u00a0]|[{SIGNS}](?![a-zß-öø-ÿ]))|"

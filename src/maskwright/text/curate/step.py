@@ -103,8 +103,7 @@ class Outcome:
     """What a step returns for B documents. All fields are optional; the order of the batch is kept.
 
     Attributes:
-        texts: B new texts, or None if no text changes. The engine removes documents whose new text
-            is blank, by the rule `nothing-left`.
+        texts: B new texts; None: unchanged. Documents with a blank new text are removed.
         measures: rules with ranges; a document is removed by the first that it breaks.
         removals: removals for other reasons; not needed for documents that a measure removes.
         changes: the changes of texts.
@@ -130,8 +129,7 @@ class CurationBatch:
         ids: the location where each was read: `path:line`.
         texts: the texts, never blank, and always encodable in UTF-8.
         notes: further columns by name, each of B strings or None.
-        values: for each document a JSON object of its notes that were no strings, or None; empty
-            if there are none.
+        values: for each document a JSON object of its notes that were no strings, or None.
     """
 
     rows: NDArray[np.int64]
@@ -320,9 +318,8 @@ Pass = Callable[[CurationBatch, Any], "pa.Table"]
 
 
 class CorpusHandle(Protocol):
-    """The whole corpus, as a `CorpusStep` accesses it. An implementation runs passes over the
-    shards, here or on a cluster, and keeps their tables on disk, so that a stopped curation resumes
-    after the last pass."""
+    """The whole corpus, as a `CorpusStep` accesses it. Passes run over the shards, locally or on a
+    cluster; their tables are kept on disk, so that a stopped curation resumes after the last."""
 
     def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> Tables:
         """Run `function(batch, rows of side_input about this batch)` over all documents.

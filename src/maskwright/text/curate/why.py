@@ -145,8 +145,7 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
 # ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
 class _DocumentPattern:
-    """A predicate of records: alternative sets of byte strings, of which a line contains one, for a
-    fast check, and an exact test of (record, location)."""
+    """A fast check of lines, by alternative sets of byte strings, and an exact test of records."""
 
     pieces: tuple[tuple[bytes, ...], ...]
     fits: Callable[[dict[str, Any], str], bool]
@@ -156,8 +155,7 @@ class _DocumentPattern:
 
 
 def _by_name(name: str, *, exact: bool = False) -> _DocumentPattern:
-    """Match an id or a location; unless `exact`, also a file with all its documents, and the
-    normalised path."""
+    """Match an id or location; unless `exact`, also a file with all its documents, or `./FILE`."""
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
     for candidate in names:
@@ -319,8 +317,7 @@ def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
 
 
 def _is_about(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
-    """Whether the record of an unreadable row or file contains a document; `match`: its name parsed
-    as a location, or None."""
+    """Whether the record of an unreadable row or file contains the document (`match`: parsed)."""
     if "line" not in entry:
         return entry["file"] in (document, match and match[1])
     last_line = entry.get("last_line", entry["line"])

@@ -1,8 +1,7 @@
 """The characters of many texts as arrays: their classes, counts by text, hashes of sections.
 
 The texts are concatenated with a line end after each. The hash of a section is a polynomial in the
-odd number `BASE` modulo 2**64 over its characters, computed from prefix sums, so that any number of
-sections costs one pass.
+odd number `BASE` modulo 2**64 over its characters, computed from prefix sums of all characters.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 
 def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return (N + 1,) the number of true flags before each position. In 32 bits, as half the memory
-    is ten times as fast here."""
+    """Return (N + 1,) the number of true flags before each position, in 32 bits for speed."""
     counts = np.zeros(len(flags) + 1, np.int32)
     np.cumsum(flags, dtype=np.int32, out=counts[1:])
     return counts

@@ -1,7 +1,6 @@
 """The lines of many texts as arrays: where they begin and end, which are equal.
 
-A line is the text between two line feeds without white space at both ends. Blank lines are left
-out.
+A line is the text between two line feeds without outer white space. Blank lines are left out.
 """
 
 from __future__ import annotations

@@ -160,8 +160,7 @@ MOST_NAMED = 5
 def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
     """Remove the lines where `cut`, (L,), is true. Return all B texts.
 
-    Blank lines are kept between lines and removed at both ends of the text; a gap has no more of
-    them than there were before it.
+    Blank lines are removed at both ends of a text; a gap has no more than there were before it.
     """
     shortened = list(texts)
     for index in np.unique(lines.texts[cut]).tolist():

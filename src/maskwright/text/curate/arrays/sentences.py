@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from maskwright.text.curate.arrays.characters import SPACE
 from maskwright.text.curate.arrays.lines import Lines
 
-# Characters that end a sentence before white space, that end one in scripts without spaces, and
-# that may follow both.
+# Ends of a sentence before white space, ends of one in scripts without spaces, what may follow.
 STOPS = ".!?…։؟۔।॥"
 WIDE_STOPS = "。！？｡"
 CLOSERS = "\"'”’»›“‘)]}）」』*_"

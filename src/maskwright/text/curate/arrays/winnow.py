@@ -3,8 +3,7 @@ hashes of any span in constant time; and the order in which one of several docum
 
 The fingerprint of a window of `length` words is the smallest hash of its k-grams, the leftmost of
 equals. It depends on the words of the window only, so equal windows have equal fingerprints at the
-same position. Neighbouring windows mostly share theirs: a text has about one for every
-(length - k) / 2 words.
+same position. Most neighbouring windows share theirs: there is one per (length - k) / 2 words.
 """
 
 from __future__ import annotations
@@ -259,8 +258,7 @@ class Stretches:
 
 
 def gram_of(length: int) -> int:
-    """Return k for windows of `length` words: a small k gives few fingerprints, with a large k few
-    texts share one by chance."""
+    """Return k for windows of `length` words: few prints for small k, specific ones for large."""
     return max(1, length // 3)
 
 

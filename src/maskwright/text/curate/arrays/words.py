@@ -3,8 +3,7 @@
 A word is a run of letters, digits and combining marks, with an apostrophe between two of them; in
 scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese) every letter is one, with its marks.
 Case is ignored. A word is represented by a 64-bit hash of its characters: a polynomial in the odd
-number `BASE` modulo 2**64, mixed by the finaliser of SplitMix64. Two different words collide with
-probability 2**-64.
+number `BASE` modulo 2**64, mixed by the finaliser of SplitMix64.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ FAR = 1 << 62
 
 def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
     """Return at most `most` passages of each text, evenly spread, as UTF-8, and (P,) the index of
-    the text of each. A passage has about `SIZE` bytes and ends at a line end, blank or character
-    within `HALF` bytes."""
+    the text of each. A passage has about `SIZE` bytes and ends at a line end or blank if it can."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
     joined = b"".join(encoded)
     data = np.frombuffer(joined, np.uint8)
@@ -82,8 +80,7 @@ def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[
     """
     size = len(values)
     bits = np.uint64(max(1, (size - 1).bit_length()))
-    # The highest bits of the hash, and the index in the lowest bits: sorting numbers is three times
-    # as fast as an argsort.
+    # The index replaces the lowest bits of the hash: sorting is three times as fast as argsort.
     packed = values >> bits << bits | np.arange(size, dtype=np.uint64)
     packed.sort()
     order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
@@ -280,8 +277,7 @@ def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
 # ------------------------------------------------------------------------------ tables
 @functools.cache
 def categories() -> NDArray[np.str_]:
-    """Return the general category in Unicode of every code point; "" for unassigned and private
-    ones after the last ideograph."""
+    """Return the Unicode category of every code point; "" for those after the last ideograph."""
     names = np.zeros(sys.maxunicode + 1, "U2")
     for block in (range(0x323B0), range(0xE0100, 0xF0000)):
         names[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))

@@ -1,10 +1,8 @@
-"""Run tasks and queries with Daft: in processes of this machine, or on a Ray cluster. Both execute
-the same plan and give the same bytes.
+"""Run tasks and queries with Daft in local processes or on a Ray cluster, with equal results.
 
 The output of a task is a folder that is written atomically and reused if it exists. So a task may
 run twice, tasks may end in any order, and a cluster that loses a machine repeats only the tasks
-whose folders are missing. Queries group narrow tables of numbers only; their results are sorted
-before use.
+whose folders are missing. Queries group narrow tables of numbers only; their results are sorted.
 """
 
 from __future__ import annotations

@@ -57,9 +57,8 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
 
 
 def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
-    """Yield each document as a row: `id` and `text`, then the notes that are not None, and
-    `READ_AT`, the location, if the document has an id of its own. An existing column of that name
-    is renamed."""
+    """Yield each document as a row: `id`, `text`, notes that are not None, and the location as
+    `READ_AT` if the document has an id of its own; an existing column of that name is renamed."""
     columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
     if READ_AT in columns:
         free = f"{READ_AT}_before"

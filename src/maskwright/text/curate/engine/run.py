@@ -361,8 +361,7 @@ def _first_pass_ahead(
 
 
 def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
-    """Yield a finding for each column whose values a step replaced; `counts`: documents by column
-    for each shard."""
+    """Yield a finding for each replaced column; `counts`: for each shard, documents by column."""
     total: Counter[str] = Counter()
     for count in counts:
         total.update(count)

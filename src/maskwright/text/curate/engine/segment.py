@@ -233,8 +233,7 @@ def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
 
 
 def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
-    """Return the rows of a side input for the documents of a batch; a table without the column
-    `row` is returned unchanged."""
+    """Return the rows of a side input for the documents of a batch; without `row`, all of them."""
     if side_input is None or "row" not in side_input.schema.names:
         return side_input
     import pyarrow as pa

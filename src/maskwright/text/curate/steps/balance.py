@@ -98,8 +98,7 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the domain, number of words, pseudo-random number (`draw`) and hash of the
-        id (`place`, which breaks ties) of each document."""
+        """Pass: return the domain, words, random number and hash of the id of each document."""
         import pyarrow as pa
 
         return pa.table(

@@ -336,8 +336,8 @@ def template_keys(
     lines: Lines, folded: FoldedCharacters, least: int, longest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (T,) hashes of the templates of lines near an edge, the line without one of its words,
-    and (T,) the line of each. Lines with fewer than `least` words, or more than `longest`
-    characters, have no templates."""
+    and (T,) the line of each, for lines of at least `least` words and at most `longest` characters.
+    """
     characters = lines.characters
     number = np.arange(len(lines.begins))
     distance = np.minimum(

@@ -115,8 +115,7 @@ WITHIN = " \t\u00a0,'\u2019-"
 
 @dataclass(frozen=True)
 class Matches:
-    """Spans of words that are in the index, and (R,) for each the index in `TextSets` of the set of
-    evaluation texts that contain it."""
+    """Spans of words that are in the index, and (R,) the set of texts of each, in `TextSets`."""
 
     spans: Spans
     sets: NDArray[np.int64]
@@ -419,8 +418,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Return the documents that contain evaluation texts, each with the index of the first one
-        (`text`) and their number (`texts`)."""
+        """Return contaminated documents, each with its first evaluation text and their number."""
         import pyarrow as pa
 
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])

@@ -1,6 +1,5 @@
-"""Characters that are no language: symbols, random letters and digits, keys at random, encoded
-bytes. What the rules ask holds in every language, so they need no list of words; letters that look
-like words and words in no order are for `perplexity`.
+"""Detect characters that are no language: symbols, random letters and digits, encoded bytes. The
+rules hold in every language and need no list of words; see `perplexity` for word-like text.
 """
 
 from __future__ import annotations
@@ -99,15 +98,15 @@ class Settings(Step):
         )
 
     def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
-        """(B,) each: words, of these mixed ones, ones with many consonants, hexadecimal ones. 0
-        where a document has too few."""
+        """Return four (B,) counts: words; mixed words; words with many consonants in a row; and
+        hexadecimal words. All are 0 for documents that are too short to be judged."""
         words, size = batch.words, len(batch)
         classes, points = batch.characters.classes, batch.characters.points
         owners = batch.characters.offsets[words.texts]
         begins, ends = words.begins + owners, words.ends + owners
         letter, digit = (classes & ALPHABETIC) != 0, (classes & DIGIT) != 0
 
-        # A change inside a word that words of no language have: behind place p stands p + 1.
+        # Changes between positions p and p + 1 that occur inside the words of no language.
         breaks = np.zeros(len(points), np.bool_)
         lower = (classes & LOWER) != 0
         breaks[:-1] = digit[:-1] & letter[1:]
@@ -124,12 +123,12 @@ class Settings(Step):
             row = row[:0]
         clusters = _has_flag(row, begins, ends)
 
-        # Most words are known for none by their first and last characters.
+        # The first and last characters exclude most words.
         hexadecimal = np.zeros(len(begins), np.bool_)
         digits = (marks & HEXADECIMAL) != 0
         maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
         only = maybe[_count_flags(~digits, begins[maybe], ends[maybe]) == 0]
-        # A decimal number is none; `be` alone is one by chance.
+        # Exclude decimal numbers; words of two letters, such as `be`, count with letters alone.
         begins, ends = begins[only], ends[only]
         lettered = _count_flags(letter, begins, ends) > 0
         lettered &= (_count_flags(digit, begins, ends) > 0) | (ends - begins == 2)
@@ -143,7 +142,7 @@ class Settings(Step):
 
 
 def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """(N,) of each character the bits `CONSONANT` and `HEXADECIMAL`."""
+    """Return (N,) the bits `CONSONANT` and `HEXADECIMAL` of each character."""
     low = np.minimum(points, 255).astype(np.uint8)
     return np.frombuffer(low.tobytes().translate(_table()), np.uint8)
 
@@ -163,7 +162,7 @@ def _table() -> bytes:
 def _has_flag(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
+    """Return whether each section has a true flag; sections are ordered and do not overlap."""
     is_hit = np.zeros(len(begins), np.bool_)
     positions = np.flatnonzero(flags)
     sections = np.searchsorted(begins, positions, "right") - 1
@@ -174,7 +173,7 @@ def _has_flag(
 def _count_flags(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """How many flags each section has; few sections cost little. None is empty."""
+    """Return the number of true flags of each section; no section is empty."""
     if not begins.size:
         return np.zeros(0, np.int32)
     sizes = ends - begins

@@ -104,7 +104,7 @@ class Settings(Step):
         return [Path(self.stop_words)] if self.stop_words else []
 
     def open(self) -> Mapping[str, NDArray[np.uint64]]:
-        """Of each language the hashes of its stop words."""
+        """Return the sorted hashes of the stop words of each language."""
         return {
             language: np.unique(words_of(words).hashes) for language, words in self._lists().items()
         }
@@ -161,7 +161,7 @@ class Settings(Step):
     def _stop_words(
         self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
     ) -> NDArray[np.float64]:
-        """(B,) different stop words of the document's language; NaN where none are known."""
+        """Return (B,) the distinct stop words of the document's language; NaN without a list."""
         words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
@@ -182,11 +182,11 @@ class Settings(Step):
         return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
-        """Of each language its stop words.
+        """Read the stop words of each language.
 
         Raises:
-            UsageError: there is no such file.
-            ConfigError: it is not such a file.
+            UsageError: the file does not exist.
+            ConfigError: the file does not contain lists of words.
         """
         lists: dict[str, Sequence[str]] = {"en": ENGLISH}
         if not self.stop_words:
@@ -216,13 +216,13 @@ class Settings(Step):
 
 
 def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """(N,) the last dot of every run of three or more."""
+    """Return (N,) whether each character is the last dot of a run of three or more."""
     dot = np.concatenate([[False] * 3, points == ord("."), [False]])
     return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
 
 
 def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(B,) each: tokens between white space, and those of them that have a letter."""
+    """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
     dark = (characters.classes & SPACE) == 0
     letter = (characters.classes & ALPHABETIC) != 0
@@ -230,7 +230,7 @@ def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     opening[1:] &= ~dark[:-1]
     begins = np.flatnonzero(opening)
     has_letter = letter[begins]
-    # Most tokens begin with a letter; the others are looked through.
+    # Most tokens begin with a letter; all characters of the others are searched.
     undecided = np.flatnonzero(~has_letter)
     if undecided.size:
         # The end of a text is white space, so every token has one behind it.

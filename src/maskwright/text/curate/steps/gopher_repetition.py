@@ -1,16 +1,14 @@
-"""The repetition rules of Gopher: Rae et al. 2021, appendix A.1.1, table A1, with the names of
-rules that datatrove gave them.
+"""The repetition rules of Gopher (Rae et al. 2021, appendix A.1.1, table A1), as in datatrove.
 
-    dup_line_frac, dup_para_frac             share of lines, paragraphs that stand earlier already
+    dup_line_frac, dup_para_frac             share of lines, paragraphs that occur earlier
     dup_line_char_frac, dup_para_char_frac   the same by characters
     top_2_gram ... top_4_gram                share of words' characters in the most frequent n-gram
-    duplicated_5_n_grams ... 10              share of words' characters in n-grams that stand
-                                             earlier already, none counted twice
+    duplicated_5_n_grams ... 10              share of words' characters in n-grams that occur
+                                             earlier, each character counted once
 
 An n-gram that occurs once is no repetition, however short the text. Words are those of
-`arrays/words.py`, without regard to case and punctuation. In scripts without spaces every letter is
-one of these, so there an n-gram has n times as many as a word has letters. Blank lines do not
-count.
+`arrays/words.py`, regardless of case and punctuation. In scripts without spaces, where they are
+letters, an n-gram has n times as many as a word has letters. Blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -114,7 +112,7 @@ class Settings(Step):
 
     def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
-        # A line begins a paragraph where its text begins, or a blank line stands before it.
+        # A paragraph begins at the beginning of a text, and after a blank line.
         opening = np.ones(len(lines.begins), np.bool_)
         opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
         first_lines = np.flatnonzero(opening)

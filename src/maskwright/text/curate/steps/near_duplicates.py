@@ -270,8 +270,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- passes
     def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the band hashes, set hash, number of shingles, columns of the order and id
-        of each document that has words."""
+        """Pass: the bands, set hash, number of shingles, order and id of documents with words."""
         import pyarrow as pa
 
         hashes, starts = shingles_of(batch.words, self.shingle)

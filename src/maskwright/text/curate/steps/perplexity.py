@@ -234,8 +234,7 @@ class Settings(CorpusStep):
         return None if self.model or self.good else ("size", self.size_pass)
 
     def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the number of words of each document, and a random number that decides
-        whether it is in the training part (`draw`)."""
+        """Pass: return the words of each document, and a random number to select training texts."""
         import pyarrow as pa
 
         words = word_counts(batch.texts)
@@ -319,8 +318,7 @@ class Settings(CorpusStep):
         )
 
     def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
-        """Return the two models of the good part, and (G,) the bits of its texts, each by the model
-        of the other half."""
+        """Return the two models of the good part, and (G,) the bits of its texts, each crossed."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
         units = concatenate([units_of(batch) for batch in batches])

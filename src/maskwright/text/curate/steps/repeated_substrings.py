@@ -5,8 +5,7 @@ equal windows of `length` words have the same fingerprint (`winnow.py`), so that
 surroundings of fingerprints that occur twice are compared.
 
     prints    the fingerprints of all texts; those that occur once are dropped
-    runs      neighbouring windows with the same repeated fingerprint, as one hash: equal runs are
-              equal in all windows
+    runs      neighbouring windows with the same repeated fingerprint, compared by one hash
     windows   runs that share a fingerprint but differ, at the ends of repeated spans: one of each
               kind is compared window by window
 

@@ -1,4 +1,4 @@
-"""toxicity: documents with words of the user's own lists are removed. There is no built-in list."""
+"""toxicity: remove documents with words of the user's own lists. There is no built-in list."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Settings(Step):
         return [Path(path) for path in (*self.words, *filter(None, [self.allow]))]
 
     def open(self) -> Lists:
-        """The lists.
+        """Read the lists.
 
         Raises:
-            UsageError, DataError: a file cannot be read, or has nothing, or an entry without words.
+            UsageError, DataError: a file cannot be read, is empty, or has an entry without words.
         """
         listed = [(*e, path) for path in self.words for e in read_entries(path, "words")]
         allowed = (
@@ -104,7 +104,7 @@ class Settings(Step):
         return Outcome(removals=removals)
 
     def _over(self, count: int, share: float) -> tuple[str, str] | None:
-        """The rule that a document breaks and what it allows."""
+        """Return the rule that a document breaks and what it allows, or None."""
         most = 0 if self.most is None and self.most_share is None else self.most
         if most is not None and count > most:
             return "listed_words", f"at most {most} listed words; it has {count}"
@@ -119,7 +119,7 @@ def _inside(
     outer_firsts: NDArray[np.int64],
     outer_lasts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Whether each stretch of words lies within one of the outer ones."""
+    """Return (N,) whether each span of words (first, last) is within one of the outer spans."""
     if not outer_firsts.size:
         return np.zeros(len(firsts), np.bool_)
     order = np.argsort(outer_firsts, kind="stable")
