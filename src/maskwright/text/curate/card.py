@@ -118,17 +118,17 @@ def card_of(
 
 def _about_step(name: str, step: Step) -> dict[str, Any]:
     settings = to_plain(step)
-    usual = defaults_of(name)
+    defaults = defaults_of(name)
     return {
         "summary": summary_of(name),
         "settings": settings,
-        "not_default": {n: v for n, v in settings.items() if v != usual.get(n)},
+        "not_default": {n: v for n, v in settings.items() if v != defaults.get(n)},
     }
 
 
 def _not_default(reading: ReadingOptions) -> dict[str, Any]:
-    usual = to_plain(ReadingOptions(notes=("*",)))
-    return {name: value for name, value in to_plain(reading).items() if value != usual[name]}
+    defaults = to_plain(ReadingOptions(notes=("*",)))
+    return {name: value for name, value in to_plain(reading).items() if value != defaults[name]}
 
 
 def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:

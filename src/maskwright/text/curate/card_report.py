@@ -100,17 +100,17 @@ def rule_table(step: Mapping[str, Any]) -> Table:
     """Return a table of the documents that each rule of a step removed, in descending order; its
     note names the rules that removed none."""
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
-    idle = [name for name in step["measures"] if name not in step["rules"]]
+    unused = [name for name in step["measures"] if name not in step["rules"]]
     rows = []
     for name in names:
         facts = step["rules"][name]
-        most = list(facts["sources"].items())[:3]
+        top_sources = list(facts["sources"].items())[:3]
         share = percent(facts["documents"] / max(1, step["documents_in"]))
         row = [name, allowed_range(name, step) or "–", f"{facts['documents']:,}", share]
-        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in most) or "–"]
+        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"]
         rows.append(row)
     notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
-    notes += [f"Nothing went by {', '.join(idle)}."] if idle else []
+    notes += [f"Nothing went by {', '.join(unused)}."] if unused else []
     return {
         "title": f"{step['step']}: what went, by rule",
         "head": ["rule", "allowed", "documents", "share", "size", "most from"],
@@ -221,11 +221,11 @@ def contamination_lines(card: Card) -> list[str] | None:
 def limitations(card: Card) -> list[str]:
     """List what was not checked, and what the numbers do not show."""
     lines = list(card["not_done"])
-    read = card["read"]
-    if read["rejected"]:
-        lines.append(f"{counted(read['rejected'], 'row')} not read")
-    if read["unreadable"]:
-        lines.append(f"{counted(len(read['unreadable']), 'file')} not read to the end")
+    reading = card["read"]
+    if reading["rejected"]:
+        lines.append(f"{counted(reading['rejected'], 'row')} not read")
+    if reading["unreadable"]:
+        lines.append(f"{counted(len(reading['unreadable']), 'file')} not read to the end")
     if "tokens" not in card["left"]:
         lines.append("tokens were not counted (--tokenizer FOLDER)")
     lines.append("sizes removed by a step are those of the texts as they came to it")

@@ -75,11 +75,11 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
             )
     by_text: dict[str, TextExample] = {}
     for single in singles:
-        earlier = by_text.setdefault(single.text, single)
-        if earlier.label != single.label:
+        previous = by_text.setdefault(single.text, single)
+        if previous.label != single.label:
             raise DataError(
                 "one text is in both classes",
-                where=f"{earlier.where} and {single.where}",
+                where=f"{previous.where} and {single.where}",
                 found=single.text[:80],
                 wanted="one label for each text",
                 do="correct one of the labels",

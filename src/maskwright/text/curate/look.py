@@ -158,16 +158,16 @@ def look(
             temporary = tempfile.TemporaryDirectory(prefix="maskwright-look-")
             work = Path(stack.enter_context(temporary))
         if complete:
-            read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
-            _describe_all(read, first_look)
+            files_read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
+            _describe_all(files_read, first_look)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
             first_look.unreadable += [(str(error.where), error.what) for error in broken or ()]
-            read = _sample(sources, ignored, tolerant, work, first_look)
+            files_read = _sample(sources, ignored, tolerant, work, first_look)
         try:
             if propose:
-                recipe = _propose(read, recipe, fixed, work, engine, first_look)
-            pieces, ran = _run(read, recipe, work, engine, watch, first_look, tell=tell)
+                recipe = _propose(files_read, recipe, fixed, work, engine, first_look)
+            pieces, ran = _run(files_read, recipe, work, engine, watch, first_look, tell=tell)
         except DataError as error:
             if not complete:
                 error.advising(f"{error.do}; this is the first look, at a sample")
@@ -304,8 +304,8 @@ def _describe(texts: Sequence[str], first_look: Look) -> None:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})
-    least = max(5, math.ceil(len(texts) / 100))
-    first_look.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
+    minimum = max(5, math.ceil(len(texts) / 100))
+    first_look.lines = [(line, n) for line, n in counts.most_common(10) if n >= minimum]
 
 
 def _propose(

@@ -58,12 +58,12 @@ class CurationRecipe:
     def findings(self) -> list[Finding]:
         """Warnings about orders of steps that are likely mistakes."""
         findings, names = list[Finding](), list(self.steps)
-        copies = [name for name in names if self.steps[name].REMOVES_COPIES]
-        for name in names[names.index(copies[0]) :] if copies else []:
-            removes = getattr(self.steps[name], "action", "") == "remove"
-            if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
-                message = f"{name} changes texts behind {copies[0]}, and may make new copies"
-                remedy = f"put {name} before {copies[0]}"
+        removers = [name for name in names if self.steps[name].REMOVES_COPIES]
+        for name in names[names.index(removers[0]) :] if removers else []:
+            removes_only = getattr(self.steps[name], "action", "") == "remove"
+            if self.steps[name].CHANGES_TEXT and not removes_only and name not in removers:
+                message = f"{name} changes texts behind {removers[0]}, and may make new copies"
+                remedy = f"put {name} before {removers[0]}"
                 findings.append(
                     Finding("changes-behind-duplicates", message, "", remedy, "warning")
                 )
@@ -253,10 +253,10 @@ def defaults_of(name: str) -> dict[str, Any]:
 def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
     """Return the setting of a step that defines a limit of a rule, or None: its value is the limit,
     and its name is `rule` or `side` (`low`, `high`), or its docstring names the rule."""
-    for name, words in descriptions(type(step)).items():
+    for name, docs in descriptions(type(step)).items():
         value = getattr(step, name)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and value == limit and (name in (rule, side) or f"`{rule}`" in words):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and value == limit and (name in (rule, side) or f"`{rule}`" in docs):
             return name
     return None
 
@@ -265,7 +265,7 @@ def step_lines() -> Iterator[str]:
     """Yield each step with its summary, followed by its settings with their defaults."""
     for name in step_names():
         yield f"{name}: {summary_of(name)}"
-        words = descriptions(settings_of(name))
+        docs = descriptions(settings_of(name))
         for setting, value in defaults_of(name).items():
-            shown = json.dumps(value, ensure_ascii=False)
-            yield f"    {setting} = {shown}" + (f"  # {words[setting]}" if words[setting] else "")
+            text = json.dumps(value, ensure_ascii=False)
+            yield f"    {setting} = {text}" + (f"  # {docs[setting]}" if docs[setting] else "")

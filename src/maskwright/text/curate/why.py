@@ -128,8 +128,8 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
         )
     steps = [step["step"] for step in read_card(folder)["steps"]]
     lookup = _Lookup(folder, steps)
-    chosen = _by_text(text) if text else _by_name(document)
-    fates = lookup.find(chosen)
+    pattern = _by_text(text) if text else _by_name(document)
+    fates = lookup.find(pattern)
     if text:  # a document that matches by its text before a change has further records
         fates = [
             fate if fate.removed or fate.kept else lookup.find(_by_name(fate.place, exact=True))[0]
@@ -293,23 +293,23 @@ def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
     match = _PLACE.fullmatch(document)
     for entry in lookup.unreadable():
         if _is_about(entry, document, match):
-            row = "line" in entry
+            is_row = "line" in entry
             return UsageError(
                 "the row could not be read, so it never was a document"
-                if row
+                if is_row
                 else "the file could not be read"
                 + ("" if entry["extent"] == UNREAD else f" to its end: {entry['extent']}"),
-                where=f"{entry['file']}:{entry['line']}" if row else entry["where"],
+                where=f"{entry['file']}:{entry['line']}" if is_row else entry["where"],
                 found=f"{entry['reason']}: {entry['found']}",
                 wanted=entry.get("wanted"),
                 do="correct it and curate with --update",
             )
     read = card["read"]
-    lost = [f"{read[n]:,} {w}" for n, w in (("blank", "blank"), ("rejected", "unreadable"))]
+    lost_rows = [f"{read[n]:,} {w}" for n, w in (("blank", "blank"), ("rejected", "unreadable"))]
     return UsageError(
         "no such document is on record",
         where=lookup.folder,
-        found=f"{document!r} among {read['documents']:,} documents; {' and '.join(lost)} rows "
+        found=f"{document!r} among {read['documents']:,} documents; {' and '.join(lost_rows)} rows "
         "never became one",
         wanted=_nearest(lookup, document, match, [file["file"] for file in read["files"]]),
         do="give its id, or its file and line as card.json has them, or --why-text",
@@ -330,19 +330,19 @@ def _nearest(
 ) -> str:
     """Suggest names similar to an unknown one, or the line where the document begins."""
     if match and match[1] in files:
-        before = (
+        earlier = (
             (int(p[3]), name) for _, name in lookup.names() if (p := _match_file(name, match[1]))
         )
-        best = max((entry for entry in before if entry[0] < int(match[3])), default=None)
-        if best is not None:
-            return f"a line where a document begins; the one before it is {best[1]}"
-    likely = heapq.nlargest(
+        nearest = max((entry for entry in earlier if entry[0] < int(match[3])), default=None)
+        if nearest is not None:
+            return f"a line where a document begins; the one before it is {nearest[1]}"
+    candidates = heapq.nlargest(
         NEAR,
         (name for pair in lookup.names() for name in set(pair)),
         key=lambda name: (_similarity(name, document), name),
     )
-    if difflib.get_close_matches(document, likely, cutoff=0.5):
-        return near(document, likely)
+    if difflib.get_close_matches(document, candidates, cutoff=0.5):
+        return near(document, candidates)
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
 
 

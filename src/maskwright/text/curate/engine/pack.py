@@ -61,10 +61,10 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
     `READ_AT` if the document has an id of its own; an existing column of that name is renamed."""
     columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
     if READ_AT in columns:
-        free = f"{READ_AT}_before"
-        while free in columns:
-            free += "_before"
-        columns[free] = columns.pop(READ_AT)
+        free_name = f"{READ_AT}_before"
+        while free_name in columns:
+            free_name += "_before"
+        columns[free_name] = columns.pop(READ_AT)
     notes = sorted(columns.items())
     for index, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
         values = json.loads((batch.values[index] if batch.values else None) or "{}")

@@ -171,11 +171,11 @@ def read_files(
         _drop_empty(work)
         raise
     folders = [work / "reading" / g.key for g in groups]
-    read = [shards_of(folder) for folder in folders]
-    read[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
-    read[0][1]["unreadable"] += read[0][1]["broken"]
-    shards = [shard for group_shards, _ in read for shard in group_shards]
-    facts = [facts for _, facts in read]
+    results = [shards_of(folder) for folder in folders]
+    results[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
+    results[0][1]["unreadable"] += results[0][1]["broken"]
+    shards = [shard for group_shards, _ in results for shard in group_shards]
+    facts = [facts for _, facts in results]
     if not shards:
         findings = [finding for group in facts for finding in group["findings"]]
         empty = [finding["what"] for finding in findings if finding["name"] == EMPTY][:5]
@@ -388,11 +388,11 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
     example = next(
         e for f in facts for e in f[name]["rules"].get(worst, {"examples": []})["examples"]
     )
-    came = sum(f[name]["documents_in"] for f in facts)
+    total = sum(f[name]["documents_in"] for f in facts)
     return DataError(
         REMOVES_ALL,
         where=name,
-        found=f"{came:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
+        found=f"{total:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
         f"{example['place']}, value {str(example['value'])[:80]})",
         wanted="at least one document that stays",
         do=f"loosen its settings (--set {name}.…=…), or leave it out (--without {name})",
@@ -418,13 +418,13 @@ def code_of(name: str) -> list[tuple[str, str]]:
     distributions (name, version). Modules of Maskwright outside of `text.curate` are left out, as
     the version of Maskwright is part of the key."""
     fingerprints: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        module = waiting.pop()
-        top = module.partition(".")[0]
-        if module in fingerprints or top in fingerprints or top in sys.stdlib_module_names:
+    pending = [name]
+    while pending:
+        module = pending.pop()
+        package = module.partition(".")[0]
+        if module in fingerprints or package in fingerprints or package in sys.stdlib_module_names:
             continue
-        if top == "maskwright" and not module.startswith("maskwright.text.curate."):
+        if package == "maskwright" and not module.startswith("maskwright.text.curate."):
             continue
         spec = None
         with contextlib.suppress(ImportError, ValueError):
@@ -433,12 +433,12 @@ def code_of(name: str) -> list[tuple[str, str]]:
         if spec is None or not origin.endswith(".py"):
             continue  # a name in a module; compiled code
         installed = "site-packages" in origin or "dist-packages" in origin
-        if installed and top not in (name.partition(".")[0], "maskwright"):
+        if installed and package not in (name.partition(".")[0], "maskwright"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                fingerprints[top] = importlib.metadata.version(top)
+                fingerprints[package] = importlib.metadata.version(package)
             continue
         fingerprints[module], imported = _source(file_state(Path(origin)), spec.parent or "")
-        waiting += [module.rpartition(".")[0] or module, *imported]
+        pending += [module.rpartition(".")[0] or module, *imported]
     return sorted(fingerprints.items())
 
 

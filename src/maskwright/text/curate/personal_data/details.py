@@ -72,8 +72,8 @@ def details_of(
     spans: list[tuple[int, int, int]] = []
     for rank, name in enumerate(TYPES):
         if name in types:
-            for where, finder in FINDERS[name]:
-                for begin, end in candidates[where]:
+            for kind, finder in FINDERS[name]:
+                for begin, end in candidates[kind]:
                     spans += ((b, e, rank) for b, e in finder(joined, begin, end))
     chosen = _apart(spans, allowed, joined)
     owners = np.searchsorted(ends, [begin for begin, _, _ in chosen], side="right")
@@ -114,11 +114,11 @@ def _clusters(positions: NDArray[np.int64], size: int, least: int = 4) -> list[t
     breaks = np.flatnonzero(np.diff(positions) > GAP) + 1
     firsts = np.concatenate([[0], breaks])
     lasts = np.concatenate([breaks, [positions.size]]) - 1
-    enough = lasts - firsts + 1 >= least
-    begins = positions[firsts[enough]] - AROUND
+    large = lasts - firsts + 1 >= least
+    begins = positions[firsts[large]] - AROUND
     return [
         (max(0, b), min(size, e))
-        for b, e in zip(begins.tolist(), (positions[lasts[enough]] + AROUND).tolist(), strict=True)
+        for b, e in zip(begins.tolist(), (positions[lasts[large]] + AROUND).tolist(), strict=True)
     ]
 
 

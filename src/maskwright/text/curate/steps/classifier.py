@@ -171,14 +171,14 @@ def train_classifier(
     weights = np.zeros(1 << BITS, np.int64)
     weights[features] = np.rint(fitted.coef_[0] * rarity[features] * FIXED).astype(np.int64)
     linear = LinearClassifier(weights, float(fitted.intercept_[0]), slope, shift)
-    test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
+    rank_test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
     predicted = _logistic(linear.slope * decisions + linear.shift) > 0.5
     share = float(good.mean())
     trial = HeldOutScores(
         float((predicted == good).mean()),
         max(share, 1 - share),
-        float(test.statistic) / (good.sum() * (~good).sum()),
-        float(test.pvalue),
+        float(rank_test.statistic) / (good.sum() * (~good).sum()),
+        float(rank_test.pvalue),
     )
     return linear, trial
 

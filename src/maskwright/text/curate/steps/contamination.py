@@ -254,7 +254,7 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     texts: list[EvaluationText] = []
     hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
     owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
-    rows: dict[str, tuple[int, int]] = {}
+    row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
         words = words_of([entry.text for entry in entries])
@@ -276,7 +276,7 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
         sought = [entry for entry, fits in zip(entries, long_enough.tolist(), strict=True) if fits]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
-        rows[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
+        row_counts[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
@@ -284,7 +284,7 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         Grams.of(*key, distinct, own_sets)
         for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
     ]
-    return Index(texts, grams, sets, rows)
+    return Index(texts, grams, sets, row_counts)
 
 
 def _runs(

@@ -89,16 +89,16 @@ class Settings(OrderedStep):
         tables = corpus.map("hashes", self.hashes)
         repeated = tables.repeated(KEYS, [DOCUMENT, *ORDER])
         keys = [repeated.column(name).to_numpy() for name in KEYS]
-        opening = np.zeros(repeated.num_rows, np.bool_)
+        is_first = np.zeros(repeated.num_rows, np.bool_)
         for key in keys:
-            opening[1:] |= key[1:] != key[:-1]
-        kept_rows = rows_to_keep(repeated, np.cumsum(opening))
+            is_first[1:] |= key[1:] != key[:-1]
+        kept_rows = rows_to_keep(repeated, np.cumsum(is_first))
         documents = repeated.column(DOCUMENT).to_numpy()
-        copies = kept_rows != np.arange(len(kept_rows))
+        is_copy = kept_rows != np.arange(len(kept_rows))
         return pa.table(
             {
-                DOCUMENT: pa.array(documents[copies], pa.int64()),
-                "kept": ids_of(tables, documents[kept_rows[copies]]),
+                DOCUMENT: pa.array(documents[is_copy], pa.int64()),
+                "kept": ids_of(tables, documents[kept_rows[is_copy]]),
             }
         )
 

@@ -131,8 +131,8 @@ class Settings(Step):
         tokens, alphabetic = _tokens(batch)
         bullet = np.isin(points[lines.begins], [ord(c) for c in BULLETS])
         # A hyphen is a bullet where white space is behind it; so is a star, unlike `**bold**`.
-        behind = points[np.minimum(lines.begins + 1, len(points) - 1)]
-        bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
+        second = points[np.minimum(lines.begins + 1, len(points) - 1)]
+        bullet &= (second == 0x20) | (points[lines.begins] >= 0x80)
         bullet_lines = shares(lines.total(bullet), lines.counts)
         ending_lines = shares(lines.total(ellipses[lines.ends - 1]), lines.counts)
         ellipsis_ratio = shares(characters.count(ellipses), counts)
@@ -166,19 +166,19 @@ class Settings(Step):
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
             # A document whose language is not known is taken for English.
-            mine = np.fromiter(
+            in_language = np.fromiter(
                 (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
                 np.bool_,
                 len(batch),
             )
-            if not mine.any():
+            if not in_language.any():
                 continue
-            number = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
-            hit = hashes[number] == words.hashes
+            index = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
+            is_stop = hashes[index] == words.hashes
             # A bit for each stop word of each text.
             present = np.zeros((len(batch), len(hashes)), np.bool_)
-            present[words.texts[hit], number[hit]] = True
-            stop_word_counts = np.where(mine, present.sum(axis=1), stop_word_counts)
+            present[words.texts[is_stop], index[is_stop]] = True
+            stop_word_counts = np.where(in_language, present.sum(axis=1), stop_word_counts)
         return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
@@ -203,9 +203,9 @@ class Settings(Step):
                 wanted='TOML, as de = ["der", "und"]',
             ) from error
         for language, words in plain.items():
-            fine = isinstance(words, list) and all(isinstance(w, str) for w in words)
-            single = fine and (words_of(words).counts == 1).all()
-            if not single:
+            is_list = isinstance(words, list) and all(isinstance(w, str) for w in words)
+            is_valid = is_list and (words_of(words).counts == 1).all()
+            if not is_valid:
                 raise ConfigError(
                     "not a list of words",
                     where="stop_words",
@@ -224,21 +224,21 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
 def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
-    dark = (characters.classes & SPACE) == 0
+    visible = (characters.classes & SPACE) == 0
     letter = (characters.classes & ALPHABETIC) != 0
-    opening = dark.copy()
-    opening[1:] &= ~dark[:-1]
-    begins = np.flatnonzero(opening)
+    is_start = visible.copy()
+    is_start[1:] &= ~visible[:-1]
+    begins = np.flatnonzero(is_start)
     has_letter = letter[begins]
     # Most tokens begin with a letter; all characters of the others are searched.
     undecided = np.flatnonzero(~has_letter)
     if undecided.size:
         # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[undecided] + 1
+        ends = np.flatnonzero(visible[:-1] & ~visible[1:])[undecided] + 1
         sizes = ends - begins[undecided]
         starts = np.cumsum(sizes) - sizes
         positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
         has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
     starts = np.searchsorted(begins, characters.offsets)
-    lettered = np.concatenate([[0], np.cumsum(has_letter)])
-    return np.diff(starts), np.diff(lettered[starts])
+    counts = np.concatenate([[0], np.cumsum(has_letter)])
+    return np.diff(starts), np.diff(counts[starts])

@@ -101,10 +101,10 @@ class Settings(Step):
 
     def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
-        again = find_repeats(lines.hashes, lines.texts)
-        frac = shares(lines.total(again), lines.counts)
+        repeated = find_repeats(lines.hashes, lines.texts)
+        frac = shares(lines.total(repeated), lines.counts)
         frac[lines.counts < self.min_lines] = 0.0
-        chars = shares(lines.total(again * lines.lengths), lines.total(lines.lengths))
+        chars = shares(lines.total(repeated * lines.lengths), lines.total(lines.lengths))
         return [
             RuleMeasure("dup_line_frac", frac, high=self.dup_line_frac),
             RuleMeasure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
@@ -113,21 +113,21 @@ class Settings(Step):
     def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
         # A paragraph begins at the beginning of a text, and after a blank line.
-        opening = np.ones(len(lines.begins), np.bool_)
-        opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
-        first_lines = np.flatnonzero(opening)
-        last_lines = np.concatenate([first_lines[1:], [len(opening)]])[: len(first_lines)] - 1
+        is_first = np.ones(len(lines.begins), np.bool_)
+        is_first[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
+        first_lines = np.flatnonzero(is_first)
+        last_lines = np.concatenate([first_lines[1:], [len(is_first)]])[: len(first_lines)] - 1
         texts, begins = lines.texts[first_lines], lines.begins[first_lines]
         ends = lines.ends[last_lines]
         hashes = section_hashes(batch.characters.sums, begins, ends)
-        again = find_repeats(hashes, texts)
+        repeated = find_repeats(hashes, texts)
         size = len(batch)
         counts = np.bincount(texts, minlength=size)
-        frac = shares(np.bincount(texts, again, minlength=size), counts)
+        frac = shares(np.bincount(texts, repeated, minlength=size), counts)
         frac[counts < self.min_lines] = 0.0
         lengths = ends - begins
         chars = shares(
-            np.bincount(texts, again * lengths, minlength=size),
+            np.bincount(texts, repeated * lengths, minlength=size),
             np.bincount(texts, lengths, minlength=size),
         )
         return [

@@ -404,12 +404,12 @@ def identify(
     sizes = np.fromiter(map(len, passages), np.int64, len(passages))
     scores = model.scores(passages)  # (P, L)
     starts = np.searchsorted(owners, np.arange(len(texts)))
-    read = np.add.reduceat(sizes, starts)
+    text_bytes = np.add.reduceat(sizes, starts)
     total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + _priors(model)
-    logits = total / np.sqrt(read)[:, None]
-    names, columns, twice = _merged(model.languages)
+    logits = total / np.sqrt(text_bytes)[:, None]
+    names, columns, duplicates = _merged(model.languages)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    for first_column, other_column in twice:
+    for first_column, other_column in duplicates:
         odds[:, first_column] += odds[:, other_column]
     merged = odds[:, columns]
     merged /= merged.sum(axis=1, keepdims=True)
@@ -418,8 +418,8 @@ def identify(
     if columns_wanted:
         nearest = np.array(columns_wanted)[merged[:, columns_wanted].argmax(axis=1)]
         rows = np.arange(len(texts))
-        close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
-        best = np.where(close, nearest, best)
+        is_close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
+        best = np.where(is_close, nearest, best)
     codes = [names[n] for n in best]
     # Rounded: the last bits depend on how many texts are computed at once.
     probabilities = merged[np.arange(len(texts)), best].round(6)
@@ -428,7 +428,7 @@ def identify(
             codes[n], probabilities[n] = undecided, 0.0
 
     # Find passages that are by a margin in another language.
-    for first_column, other_column in twice:
+    for first_column, other_column in duplicates:
         scores[:, first_column] = np.maximum(scores[:, first_column], scores[:, other_column])
     passage_scores = scores[:, columns]
     own_scores = passage_scores[np.arange(len(passages)), best[owners]]
@@ -436,15 +436,15 @@ def identify(
         if code in names:
             own_scores = np.maximum(own_scores, passage_scores[:, names.index(code)])
     best_columns = passage_scores.argmax(axis=1)
-    lead = passage_scores.max(axis=1) - own_scores
-    foreign = (lead > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
-    other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
+    excess = passage_scores.max(axis=1) - own_scores
+    foreign = (excess > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
+    other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / text_bytes
     second = [""] * len(texts)
     for n in np.flatnonzero(other_shares).tolist():
         span = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
         foreign_sizes = np.where(foreign[span], sizes[span], 0)
-        amounts = np.bincount(best_columns[span], foreign_sizes, len(names))
-        second[n] = names[int(amounts.argmax())]
+        by_language = np.bincount(best_columns[span], foreign_sizes, len(names))
+        second[n] = names[int(by_language.argmax())]
     return Languages(codes, probabilities, other_shares, second)
 
 
@@ -456,13 +456,13 @@ def _merged(languages: Sequence[str]) -> tuple[list[str], list[int], list[tuple[
     """Return the distinct languages, the first column of each, and pairs (first, further column)
     for languages with two columns, such as Serbian for its two scripts."""
     firsts: dict[str, int] = {}
-    twice = []
+    duplicates = []
     for column, name in enumerate(languages):
         if name in firsts:
-            twice.append((firsts[name], column))
+            duplicates.append((firsts[name], column))
         else:
             firsts[name] = column
-    return list(firsts), list(firsts.values()), twice
+    return list(firsts), list(firsts.values()), duplicates
 
 
 def _without_language(text: str) -> str:

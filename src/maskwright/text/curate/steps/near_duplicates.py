@@ -194,29 +194,29 @@ def portions(
     """
     if not len(pairs):
         return []
-    used = np.unique(pairs)
-    if sizes[used].sum() <= limit:
+    members = np.unique(pairs)
+    if sizes[members].sum() <= limit:
         return [pairs]
-    groups = components(pairs, len(sizes))[used]
-    rows = np.lexsort((used, groups))
-    used, groups = used[rows], groups[rows]
-    used_sizes = sizes[used]
-    opening = np.concatenate([[True], np.diff(groups) != 0])
-    group = np.cumsum(opening) - 1
-    group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(opening))
+    groups = components(pairs, len(sizes))[members]
+    rows = np.lexsort((members, groups))
+    members, groups = members[rows], groups[rows]
+    used_sizes = sizes[members]
+    is_first = np.concatenate([[True], np.diff(groups) != 0])
+    group_of = np.cumsum(is_first) - 1
+    group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(is_first))
     half = max(1, limit // 2)
-    small = (group_sizes <= half)[group]
+    small = (group_sizes <= half)[group_of]
     # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
     # limit, so that two blocks fit into a portion.
     before = np.cumsum(np.where(small, used_sizes, 0)) - np.where(small, used_sizes, 0)
     room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
-    blocks = before[opening][group] // room
+    blocks = before[is_first][group_of] // room
     before = np.cumsum(np.where(small, 0, used_sizes)) - np.where(small, 0, used_sizes)
     blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
-    block = np.zeros(len(sizes), np.int64)
-    block[used] = blocks
-    low, high = np.sort(block[pairs], axis=1).T
-    codes = low * (block.max() + 1) + high
+    block_of = np.zeros(len(sizes), np.int64)
+    block_of[members] = blocks
+    low, high = np.sort(block_of[pairs], axis=1).T
+    codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
     chunks: list[NDArray[np.int64]] = []

@@ -338,17 +338,17 @@ class Settings(CorpusStep):
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
         if not documents.size or len(words) < FEWEST:
             return self._unscored(corpus)
-        read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
-        lists = read.column("units").combine_chunks()
+        table = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+        lists = table.column("units").combine_chunks()
         units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
-        halves = read.column("half").to_numpy()
+        halves = table.column("half").to_numpy()
         if halves.all() or not halves.any():
             return self._unscored(corpus)
         training = TrainingHalves.of(units, halves, self.order)
         # The first scores only select the training texts of the second models.
-        bits = np.where(read.column("long").to_numpy(), training.bits(), np.nan)
-        away = deviations(bits, read.column("group").to_pylist())
-        models = training.models(without=away > SPREAD)
+        bits = np.where(table.column("long").to_numpy(), training.bits(), np.nan)
+        deviation = deviations(bits, table.column("group").to_pylist())
+        models = training.models(without=deviation > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
     def _unscored(self, corpus: CorpusHandle) -> pa.Table:
@@ -376,13 +376,13 @@ class Settings(CorpusStep):
         """
         sorted_bits = np.sort(bits[~np.isnan(bits)])
         bounds: list[float | None] = []
-        for side, usual in zip(("low", "high"), QUANTILES, strict=True):
+        for side, default in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
             if number is not None:
                 bounds.append(number)
                 continue
             if quantile is None and self.spread is None and good:
-                quantile = usual
+                quantile = default
             if quantile is None and not good:
                 bounds.append(None)  # by deviations, which too few texts do not have
                 continue
@@ -417,9 +417,9 @@ class Settings(CorpusStep):
         ]
         usable = bits[~np.isnan(bits)]
         evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
-        without = int((np.isnan(away) & ~np.isnan(bits)).sum())
-        if without and None in limits:
-            evidence += f"; {without:,} documents have no limit, as their group is too small"
+        unlimited = int((np.isnan(away) & ~np.isnan(bits)).sum())
+        if unlimited and None in limits:
+            evidence += f"; {unlimited:,} documents have no limit, as their group is too small"
         message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
         if not len(usable) and None in limits:
             return Finding(

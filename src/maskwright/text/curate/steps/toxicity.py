@@ -86,20 +86,20 @@ class Settings(Step):
         words = batch.words
         firsts, lasts, phrases = opened.listed.find(words)
         if opened.allowed is not None and firsts.size:
-            fine = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
-            firsts, lasts, phrases = firsts[~fine], lasts[~fine], phrases[~fine]
+            is_allowed = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
+            firsts, lasts, phrases = firsts[~is_allowed], lasts[~is_allowed], phrases[~is_allowed]
         owners = words.texts[firsts]
         counts = np.bincount(owners, minlength=len(batch))
         covered = np.bincount(owners, lasts - firsts + 1, len(batch))
         shares = covered / np.maximum(words.counts, 1)
         removals = []
         for index in np.flatnonzero(counts).tolist():
-            over = self._over(int(counts[index]), float(shares[index]))
-            if over is not None:
-                rule, allowed = over
-                at = int(np.searchsorted(owners, index))
-                where = f"characters {words.begins[firsts[at]]} to {words.ends[lasts[at]]}"
-                value = opened.listed.texts[phrases[at]]
+            broken = self._over(int(counts[index]), float(shares[index]))
+            if broken is not None:
+                rule, allowed = broken
+                first = int(np.searchsorted(owners, index))
+                where = f"characters {words.begins[firsts[first]]} to {words.ends[lasts[first]]}"
+                value = opened.listed.texts[phrases[first]]
                 removals.append(Removal(index, rule, value, where, allowed))
         return Outcome(removals=removals)
 
@@ -123,6 +123,6 @@ def _inside(
     if not outer_firsts.size:
         return np.zeros(len(firsts), np.bool_)
     order = np.argsort(outer_firsts, kind="stable")
-    reach = np.maximum.accumulate(outer_lasts[order])
-    at = np.searchsorted(outer_firsts[order], firsts, side="right") - 1
-    return (at >= 0) & (reach[np.maximum(at, 0)] >= lasts)
+    max_last = np.maximum.accumulate(outer_lasts[order])
+    outer = np.searchsorted(outer_firsts[order], firsts, side="right") - 1
+    return (outer >= 0) & (max_last[np.maximum(outer, 0)] >= lasts)
