@@ -164,7 +164,7 @@ def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) 
 
 
 def _step(name: str, shard_facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the totals of a step over all shards."""
+    """Return the totals of a step over all shards, as in `Record.steps`."""
     step: dict[str, Any] = {"step": name}
     for count in ("documents_in", "bytes_in", "documents_out", "bytes_out"):
         step[count] = sum(shard[count] for shard in shard_facts)

@@ -374,6 +374,7 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
+    """Return the section of a rule: its effect, histogram, limits and examples."""
     facts = step["rules"].get(name, {"documents": 0, "examples": []})
     measure = step["measures"].get(name, {"sample": [], "border": [], "low": None, "high": None})
     values = [number for _, number in measure["sample"]]

@@ -171,8 +171,8 @@ def is_curated(folder: Path) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------ the result
 def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:
+    """Write the files of the result."""
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
     for names, folders in pieces.segments:

@@ -1,8 +1,7 @@
 """A first look: a sample of some files, and what a recipe would remove from it.
 
-The sample is taken from whole files, or from as much of them as can be read in time. The recipe
-runs over it as over the corpus. The share of duplicates grows with the size of the corpus; its
-interval allows for that.
+The sample is taken from all of each file, or as much as can be read in time. The recipe runs over
+it as over the corpus. The interval of a share of duplicates allows for its growth with the corpus.
 """
 
 from __future__ import annotations

@@ -74,12 +74,8 @@ def repair(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return (P,) whether each position has a C1 character, or begins a sequence of UTF-8 bytes.
-
-    Args:
-        positions: (P,) the positions of characters that are not ASCII, ascending.
-        bits: (P,) the bits of `_bits` of each of these characters.
-    """
+    """Return (P,) whether each ascending position of a character, with its bits of `_bits`, has a
+    C1 character or begins a sequence of UTF-8 bytes."""
     is_trace = (bits & C1) != 0
     continues = (bits & FOLLOWS) != 0
     complete = np.ones(len(positions), np.bool_)

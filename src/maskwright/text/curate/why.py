@@ -142,7 +142,6 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
     return DocumentFates(fates[:FOUND], len(fates) > FOUND)
 
 
-# ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
 class _DocumentPattern:
     """A fast check of lines, by alternative sets of byte strings, and an exact test of records."""
@@ -278,7 +277,6 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise DataError("a file of the corpus is damaged", where=path, found=error) from error
 
 
-# ------------------------------------------------------------------------------ not there
 def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
     """Return the error for a document without a record, with the likeliest reason."""
     card = read_card(lookup.folder)

@@ -211,12 +211,8 @@ def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.in
 def _edges_by_letter(
     inside: NDArray[np.bool_], single: NDArray[np.bool_], marks: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return begins and ends as `_edges`, where each letter of `single`, with its marks, is a word.
-
-    Args:
-        inside: (N,) whether a character is part of a word.
-        single, marks: (N,) whether it is a letter of a script without spaces, a combining mark.
-    """
+    """Return begins and ends as `_edges`, where letters are words; (N,) each: whether a character
+    is inside a word, such a letter of a script without spaces, a combining mark."""
     opening = inside.copy()
     opening[1:] &= ~inside[:-1]
     # A new word begins after such a letter and its marks; the last character is a blank.

@@ -33,6 +33,7 @@ def pack_shard(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
+    """Write `PACKED`, and `FACTS`: counts, and the most frequent values of some notes."""
     tokens = _counter(tokenizer)
     facts: dict[str, Any] = {"documents": 0, "bytes": 0, "words": 0, "tokens": 0}
     counts: dict[str, Counter[str]] = {name: Counter() for name in (*COUNTED, "source")}

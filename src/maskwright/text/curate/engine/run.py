@@ -399,7 +399,7 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
     )
 
 
-# ------------------------------------------------------------------------------ what things are
+# ------------------------------------------------------------------------------ keys of pieces
 def _step_key(name: str, step: Step) -> str:
     """Hash the settings of a step, its code and that of its imports, and the files it reads."""
     files = [[str(path), _hash(file_state(path))] for path in step.files()]

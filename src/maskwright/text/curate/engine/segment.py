@@ -428,6 +428,7 @@ class Record:
     def _measure(
         self, measures: dict[str, Any], flow: Flow, step_measures: Sequence[RuleMeasure]
     ) -> None:
+        """Update the sample of values, the limits and the border examples of each rule."""
         common = flow.least(SAMPLE) if step_measures else []
         for measure in step_measures:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
@@ -446,6 +447,7 @@ class Record:
     def _change_examples(
         self, examples_by_rule: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
     ) -> None:
+        """Update the examples of changes; `shown`: the documents with texts that may be shown."""
         if outcome.texts is None or not outcome.changes:
             return
         by_rule: dict[str, dict[int, Change]] = {}

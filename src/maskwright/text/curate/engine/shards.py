@@ -263,6 +263,7 @@ def write_shards(
 
 
 def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
+    """Yield the documents of one shard after the other, within the limits of a shard."""
     pending: list[Document] = []
     columns: set[str] = set()
     size = 0
@@ -279,6 +280,7 @@ def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
 
 
 def _batch(documents: Sequence[Document]) -> CurationBatch:
+    """Build a batch with the union of the notes; `source` is never None."""
     names = sorted({name for document in documents for name in document.notes})
     notes: dict[str, list[str | None]] = {
         name: [document.notes.get(name) for document in documents] for name in names

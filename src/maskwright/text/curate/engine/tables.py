@@ -189,8 +189,7 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read a table that `write_tables` wrote; `columns` None: all. It is not read as a data set,
-    whose discovery takes longer than reading most of these tables."""
+    """Read a table that `write_tables` wrote; `columns` None: all."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

@@ -181,6 +181,7 @@ class Settings(CorpusStep):
         return np.where(wanted, np.minimum(available, scale * shares + 1e-6), 0.0)
 
     def _require_domains(self, domains: list[str]) -> None:
+        """Refuse settings for unknown domains, and weights that lack a domain."""
         for setting, by_domain in (("weights", self.weights), ("caps", self.caps)):
             for name in by_domain:
                 if name not in domains:

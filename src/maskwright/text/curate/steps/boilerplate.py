@@ -335,9 +335,8 @@ def _places_of(phrase: str, text: str) -> Iterator[int]:
 def template_keys(
     lines: Lines, folded: FoldedCharacters, least: int, longest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (T,) hashes of the templates of lines near an edge, the line without one of its words,
-    and (T,) the line of each, for lines of at least `least` words and at most `longest` characters.
-    """
+    """Return (T,) hashes of the templates (all words but one) of lines near an edge with at least
+    `least` words and at most `longest` characters, and (T,) the line of each."""
     characters = lines.characters
     number = np.arange(len(lines.begins))
     distance = np.minimum(

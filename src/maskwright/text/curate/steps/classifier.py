@@ -45,8 +45,7 @@ FIXED = 1 << 24  # scale of weights, which are stored as integers
 
 @dataclass(frozen=True)
 class Features:
-    """Hashed features of B texts; for words, word pairs and character n-grams each: (F,) columns of
-    the feature matrix, and (B + 1,) the index of the first feature of each text."""
+    """Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text."""
 
     sorts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
@@ -347,6 +346,7 @@ class Settings(CorpusStep):
         return examples, linear, trial
 
     def _weights(self, corpus: CorpusHandle) -> pa.Table:
+        """Return the classifier as a side input of `score_pass`; report its metrics."""
         import pyarrow as pa
 
         examples, linear, trial = self._learned()

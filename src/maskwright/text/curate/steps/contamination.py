@@ -274,7 +274,7 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 key = (size, complete)
                 hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entry for entry, fits in zip(entries, long_enough.tolist(), strict=True) if fits]
+        sought = [entries[index] for index in np.flatnonzero(long_enough).tolist()]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
         row_counts[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]

@@ -111,6 +111,7 @@ class Settings(Step):
         ]
 
     def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
+        """Measure repeated paragraphs, by number and by characters."""
         lines = batch.lines
         # A paragraph begins at the beginning of a text, and after a blank line.
         is_first = np.ones(len(lines.begins), np.bool_)

@@ -115,6 +115,7 @@ class Settings(Step):
         return Outcome(texts=texts if changes else None, changes=changes)
 
     def _is_markup(self, text: str) -> bool:
+        """Whether a text counts as HTML; see the description of this module."""
         tags, structure = 0, 0
         mentions = False
         open_tags: Counter[str] = Counter()

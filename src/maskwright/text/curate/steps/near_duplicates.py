@@ -200,36 +200,36 @@ def portions(
     groups = components(pairs, len(sizes))[members]
     rows = np.lexsort((members, groups))
     members, groups = members[rows], groups[rows]
-    used_sizes = sizes[members]
+    member_sizes = sizes[members]
     is_first = np.concatenate([[True], np.diff(groups) != 0])
     group_of = np.cumsum(is_first) - 1
-    group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(is_first))
+    group_sizes = np.add.reduceat(member_sizes, np.flatnonzero(is_first))
     half = max(1, limit // 2)
-    small = (group_sizes <= half)[group_of]
+    is_small = (group_sizes <= half)[group_of]
     # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
     # limit, so that two blocks fit into a portion.
-    before = np.cumsum(np.where(small, used_sizes, 0)) - np.where(small, used_sizes, 0)
-    room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
-    blocks = before[is_first][group_of] // room
-    before = np.cumsum(np.where(small, 0, used_sizes)) - np.where(small, 0, used_sizes)
-    blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
+    small_sizes, large_sizes = member_sizes * is_small, member_sizes * ~is_small
+    small_offsets = np.cumsum(small_sizes) - small_sizes
+    large_offsets = np.cumsum(large_sizes) - large_sizes
+    block_size = limit - int(group_sizes[group_sizes <= half].max(initial=0))
+    blocks = small_offsets[is_first][group_of] // block_size
     block_of = np.zeros(len(sizes), np.int64)
-    block_of[members] = blocks
+    block_of[members] = np.where(is_small, blocks, blocks.max() + 1 + large_offsets // half)
     low, high = np.sort(block_of[pairs], axis=1).T
     codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    chunks: list[NDArray[np.int64]] = []
-    room = 0
-    for chunk in np.split(order, cuts):
-        size = int(sizes[np.unique(pairs[chunk])].sum())
-        if chunks and size <= room:
-            chunks[-1] = np.concatenate([chunks[-1], pairs[chunk]])
+    portions: list[NDArray[np.int64]] = []
+    size_left = 0
+    for rows in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[rows])].sum())
+        if portions and size <= size_left:
+            portions[-1] = np.concatenate([portions[-1], pairs[rows]])
         else:
-            chunks.append(pairs[chunk])
-            room = limit
-        room -= size
-    return chunks
+            portions.append(pairs[rows])
+            size_left = limit
+        size_left -= size
+    return portions
 
 
 if TYPE_CHECKING:
@@ -389,6 +389,7 @@ class Settings(OrderedStep):
         pairs: NDArray[np.int64],
         similarities: NDArray[np.float64],
     ) -> pa.Table:
+        """Return the table of `gather`, given all links between documents."""
         import pyarrow as pa
 
         used = np.unique(pairs)

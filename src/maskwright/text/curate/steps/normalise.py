@@ -164,7 +164,7 @@ def _replace(
     present: set[str],
     changes: list[Change],
 ) -> str:
-    # One replacement for each character that is there: `str.translate` takes 20 times as long.
+    """Replace characters by rule and record changes; `str.translate` takes 20 times as long."""
     for rule, table in rules.items():
         before, count = text, 0
         for character in sorted(present & table.keys()):

@@ -408,6 +408,7 @@ class Settings(CorpusStep):
         away: NDArray[np.float64],
         limits: tuple[float | None, float | None],
     ) -> Finding:
+        """Return a finding about the limits; `away`: the deviations of the documents."""
         spread = SPREAD if self.spread is None else self.spread
         bounds = [
             f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"

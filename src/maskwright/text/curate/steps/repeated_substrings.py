@@ -181,6 +181,7 @@ class Settings(OrderedStep):
         involved: NDArray[np.int64],
         ranks: NDArray[np.int64],
     ) -> Spans:
+        """Return the spans of repeated windows, but for the first of each by document rank."""
         table = corpus.map(name, self.windows, side_input).repeated(["window"], [DOCUMENT, "place"])
         windows = table.column("window").to_numpy()
         documents = table.column(DOCUMENT).to_numpy()
