@@ -1,6 +1,6 @@
 """The card of a corpus as plain values: what was read, what each step did, what remains.
 
-All numbers are counts, so that cards of the same recipe can be added.
+All numbers are counts, which can be added over cards of the same recipe.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from maskwright.text.curate.recipe import (
 from maskwright.text.curate.step import Step
 
 FORMAT = 1
-SHOWN = 200  # characters of the document that is kept for a copy
+SHOWN = 200  # characters shown of the document that is kept for a copy
 LICENCES = ("licence", "license")
 
 
@@ -55,10 +55,11 @@ def card_of(
     paths: Paths = (),
     reading: ReadingOptions | None = None,
 ) -> dict[str, Any]:
-    """The card, examples included, as JSON.
+    """Return the card, including examples, as plain values for JSON.
 
     Args:
-        paths, reading: what was read, and how.
+        tokenizer: the folder of the tokenizer that counted tokens, or "".
+        paths, reading: the paths that were read, and the options.
 
     Raises:
         DataError: a curated corpus among `paths` is damaged.
@@ -117,21 +118,21 @@ def card_of(
 
 def _about_step(name: str, step: Step) -> dict[str, Any]:
     settings = to_plain(step)
-    usual = defaults_of(name)
+    defaults = defaults_of(name)
     return {
         "summary": summary_of(name),
         "settings": settings,
-        "not_default": {n: v for n, v in settings.items() if v != usual.get(n)},
+        "not_default": {n: v for n, v in settings.items() if v != defaults.get(n)},
     }
 
 
 def _not_default(reading: ReadingOptions) -> dict[str, Any]:
-    usual = to_plain(ReadingOptions(notes=("*",)))
-    return {name: value for name, value in to_plain(reading).items() if value != usual[name]}
+    defaults = to_plain(ReadingOptions(notes=("*",)))
+    return {name: value for name, value in to_plain(reading).items() if value != defaults[name]}
 
 
 def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """The curated corpora that the paths are, or are in."""
+    """Return the folder and fingerprint of each curated corpus that contains one of the paths."""
     summaries: dict[str, dict[str, Any]] = {}
     for path in map(Path, paths):
         for folder in (path, *path.parents[:2]):
@@ -144,7 +145,7 @@ def _parents(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What the steps of a segment did. The facts of one shard at a time are in memory."""
+    """Return the totals of each step of a segment, with one shard's facts in memory at a time."""
     steps = [_step(name, []) for name in names]
     for folder in folders:
         shard_steps = read_facts(folder / FACTS_FILE)["steps"]
@@ -154,7 +155,7 @@ def _steps(names: Sequence[str], folders: Sequence[Path]) -> list[dict[str, Any]
 
 
 def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) -> None:
-    """Add to examples of copies the beginning of the document that is kept for each."""
+    """Add the beginning of the document that is kept (`survivor_text`) to examples of copies."""
     examples = [e for step in steps for rule in step["rules"].values() for e in rule["examples"]]
     texts = texts_of(shards, {e["survivor"] for e in examples if "survivor" in e})
     for example in examples:
@@ -163,7 +164,7 @@ def _show_survivors(steps: Sequence[Mapping[str, Any]], shards: Sequence[Path]) 
 
 
 def _step(name: str, shard_facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a step did to all shards."""
+    """Return the totals of a step over all shards, as in `Record.steps`."""
     step: dict[str, Any] = {"step": name}
     for count in ("documents_in", "bytes_in", "documents_out", "bytes_out"):
         step[count] = sum(shard[count] for shard in shard_facts)
@@ -193,7 +194,7 @@ def _step(name: str, shard_facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def _counted(counts: Any) -> dict[str, int]:
-    """Counts added up, the largest first."""
+    """Return the sums of counts, the `MOST_SOURCES` largest in descending order."""
     total: Counter[str] = Counter()
     for count in counts:
         total.update(count)
@@ -201,7 +202,7 @@ def _counted(counts: Any) -> dict[str, int]:
 
 
 def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """The findings of the reading of files: of each name the first, and the number of others."""
+    """Return the first finding of each name from reading files, with the number of others."""
     by_name: dict[str, dict[Finding, None]] = {}
     for finding in (Finding.from_json(f) for reading in readings for f in reading["findings"]):
         by_name.setdefault(finding.name, {})[finding] = None
@@ -220,10 +221,10 @@ def reading_findings(readings: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The card of a curated corpus.
+    """Read the card of a curated corpus.
 
     Raises:
-        DataError: it is damaged, or a file of the corpus is missing or has another size.
+        DataError: the card is damaged, or a file of the corpus is missing or has another size.
     """
     verify(folder, full=False, error=DataError)
     require_as_saved(folder / "card.json", error=DataError)

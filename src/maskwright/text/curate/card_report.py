@@ -1,5 +1,5 @@
-"""The card of a corpus for readers: `card.md`, the data card with which a person answers for the
-corpus, and `page.html`, what each step and rule removed or changed, with examples to judge.
+"""The card of a corpus as documents: `card.md`, the data card, and `page.html`, which shows what
+each step and rule removed or changed, with examples.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from maskwright.base.terminal import shell_word
 from maskwright.text.curate.engine.shards import UNREAD
 
 Card = Mapping[str, Any]
-FILES = 20  # of a list that a reader sees
-ROWS = 20
-HEADED = 20  # codes of languages and names of licences in the head of the data card
-OPEN = 2  # rules of a step that are unfolded on the page
+FILES = 20  # most files in a table
+ROWS = 20  # most sources, languages or licences in a table
+HEADED = 20  # most languages and licences in the front matter of the data card
+OPEN = 2  # rules of a step that are expanded on the page
 
 
 def input_summary(card: Card) -> str:
@@ -32,7 +32,7 @@ def input_summary(card: Card) -> str:
 
 
 def result_summary(card: Card) -> str:
-    """The remaining documents, bytes, words, and tokens if they were counted."""
+    """Return the remaining documents, bytes, words and, if counted, tokens, as a phrase."""
     remaining = card["left"]
     share = remaining["documents"] / max(1, card["read"]["documents"])
     phrases = [
@@ -57,7 +57,7 @@ def file_table(card: Card) -> Table:
 
 
 def reading_lines(card: Card) -> list[str]:
-    """How the files were read, and the findings, in sentences."""
+    """Describe the rows, unreadable files, options, findings and parents, a sentence each."""
     read = card["read"]
     lines = [f"rows: {read['rows']:,}; blank, left out: {read['blank']:,}"]
     bad = f"rows that could not be read, left out: {read['rejected']:,}"
@@ -77,18 +77,18 @@ def reading_lines(card: Card) -> list[str]:
 
 
 def setting_line(name: str, value: Any) -> str:
-    """A setting as the recipe has it."""
+    """Return a setting as written in a recipe."""
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def step_summary(step: Mapping[str, Any]) -> str:
-    """The summary of a step, capitalised."""
+    """Return the summary of a step, capitalised."""
     text = str(step["summary"])
     return text[:1].upper() + text[1:]
 
 
 def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
-    """The range that a rule allows, in words; empty if it has none."""
+    """Return the range that a rule allows, in words; "" if it has none."""
     measure = step["measures"].get(rule, {})
     low, high = measure.get("low"), measure.get("high")
     bounds = [f"at least {low:g}"] if low is not None else []
@@ -97,20 +97,20 @@ def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
 
 
 def rule_table(step: Mapping[str, Any]) -> Table:
-    """The documents that each rule of a step removed, most first; the note names rules that removed
-    none."""
+    """Return a table of the documents that each rule of a step removed, in descending order; its
+    note names the rules that removed none."""
     names = sorted(step["rules"], key=lambda r: (-step["rules"][r]["documents"], r))
-    idle = [name for name in step["measures"] if name not in step["rules"]]
+    unused = [name for name in step["measures"] if name not in step["rules"]]
     rows = []
     for name in names:
         facts = step["rules"][name]
-        most = list(facts["sources"].items())[:3]
+        top_sources = list(facts["sources"].items())[:3]
         share = percent(facts["documents"] / max(1, step["documents_in"]))
         row = [name, allowed_range(name, step) or "–", f"{facts['documents']:,}", share]
-        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in most) or "–"]
+        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"]
         rows.append(row)
     notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
-    notes += [f"Nothing went by {', '.join(idle)}."] if idle else []
+    notes += [f"Nothing went by {', '.join(unused)}."] if unused else []
     return {
         "title": f"{step['step']}: what went, by rule",
         "head": ["rule", "allowed", "documents", "share", "size", "most from"],
@@ -142,7 +142,7 @@ def overview_table(card: Card) -> Table:
 
 
 def source_table(card: Card) -> Table:
-    """The documents of each source: read, removed and remaining."""
+    """Return a table of the documents of each source: read, removed and remaining."""
     removed: dict[str, int] = {}
     for step in card["steps"]:
         for facts in step["rules"].values():
@@ -171,7 +171,7 @@ def source_table(card: Card) -> Table:
 
 
 def count_table(title: str, counts: Mapping[str, int], head: str) -> Table:
-    """Counts of documents by value, most first."""
+    """Return a table of `counts`, which are in descending order."""
     total = sum(counts.values())
     rows = [
         [name or "not given", f"{count:,}", percent(count / max(1, total))]
@@ -183,7 +183,7 @@ def count_table(title: str, counts: Mapping[str, int], head: str) -> Table:
 
 
 def count_tables(card: Card) -> list[Table]:
-    """The documents by source, by language and by licence."""
+    """Return the tables of documents by source, language and licence."""
     return [
         source_table(card),
         count_table("Documents by language", card["left"]["languages"], "language"),
@@ -192,7 +192,7 @@ def count_tables(card: Card) -> list[Table]:
 
 
 def licence_note(card: Card) -> str:
-    """A sentence if documents have no licence; else empty."""
+    """Return a sentence if documents have no licence, or else ""."""
     by_licence = card["left"]["licences"]
     without = card["left"]["documents"] - sum(n for name, n in by_licence.items() if name)
     if not any(by_licence):
@@ -206,7 +206,7 @@ def licence_note(card: Card) -> str:
 
 
 def contamination_lines(card: Card) -> list[str] | None:
-    """The findings of steps with evaluation files; None: there is no such step."""
+    """Describe the results of steps with evaluation files; None if there is no such step."""
     evaluating_steps = [s for s in card["steps"] if "evaluation" in s["settings"]]
     if not evaluating_steps:
         return None
@@ -219,13 +219,13 @@ def contamination_lines(card: Card) -> list[str] | None:
 
 
 def limitations(card: Card) -> list[str]:
-    """What was not checked, and what the figures do not say."""
+    """List what was not checked, and what the numbers do not show."""
     lines = list(card["not_done"])
-    read = card["read"]
-    if read["rejected"]:
-        lines.append(f"{counted(read['rejected'], 'row')} not read")
-    if read["unreadable"]:
-        lines.append(f"{counted(len(read['unreadable']), 'file')} not read to the end")
+    reading = card["read"]
+    if reading["rejected"]:
+        lines.append(f"{counted(reading['rejected'], 'row')} not read")
+    if reading["unreadable"]:
+        lines.append(f"{counted(len(reading['unreadable']), 'file')} not read to the end")
     if "tokens" not in card["left"]:
         lines.append("tokens were not counted (--tokenizer FOLDER)")
     lines.append("sizes removed by a step are those of the texts as they came to it")
@@ -238,7 +238,7 @@ def limitations(card: Card) -> list[str]:
 
 
 def repeat_command(card: Card) -> str:
-    """The command that makes the corpus again, run in the folder of the first run."""
+    """Return the command that reproduces the corpus in the working directory of the first run."""
     words = ["maskwright", "curate", *card["read"]["paths"], "--recipe", "recipe.toml"]
     for name, value in card["read"]["reading"].items():
         plain = value if isinstance(value, str) else json.dumps(value)
@@ -249,7 +249,7 @@ def repeat_command(card: Card) -> str:
 
 
 def shown_examples(examples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Examples for a page; those of copies with the text that is kept."""
+    """Convert examples for the page; those of copies include the text of the kept document."""
     return [
         {
             "id": str(example["id"]),
@@ -374,6 +374,7 @@ def _step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
+    """Return the section of a rule: its effect, histogram, limits and examples."""
     facts = step["rules"].get(name, {"documents": 0, "examples": []})
     measure = step["measures"].get(name, {"sample": [], "border": [], "low": None, "high": None})
     values = [number for _, number in measure["sample"]]

@@ -1,4 +1,4 @@
-"""The choices of a user: the recipe, how files are read, and the tokenizer."""
+"""The options of a user: the recipe, how files are read, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from maskwright.text.curate.engine.daft_engine import DaftEngine, Runner
 from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.tables.reading_options import TableReadingOptions, how_read
 
-# The recipe where the user names none. Its order: repairs first, so that rules see what is kept,
-# and personal details are masked before anything is recorded; then rules about single documents;
-# then steps that need the whole corpus. Perplexity follows the duplicates, from which its model
-# would learn that copied texts are usual. Settings differ from the published rules where these are
-# for web pages alone: shorter documents stay (a dialogue, a news item), one stop word suffices,
-# teasers that end in "..." stay, and length is judged in any language.
+# The default recipe. Its order: repairs first, so that rules see the final text and personal
+# details are masked before anything is recorded; then rules about single documents; then steps that
+# need the whole corpus. Perplexity follows the removal of duplicates, which its model would learn
+# as usual text. Settings differ from the published rules where these are for web pages only:
+# shorter documents are kept (a dialogue, a news item), one stop word suffices, teasers that end in
+# "..." are kept, and length is judged in any language.
 DEFAULT_STEPS: dict[str, dict[str, object]] = {
     "html": {},
     "normalise": {},
@@ -46,7 +46,7 @@ DEFAULT_STEPS: dict[str, dict[str, object]] = {
 
 
 def read_as(settings: Sequence[str]) -> ReadingOptions:
-    """How the files are read: with all columns, unless the user names some.
+    """Return the options for reading files; all columns are read unless the user names some.
 
     Raises:
         UsageError, ConfigError: an unknown option, or one of labelled files.
@@ -57,8 +57,7 @@ def read_as(settings: Sequence[str]) -> ReadingOptions:
 
 
 def document_form(paths: Paths, reading: ReadingOptions, note: Note) -> ReadingOptions:
-    """The reading with the form of plain text files settled; a finding tells it where the user does
-    not say it.
+    """Return `reading` with the form of plain text files; a finding reports an inferred form.
 
     Raises:
         UsageError: a path that cannot be read.
@@ -75,8 +74,8 @@ def choose(
     without: Sequence[str],
     settings: Sequence[str],
 ) -> CurationRecipe:
-    """The recipe of a file, of a list of steps, or the default one, without the steps `without` and
-    with `settings` of the form `STEP.SETTING=VALUE`.
+    """Return the recipe of a file, of a list of steps, or the default one, without the steps
+    `without`, and with `settings` of the form `STEP.SETTING=VALUE`.
 
     Raises:
         ConfigError: unknown steps or settings, or no step remains.
@@ -112,7 +111,7 @@ def choose(
 
 
 def tokenizer_folder(path: Path) -> Path:
-    """The folder of a tokenizer: `path`, or `tokenizer` in it."""
+    """Return the folder of a tokenizer: `path/tokenizer` if it holds one, or else `path`."""
     for folder in (path / "tokenizer", path):
         if (folder / "tokenizer.json").is_file() or (folder / "tokenizer_config.json").is_file():
             return folder

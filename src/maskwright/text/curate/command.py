@@ -73,21 +73,21 @@ def curate_command(
         require_apart(paths, out)
     if write_recipe is not None:
         _require_new(write_recipe)
-    counted = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
-    require_tokenizer(counted)
+    tokenizer_path = "" if tokenizer is None else str(tokenizer_folder(tokenizer))
+    require_tokenizer(tokenizer_path)
     require_files(chosen)
     for finding in chosen.findings:
         note(finding)
     engine.start()
     with contextlib.nullcontext() if only else writing(out):
-        usual = recipe is None and steps is None
-        if usual or only or write_recipe:
+        is_default = recipe is None and steps is None
+        if is_default or only or write_recipe:
             first_look, chosen = look(
                 paths,
                 chosen,
                 reading,
                 engine=engine,
-                propose=usual,
+                propose=is_default,
                 fixed={text.partition(".")[0] for text in settings},
                 work=None if only else work_folder(out),
                 skip_unreadable=skip_unreadable,
@@ -108,7 +108,7 @@ def curate_command(
         options = Options(
             engine=engine,
             reading=reading,
-            tokenizer=counted,
+            tokenizer=tokenizer_path,
             update=update,
             skip_unreadable=skip_unreadable,
             note=note,
@@ -125,19 +125,19 @@ def curate_command(
             raise
         print(harmless_lines("\n".join(summary(card))))
         work = work_folder(out)
-        held = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
+        disk = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
         print(harmless_lines(f"corpus: {out}"))
-        print(harmless_lines(f"pieces for the next run with --update: {_beside(out)} ({held})"))
+        print(harmless_lines(f"pieces for the next run with --update: {_beside(out)} ({disk})"))
         print(harmless_lines(f"next: maskwright pretrain bert-mini --text {shell_word(out)}"))
 
 
 def _beside(out: Path) -> Path:
-    """The folder of the pieces as a user would type it."""
+    """Return the work folder, beside `out` as the user wrote it."""
     return out.parent / work_folder(out).name
 
 
 def _once(note: Note) -> Note:
-    """A `Note` without repetitions: the first look and the curation may find the same."""
+    """Wrap a `Note` to drop repeated findings, as of the first look and the curation."""
     sentences: set[str] = set()
 
     def new(finding: Finding) -> None:
@@ -158,8 +158,8 @@ def _require_new(recipe: Path) -> None:
 
 
 class ProgressLine:
-    """A `Progress` that shows the finished shards and the remaining time, on a line that is
-    overwritten; where standard error is no terminal, one line for each part of the work."""
+    """A `Progress` that shows the finished shards and the remaining time on a line that is
+    overwritten; if standard error is no terminal, it prints a line for each finished part."""
 
     def __init__(self) -> None:
         self.name, self.start, self.first, self.shown = "", 0.0, 0, False
@@ -169,30 +169,30 @@ class ProgressLine:
         now = time.monotonic()
         if name != self.name:
             self.name, self.start, self.first, self.shown = name, now, done, False
-        passed, new = now - self.start, done - self.first
-        rest = ""
-        if new > 0 and done < total:
-            rest = f", {duration(passed / new * (total - done))} left"
-        line = f"{name}: {done} of {total} shards{rest}"
+        elapsed, finished = now - self.start, done - self.first
+        time_left = ""
+        if finished > 0 and done < total:
+            time_left = f", {duration(elapsed / finished * (total - done))} left"
+        line = f"{name}: {done} of {total} shards{time_left}"
         if self.live:
             end = "\n" if done == total else ""
             print(f"\r\033[K{harmless_lines(line)}", end=end, file=sys.stderr, flush=True)
         elif done == total and not self.shown:
             self.shown = True
-            print(harmless_lines(f"{name}: {total} shards, {duration(passed)}"), file=sys.stderr)
+            print(harmless_lines(f"{name}: {total} shards, {duration(elapsed)}"), file=sys.stderr)
 
 
 def summary(card: Mapping[str, Any]) -> list[str]:
-    """The lines that describe the result: what each step removed, by rule."""
+    """Return lines that describe the result: what each step removed, by rule."""
     lines = []
     read = card["read"]
     lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
     for step in card["steps"]:
-        came, removed = step["documents_in"], step["documents_in"] - step["documents_out"]
+        total, removed = step["documents_in"], step["documents_in"] - step["documents_out"]
         rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
         listed = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
         changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
-        phrases = [f"{removed:,} of {came:,} removed ({percent(removed / max(1, came))})"]
+        phrases = [f"{removed:,} of {total:,} removed ({percent(removed / max(1, total))})"]
         phrases += [listed] if listed else []
         phrases += [f"changed: {changed}"] if changed else []
         lines.append(f"  {step['step']}: {'; '.join(phrases)}")

@@ -56,7 +56,7 @@ class Options:
 
 
 def work_folder(out: Path) -> Path:
-    """The folder of the pieces of the result `out`: `clean.work` for `clean`."""
+    """Return the work folder of the result `out`: `clean.work` for `clean`."""
     out = Path(os.path.abspath(out))
     return out.with_name(out.name + WORK)
 
@@ -64,12 +64,12 @@ def work_folder(out: Path) -> Path:
 def curate(
     paths: Paths, out: Path | str, recipe: CurationRecipe, options: Options | None = None
 ) -> dict[str, Any]:
-    """Make the curated corpus `out` of the documents of `paths`. Returns its card.
+    """Curate the documents of `paths` into the folder `out`. Return the card.
 
     Raises:
         OutputError: `out` exists and is not to be updated, cannot be written, or is in a folder
             that is read.
-        TokenizerError: the tokenizer's folder holds none.
+        TokenizerError: the folder of the tokenizer contains none.
         DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: from reading
             and from the steps; the same call resumes where it stopped.
     """
@@ -129,7 +129,7 @@ def require_place(out: Path, *, update: bool) -> None:
 
 
 def require_apart(paths: Paths, out: Path) -> None:
-    """Refuse a result inside a folder that is read, or around it.
+    """Refuse a result that is inside a path that is read, or contains one.
 
     Raises:
         OutputError: naming both.
@@ -171,14 +171,14 @@ def is_curated(folder: Path) -> bool:
     return False
 
 
-# ------------------------------------------------------------------------------ the result
 def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping[str, Any]) -> None:
+    """Write the files of the result."""
     for number, folder in enumerate(pieces.packed):
         stage.write_bytes(f"text/{number:05}.jsonl.gz", _pieces_of(folder / PACKED))
     for names, folders in pieces.segments:
         for room, step in itertools.product((REMOVED, CHANGED), names):
             files = [path for folder in folders if (path := records(folder, room, step)).is_file()]
-            if files:  # members of gzip behind each other are one file
+            if files:  # concatenated gzip members are one valid file
                 content = itertools.chain.from_iterable(map(_pieces_of, files))
                 stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
     _write_unreadable(stage, pieces)
@@ -195,7 +195,7 @@ def _pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
-    """`unreadable.jsonl.gz`: the rows that could not be read, if there are any."""
+    """Write `unreadable.jsonl.gz`, the rows and files that could not be read, if there are any."""
     files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
     broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
     if files or broken:

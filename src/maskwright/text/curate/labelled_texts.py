@@ -1,4 +1,4 @@
-"""Texts that the user labelled as good or bad: read, and checked to be of two classes."""
+"""Read texts that the user labelled with two classes, good and bad."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "rejec
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts, (B,) whether each is good, and the name of the class of good texts."""
+    """B labelled texts.
+
+    `good`: (B,) whether each is good; `label`: the name of the class of good texts."""
 
     batch: CurationBatch
     good: NDArray[np.bool_]
@@ -33,12 +35,13 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
     """Read the examples of a labelled file.
 
     Args:
-        label: the class of good texts; "" where its name says so (yes, good, keep, ...).
+        label: the class of good texts; "": infer it from its name (yes, good, keep, ...).
+        where: the name of the step, for messages.
 
     Raises:
         UsageError, DataError: the file cannot be read, is no classification of texts into two
             classes, has too few of one, or a text in both.
-        ConfigError: which class is the good one is unclear.
+        ConfigError: the class of good texts cannot be inferred.
     """
     try:
         rows = files.load(path)
@@ -72,11 +75,11 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
             )
     by_text: dict[str, TextExample] = {}
     for single in singles:
-        earlier = by_text.setdefault(single.text, single)
-        if earlier.label != single.label:
+        previous = by_text.setdefault(single.text, single)
+        if previous.label != single.label:
             raise DataError(
                 "one text is in both classes",
-                where=f"{earlier.where} and {single.where}",
+                where=f"{previous.where} and {single.where}",
                 found=single.text[:80],
                 wanted="one label for each text",
                 do="correct one of the labels",
@@ -87,10 +90,10 @@ def read_labelled_texts(path: str, label: str, where: str) -> LabelledTexts:
 
 
 def good_label(names: tuple[str, ...] | list[str], label: str, where: str) -> str:
-    """The class of good texts.
+    """Return the class of good texts: `label`, or for "" the one inferred from `names`.
 
     Raises:
-        ConfigError: there is no class `label`, or which one is good is unclear.
+        ConfigError: there is no class `label`, or it cannot be inferred.
     """
     if label and label not in names:
         raise ConfigError(

@@ -1,8 +1,7 @@
-"""A first look: a sample of some files, and what a recipe would remove of it.
+"""A first look: a sample of some files, and what a recipe would remove from it.
 
-The sample is drawn from all of every file, or from as much as can be read in time. The recipe runs
-over it as it would over the corpus. How often a document has a copy grows with the corpus; the
-interval of a share of duplicates allows for that.
+The sample is taken from all of each file, or as much as can be read in time. The recipe runs over
+it as over the corpus. The interval of a share of duplicates allows for its growth with the corpus.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ LARGEST = 64  # documents
 
 @dataclass(frozen=True)
 class Share:
-    """What a step would remove, as a share of the documents of the whole corpus.
+    """The estimated share of the documents of the corpus that a step would remove.
 
     Attributes:
-        low, high: an interval of 95 %, of the sampling of documents; of duplicates also of the
-            copies that the sample does not show.
+        low, high: a 95 % interval, which for duplicates includes copies outside of the sample.
+        bytes_share: the share of the bytes of the sample.
     """
 
     step: str
@@ -72,17 +71,17 @@ class Look:
     """The result of a first look.
 
     Attributes:
-        files, bytes: of the corpus; `bytes` of text, estimated for compressed files.
-        sampled: (files, documents, bytes) that were read.
-        unreadable: files that cannot be read, with the reason.
-        lengths: (10 %, 50 %, 90 %) characters of a document.
-        largest: characters of the largest documents, in order; of files that are one document, as
-            estimated from their sizes.
-        languages: documents of each language.
-        lines: documents of the sample and the lines that many of them share, most frequent first.
+        files, bytes: files and bytes of text of the corpus, estimated for compressed files.
+        sampled: (files, documents, bytes) of the sample.
+        unreadable: (file, reason) for files that cannot be read.
+        lengths: the 10, 50 and 90 % quantiles of the characters of a document.
+        largest: characters of the largest documents, ascending; for whole-file documents estimated.
+        languages: the number of documents of each language.
+        lines: (line, number of documents) for lines of many documents, most frequent first.
         shares: what each step would remove.
-        seconds: of work for a MB of text and a core, for each part of the work, reading first.
-        disk: bytes of each room of the work folder for a byte of text.
+        seconds: for each part of the work, the seconds for a MB of text on one core.
+        disk: for each folder of the work folder, its bytes per byte of text.
+        card: the card of the sample, as from `card_of`.
     """
 
     files: int = 0
@@ -101,7 +100,7 @@ class Look:
 
     @property
     def part(self) -> float:
-        """The share of the corpus's text that was read."""
+        """The share of the text of the corpus that is in the sample."""
         return min(1.0, self.sampled[2] / max(1, self.bytes))
 
 
@@ -131,16 +130,15 @@ def look(
     skip_unreadable: bool = False,
     tell: bool = False,
 ) -> tuple[Look, CurationRecipe]:
-    """Look at a sample of the files. Returns the result, and `recipe` with the settings that its
+    """Look at a sample of the files. Return the result, and `recipe` with the settings that its
     steps propose.
 
     Args:
-        propose: whether steps may propose settings, except for those in `fixed`.
-        work: the work folder of the curation that may follow. A small corpus is read completely,
-            and its pieces are reused from there.
+        propose: whether steps other than those in `fixed` may propose settings.
+        work: the work folder of a following curation, which reuses the pieces of a corpus that is
+            small enough to be read completely; None: a temporary folder.
         skip_unreadable: as for `curate`.
-        tell: whether a step that would remove every document is a finding, with which the look
-            ends, in place of an error.
+        tell: report a step that would remove every document as a finding, and stop before it.
 
     Raises:
         DataError: no file can be read; or a step would remove every document, and `tell` is false
@@ -159,16 +157,16 @@ def look(
             temporary = tempfile.TemporaryDirectory(prefix="maskwright-look-")
             work = Path(stack.enter_context(temporary))
         if complete:
-            read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
-            _whole(read, first_look)
+            files_read = read_files(paths, reading, work, engine, watch, skip=skip_unreadable)
+            _describe_all(files_read, first_look)
         else:
             tolerant = replace(reading, on_bad="skip", max_bad_fraction=1.0)
             first_look.unreadable += [(str(error.where), error.what) for error in broken or ()]
-            read = _sample(sources, ignored, tolerant, work, first_look)
+            files_read = _sample(sources, ignored, tolerant, work, first_look)
         try:
             if propose:
-                recipe = _propose(read, recipe, fixed, work, engine, first_look)
-            pieces, ran = _run(read, recipe, work, engine, watch, first_look, tell=tell)
+                recipe = _propose(files_read, recipe, fixed, work, engine, first_look)
+            pieces, ran = _run(files_read, recipe, work, engine, watch, first_look, tell=tell)
         except DataError as error:
             if not complete:
                 error.advising(f"{error.do}; this is the first look, at a sample")
@@ -203,7 +201,7 @@ def _run(
     *,
     tell: bool,
 ) -> tuple[Pieces, CurationRecipe]:
-    """Run the recipe; with `tell` only the steps before one that removes every document."""
+    """Run the recipe; with `tell`, up to a step that removes every document. Return it as run."""
     while True:
         try:
             return run(read, recipe, work, engine, note=ignore, progress=watch), recipe
@@ -225,29 +223,29 @@ def _sample(
     work: Path,
     first_look: Look,
 ) -> ReadFiles:
-    """Read some files, and write a random sample of their documents as shards."""
-    chosen = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
-    chosen = chosen[:SAMPLE_FILES]
-    bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(chosen))
+    """Write a random sample of documents as shards, and describe it in `first_look`."""
+    sampled = sorted(sources, key=lambda s: hashlib.sha256(os.fsencode(s.path)).digest())
+    sampled = sampled[:SAMPLE_FILES]
+    bytes_per_file = max(64 << 10, SAMPLE_BYTES // len(sampled))
     documents: list[Document] = []
-    began, read, bytes_seen, files = time.monotonic(), 0, 0, 0
+    start, kept_bytes, bytes_seen, files = time.monotonic(), 0, 0, 0
     whole_bytes, whole_text = 0, 0
-    for number, source in enumerate(chosen):
-        seconds_left = SECONDS - (time.monotonic() - began)
-        if read >= SAMPLE_BYTES or seconds_left <= 0:
+    for number, source in enumerate(sampled):
+        seconds_left = SECONDS - (time.monotonic() - start)
+        if kept_bytes >= SAMPLE_BYTES or seconds_left <= 0:
             break
-        ends = time.monotonic() + seconds_left / (len(chosen) - number)
+        deadline = time.monotonic() + seconds_left / (len(sampled) - number)
         share = min(1.0, bytes_per_file / max(1, source.text_bytes))
         reader = Reader([source.path], reading, pages=True)
-        size, cut = 0, False
+        file_bytes, stopped = 0, False
         try:
             for document in reader:
-                size += utf8_size(document.text)
+                file_bytes += utf8_size(document.text)
                 if share == 1 or _draw(document.id) < share:
                     documents.append(document)
-                    read += utf8_size(document.text)
-                # A document at least of every file, however long it takes to open.
-                if cut := bool(documents) and time.monotonic() > ends:
+                    kept_bytes += utf8_size(document.text)
+                # At least one document of each file, however long it takes to open.
+                if stopped := bool(documents) and time.monotonic() > deadline:
                     break
         except MaskwrightError as error:
             if reader.counts.rows:  # all of them blank or bad
@@ -255,10 +253,10 @@ def _sample(
             first_look.unreadable.append((source.shown, error.what))
             continue
         files += 1
-        bytes_seen += size
-        if not cut:
+        bytes_seen += file_bytes
+        if not stopped:
             whole_bytes += source.text_bytes
-            whole_text += size
+            whole_text += file_bytes
     if not documents:
         raise DataError(
             "no file of the sample can be read",
@@ -267,10 +265,10 @@ def _sample(
             wanted="files that hold text",
         )
     if whole_bytes:  # formats hold more than text, and compress it well or badly
-        first_look.bytes = max(read, round(first_look.bytes * whole_text / whole_bytes))
-    first_look.sampled = (files, len(documents), read)
+        first_look.bytes = max(kept_bytes, round(first_look.bytes * whole_text / whole_bytes))
+    first_look.sampled = (files, len(documents), kept_bytes)
     _describe([document.text for document in documents], first_look)
-    first_look.seconds["reading"] = (time.monotonic() - began) / (bytes_seen / 1e6)
+    first_look.seconds["reading"] = (time.monotonic() - start) / (bytes_seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
     commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
@@ -279,23 +277,23 @@ def _sample(
 
 
 def _draw(name: str) -> float:
-    """A number from 0 to 1 by a hash of a document's id."""
+    """Return a pseudo-random number in [0, 1) that depends on a document's id only."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=7).digest()
     return int.from_bytes(digest, "big") / float(1 << 56)
 
 
-def _whole(read: ReadFiles, first_look: Look) -> None:
-    """Describe all documents that were read."""
+def _describe_all(read: ReadFiles, first_look: Look) -> None:
+    """Set the fields of `first_look` that describe the documents, all of which were read."""
     texts = [text for shard in read.shards for b in read_batches(shard.path) for text in b.texts]
-    size = sum(shard.bytes for shard in read.shards)
-    first_look.bytes, first_look.sampled = size, (first_look.files, len(texts), size)
+    total = sum(shard.bytes for shard in read.shards)
+    first_look.bytes, first_look.sampled = total, (first_look.files, len(texts), total)
     unreadable = [entry for facts in read.facts for entry in facts["unreadable"]]
     first_look.unreadable = [(entry["file"], entry["reason"]) for entry in unreadable]
     _describe(texts, first_look)
 
 
 def _describe(texts: Sequence[str], first_look: Look) -> None:
-    """Set lengths, and the lines that at least 1 % of the texts, and at least 5, have."""
+    """Set `lengths`, `largest` and `lines`: those in at least 1 %, and at least 5, of the texts."""
     lengths = sorted(map(len, texts))
     low, middle, high = (
         lengths[min(len(lengths) - 1, int(len(lengths) * q))] for q in (0.1, 0.5, 0.9)
@@ -305,8 +303,8 @@ def _describe(texts: Sequence[str], first_look: Look) -> None:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update({line.strip()[:200] for line in text.split("\n") if line.strip()})
-    least = max(5, math.ceil(len(texts) / 100))
-    first_look.lines = [(line, n) for line, n in counts.most_common(10) if n >= least]
+    minimum = max(5, math.ceil(len(texts) / 100))
+    first_look.lines = [(line, n) for line, n in counts.most_common(10) if n >= minimum]
 
 
 def _propose(
@@ -317,17 +315,17 @@ def _propose(
     engine: DaftEngine,
     first_look: Look,
 ) -> CurationRecipe:
-    """The recipe with the settings that its steps propose, from counts of the notes they write."""
-    usual = Step.proposed
+    """Return the recipe with the settings that steps propose, given counts of their notes."""
+    default = Step.proposed
     for name, step in recipe.steps.items():
-        if name in fixed or type(step).proposed is usual:
+        if name in fixed or type(step).proposed is default:
             continue
         names = list(recipe.steps)[: list(recipe.steps).index(name) + 1]
         local = {n: recipe.steps[n] for n in names if not isinstance(recipe.steps[n], CorpusStep)}
         local_recipe = CurationRecipe(local)
         try:
             pieces = run(read, local_recipe, work, engine, note=ignore, progress=lambda *_: None)
-        except DataError:  # nothing is left to suggest from; the whole recipe says why
+        except DataError:  # no document remains; running the whole recipe reports why
             continue
         remaining = card_of(pieces, local_recipe)["left"]
         first_look.languages = first_look.languages or remaining["languages"]
@@ -340,27 +338,29 @@ def _propose(
 
 
 def _shares(first_look: Look, recipe: CurationRecipe) -> list[Share]:
-    """The share of documents that each step would remove, with an interval."""
+    """Return the share of documents that each step would remove, with an interval."""
     documents = first_look.card["steps"][0]["documents_in"]
     shares = []
     for step in first_look.card["steps"]:
         removed = step["documents_in"] - step["documents_out"]
-        lost = step["bytes_in"] - step["bytes_out"]
+        cut_bytes = step["bytes_in"] - step["bytes_out"]
         low, high = wilson(removed / documents, documents)
         share = removed / documents
         if recipe.steps[step["step"]].REMOVES_COPIES and first_look.part < 1:
-            # The sample has both of two copies with the square of its share: if copies come in
-            # pairs, the corpus has 1 / part times as many; if a text has many copies, no more.
+            # A sample of the share p contains both of two copies with probability p ** 2. So the
+            # corpus has 1 / p times the share of copies if they come in pairs, otherwise less.
             high = min(1.0, high / first_look.part)
             share = math.sqrt(max(low, 1e-9) * high) if removed else share
         shares.append(
-            Share(step["step"], share, low, high, lost / first_look.card["steps"][0]["bytes_in"])
+            Share(
+                step["step"], share, low, high, cut_bytes / first_look.card["steps"][0]["bytes_in"]
+            )
         )
     return shares
 
 
 def look_lines(first_look: Look) -> list[str]:
-    """The lines of a terminal that describe the look."""
+    """Return the lines of terminal output that describe the look."""
     files, documents, read = first_look.sampled
     lines = [
         f"files: {first_look.files:,}, about {size(first_look.bytes)} of text",
@@ -392,14 +392,14 @@ def look_lines(first_look: Look) -> list[str]:
     return lines
 
 
-PROCESS_BYTES = 450 << 20  # of memory that a worker process needs, measured
-DOCUMENT_BYTES = 56  # and for each character of a document that is more than a batch, measured
+PROCESS_BYTES = 450 << 20  # memory of a worker process, measured
+DOCUMENT_BYTES = 56  # memory for each character of a document beyond a batch, measured
 SPARE = 1.2
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """The name of a part of the work, and its duration with all processes."""
+    """The duration of a part of the work with all processes."""
 
     name: str
     seconds: float
@@ -410,12 +410,11 @@ class CurationPlan:
     """The estimated cost of a curation.
 
     Attributes:
-        bytes: of text.
-        shards: the number of shards.
-        processes: how many shards are processed at once.
-        work_bytes, result_bytes: on the disk, beside the result and in it.
-        memory: bytes of all processes together.
-        query: bytes of the largest query; larger ones are partitioned.
+        bytes, shards: the bytes of text, and the number of shards.
+        processes: the number of shards that are processed at once.
+        work_bytes, result_bytes: the size of the work folder, and of the result.
+        memory: bytes of memory of all processes together.
+        query: bytes of memory of a query; larger ones are partitioned.
     """
 
     stages: tuple[StageTime, ...]
@@ -429,12 +428,12 @@ class CurationPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all stages, in sequence."""
+        """The total duration of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
 
 def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan:
-    """The estimated cost for the whole corpus."""
+    """Estimate the cost of curating the whole corpus."""
     shards = max(1, math.ceil(look.bytes / SHARD_BYTES))
     processes = min(engine.processes, shards)
     megabytes = look.bytes / 1e6
@@ -446,20 +445,20 @@ def plan(look: Look, recipe: CurationRecipe, engine: DaftEngine) -> CurationPlan
     per_document = look.sampled[2] / max(1, look.sampled[1])
     documents = look.bytes / max(1.0, per_document)
     rows = documents * (14 if any(isinstance(s, CorpusStep) for s in recipe.steps.values()) else 1)
-    beyond = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
-    large = DOCUMENT_BYTES * sum(beyond)
-    # A single process is this one.
-    held = processes * PROCESS_BYTES + large if processes > 1 else max(PROCESS_BYTES, large)
+    excess = [max(0, size - BATCH_CHARACTERS) for size in look.largest[-processes:]]
+    extra = DOCUMENT_BYTES * sum(excess)
+    # A single process is this one, whose memory is added below.
+    memory = processes * PROCESS_BYTES + extra if processes > 1 else max(PROCESS_BYTES, extra)
     query = min(int(rows * ROW_BYTES), int(free_bytes() * SHARE))
-    result = look.disk.get("packed", 0.0)
+    packed = look.disk.get("packed", 0.0)
     return CurationPlan(
         stages,
         look.bytes,
         shards,
         processes,
         work_bytes=int(sum(look.disk.values()) * look.bytes),
-        result_bytes=int(1.3 * result * look.bytes),
-        memory=max(held, query) + PROCESS_BYTES,
+        result_bytes=int(1.3 * packed * look.bytes),
+        memory=max(memory, query) + PROCESS_BYTES,
         query=query,
     )
 
@@ -495,7 +494,7 @@ def require(planned: CurationPlan, out: Path, engine: DaftEngine) -> None:
 
 
 def plan_lines(planned: CurationPlan) -> list[str]:
-    """The lines of a terminal that describe the plan."""
+    """Return the lines of terminal output that describe the plan."""
     width = max(len(stage.name) for stage in planned.stages)
     lines = [
         f"plan: {size(planned.bytes)} of text in {planned.shards:,} shards of {size(SHARD_BYTES)}, "

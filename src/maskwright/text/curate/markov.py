@@ -1,17 +1,15 @@
-"""A word n-gram model: counts in a hash table, all words of a batch scored at once.
+"""A word n-gram model: counts in a hash table, scoring all words of a batch at once.
 
-A unit is a word, regardless of case, or a single sign that is neither letter nor space. Units
-rather than characters, because real words in a senseless order must be improbable too, and because
-a random string is a sequence of unknown units; n-grams rather than a network, because a gigabyte
-takes a minute.
+A unit is a word, regardless of case, or a single sign that is neither letter nor space. Units and
+not characters, since real words in a senseless order must be improbable too, and a random string is
+a sequence of unknown units; n-grams and not a network, since a gigabyte takes a minute.
 
     p_1(w)             = (c(w) + D / 2^20) / (N + D)             N units, D different ones
     p_k(w | v_1..k-1)  = (c(v w) + M p_k-1(w | v_2..)) / (c(v) + M)
 
 The second line is Dirichlet smoothing (MacKay and Peto 1995, A hierarchical Dirichlet language
-model); an unknown unit has the probability of one of 2^20. An n-gram has two slots in the table,
-where 40 bits of its hash identify it; it is dropped where more frequent ones occupy both (about one
-of forty).
+model); an unknown unit is treated as one of 2^20. An n-gram has two possible slots in the table,
+where 40 bits of its hash identify it; it is dropped if more frequent ones occupy both.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNKNOWN = 2.0**-20
-STRENGTH = 4.0  # M: the occurrences of a context that weigh as much as the shorter context
+STRENGTH = 4.0  # M: the weight of the shorter context, in occurrences of the longer one
 MOST_BITS = 24
-COUNT = np.uint64(24)  # bits of a count; the others are of the hash
+COUNT = np.uint64(24)  # bits of the count in an entry; the others are of the hash
 MANY = (1 << 16) - 1
 LARGEST = np.uint64((1 << 24) - 1)
 
@@ -50,13 +48,13 @@ class Units:
         return np.diff(self.starts)
 
     def of(self, chosen: NDArray[np.bool_]) -> Units:
-        """The units of some of the texts."""
+        """Return the units of the texts where `chosen`, (B,), is true."""
         starts = np.concatenate([[0], np.cumsum(self.counts[chosen])])
         return Units(self.hashes[np.repeat(chosen, self.counts)], starts)
 
     def grams(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        """(U,) the hash of the n-gram that ends at each unit, and whether its text has `size` units
-        up to there. Cached, since the same units are counted and scored."""
+        """Return (U,) the hash of the n-gram that ends at each unit, and (U,) whether its text has
+        `size` units up to there. Cached, since the same units are counted and scored."""
         cache: dict[int, tuple[NDArray[np.uint64], NDArray[np.bool_]]]
         cache = self.__dict__.setdefault("_grams", {})
         if size not in cache:
@@ -73,7 +71,7 @@ class Units:
 
 
 def units_of(batch: CurationBatch) -> Units:
-    """The words and signs of a batch, in the order of the text."""
+    """Return the words and signs of a batch, in the order of the text."""
     words, characters = batch.words, batch.characters
     covered = np.zeros(len(characters.points) + 1, np.int8)
     firsts = words.begins + characters.offsets[words.texts]
@@ -89,10 +87,10 @@ def units_of(batch: CurationBatch) -> Units:
 
 @dataclass(frozen=True)
 class NgramModel:
-    """The counts of n-grams, as a table.
+    """An n-gram model as a hash table of counts.
 
     Attributes:
-        table: (2**b,) uint64, the highest 40 bits of an n-gram's hash and its count.
+        table: (2**b,) uint64, the highest 40 bits of the hash of an n-gram, then its count.
         total, different: the number of units, and of different units.
         order: the size of the largest n-grams.
     """
@@ -103,13 +101,13 @@ class NgramModel:
     order: int
 
     def bits(self, units: Units) -> NDArray[np.float64]:
-        """(B,) the mean of -log2 p over the units of each text; NaN without units."""
+        """Return (B,) the mean of -log2 p over the units of each text; NaN without units."""
         before, _ = units.grams(1)
         counts = self._count(before)
         p = (counts + self.different * UNKNOWN) / (self.total + self.different)
         for size in range(2, self.order + 1):
             grams, complete = units.grams(size)
-            # Of the context: the count of the shorter n-gram that ends one unit earlier.
+            # The count of the context, the shorter n-gram that ends one unit earlier.
             context = np.concatenate([[0.0], counts[:-1]])[: len(counts)]
             counts = self._count(grams)
             p = np.where(
@@ -135,7 +133,7 @@ def _second(grams: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
 
 
 def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(B,) the mean of each text's values, summed as integers, so that order has no effect."""
+    """Return (B,) the mean of each text's values, summed as integers, independently of order."""
     running_sums = np.concatenate([[0], np.cumsum(np.rint(values * (1 << 20)).astype(np.int64))])
     counts = np.diff(starts)
     sums = running_sums[starts[1:]] - running_sums[starts[:-1]]
@@ -144,7 +142,7 @@ def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np
 
 
 def concatenate(batches: Sequence[Units]) -> Units:
-    """The units of the texts of all batches."""
+    """Concatenate the units of batches."""
     starts = np.cumsum([0, *(count for batch in batches for count in batch.counts.tolist())])
     hashes = [np.zeros(0, np.uint64), *(batch.hashes for batch in batches)]
     return Units(np.concatenate(hashes), starts.astype(np.int64))
@@ -156,27 +154,27 @@ class NgramCounts:
 
     Attributes:
         grams: for each size from 1 the hashes of the n-grams, ascending.
-        often: for each size the count of each.
+        often: for each size the count of each n-gram.
     """
 
     grams: Sequence[NDArray[np.uint64]]
     often: Sequence[NDArray[np.int64]]
 
     def without(self, less: NgramCounts) -> NgramCounts:
-        """The counts without those of some of the texts, `less`."""
+        """Subtract `less`, the counts of some of the texts."""
         grams, often = [], []
-        for hashes, count, removed, fewer in zip(
+        for hashes, count, removed, removed_counts in zip(
             self.grams, self.often, less.grams, less.often, strict=True
         ):
             remaining = count.copy()
-            remaining[np.searchsorted(hashes, removed)] -= fewer
+            remaining[np.searchsorted(hashes, removed)] -= removed_counts
             grams.append(hashes[remaining > 0])
             often.append(remaining[remaining > 0])
         return NgramCounts(grams, often)
 
 
 def count_ngrams(units: Units, order: int) -> NgramCounts:
-    """Count the n-grams of the texts."""
+    """Count the n-grams of texts, of sizes 1 to `order`."""
     grams, often = [], []
     for size in range(1, order + 1):
         hashes, complete = units.grams(size)
@@ -187,17 +185,17 @@ def count_ngrams(units: Units, order: int) -> NgramCounts:
 
 
 def train(counts: NgramCounts) -> NgramModel:
-    """The model with these counts."""
+    """Build the model with these counts."""
     hashes, count = np.concatenate(counts.grams), np.concatenate(counts.often)
     bits = min(MOST_BITS, max(8, (4 * len(hashes) - 1).bit_length()))
     ranked = _ranked(hashes, count)
-    hashes, often = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
-    entries = hashes >> COUNT << COUNT | often
+    hashes, capped = hashes[ranked], np.minimum(count[ranked].astype(np.uint64), LARGEST)
+    entries = hashes >> COUNT << COUNT | capped
     table = np.zeros(1 << bits, np.uint64)
     for places_of in (_first, _second):
         slots = places_of(hashes, len(table))
         free = np.flatnonzero(table[slots] == 0)
-        # Of several n-grams for one slot the last one written stays: the most frequent.
+        # Of several n-grams for one slot the last one written, the most frequent, wins.
         table[slots[free][::-1]] = entries[free][::-1]
         unplaced = table[slots] != entries
         hashes, entries = hashes[unplaced], entries[unplaced]
@@ -206,9 +204,9 @@ def train(counts: NgramCounts) -> NgramModel:
 
 
 def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of n-grams: by falling count, then by hash."""
+    """Return the indices of n-grams, sorted by descending count, then by hash."""
     order = np.argsort(hashes)
-    # Small numbers sort by counting; the few that are larger are sorted among themselves.
+    # 16 bits are sorted by counting; the few larger counts are then sorted among themselves.
     rare = MANY - np.minimum(count[order], MANY)
     order = order[np.argsort(rare.astype(np.uint16), kind="stable")]
     many = int((rare == 0).sum())
@@ -217,8 +215,8 @@ def _ranked(hashes: NDArray[np.uint64], count: NDArray[np.int64]) -> NDArray[np.
 
 
 def table_of(models: Sequence[NgramModel]) -> pa.Table:
-    """Models as an Arrow table: for each a column of the used slots of its table and one of their
-    entries, padded, and a column of numbers."""
+    """Serialise models as an Arrow table: for each model the used slots of its table (`places_N`)
+    and their entries (`entries_N`), padded; and `numbers`: size, total, different, order."""
     import pyarrow as pa
 
     slots = [np.flatnonzero(model.table) for model in models]

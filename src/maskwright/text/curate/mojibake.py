@@ -20,31 +20,29 @@ from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import Characters
 
-# The encodings that ftfy knows. Python reads the Windows ones without their undefined bytes, which
-# decode to the C1 control characters of Latin 1.
+# The encodings that ftfy repairs; undefined bytes of the Windows ones are C1 control characters.
 ENCODINGS = (
     *("latin-1", "cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1257", "iso8859-2"),
     *("mac-roman", "cp437"),
 )
-LEAD, FOLLOWS = (1, 2, 4), 8  # bits: leading bytes of two, three and four; a following byte
+LEAD, FOLLOWS = (1, 2, 4), 8  # bits: lead bytes of sequences of 2, 3, 4; a continuation byte
 C1 = 16
 LOST = "\ufffd"
-# A quotation mark whose last byte, undefined in Windows-1252, was lost.
+# A closing quotation mark whose last byte, undefined in Windows-1252, was lost.
 CLOSING = ("â€" + LOST, "”")
-# A capital letter before a space or a sign, which right text has at the end of a word in capitals
-# and where the letter itself is meant: not behind a small letter or a digit, and before a sign not
-# as the beginning of a word. (`Â©` and `Â°` are no right text.)
+# A capital letter before a space or a sign, which is correct at the end of a word in capitals, or
+# as a single letter: not after a small letter or a digit, nor before a sign that begins a word.
 SIGNS = "\u00ad…‘’‚“”„–—™®©°«»´·¨¿¡²³¹±†‡"
 AMBIGUOUS = re.compile(
     rf"(?!Â[®©°])(?:(?<![a-zß-öø-ÿ0-9.,;:!?)])[À-ÖØ-Þ](?:[ \u00a0]|[{SIGNS}](?![a-zß-öø-ÿ]))|"
     rf"(?<=[A-ZÀ-ÖØ-Þ])[À-ÖØ-Þ][{SIGNS}])"
 )
-# Quotation marks and dashes; no right text has them so, whatever else the line has.
+# Wrongly decoded quotation marks and dashes, which no correct text contains.
 PUNCTUATION = re.compile("â€.")
 
 
 def find_suspicious(characters: Characters) -> NDArray[np.bool_]:
-    """(B,) whether a text has the trace of a wrong encoding."""
+    """Return (B,) whether each text has a trace of a wrong encoding."""
     positions = np.flatnonzero(characters.points >= 0x80)
     is_suspicious = np.zeros(len(characters.offsets) - 1, np.bool_)
     if not positions.size:
@@ -56,7 +54,7 @@ def find_suspicious(characters: Characters) -> NDArray[np.bool_]:
 
 
 def repair(text: str) -> tuple[str, Sequence[int]]:
-    """The text with its bad lines repaired, and the numbers of these lines, from 1."""
+    """Repair wrongly decoded lines. Return the text, and the numbers of these lines, from 1."""
     from ftfy import TextFixerConfig, fix_encoding
     from ftfy.badness import is_bad
 
@@ -76,22 +74,23 @@ def repair(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _traces(positions: NDArray[np.int64], bits: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether each position has a C1 character, or a leading byte and its continuation bytes."""
+    """Return (P,) whether each ascending position of a character, with its bits of `_bits`, has a
+    C1 character or begins a sequence of UTF-8 bytes."""
     is_trace = (bits & C1) != 0
-    follows = (bits & FOLLOWS) != 0
-    row = np.ones(len(positions), np.bool_)
+    continues = (bits & FOLLOWS) != 0
+    complete = np.ones(len(positions), np.bool_)
     for more, bit in enumerate(LEAD, 1):
-        # The next one more character behind must follow too, and be there.
+        # The character `more` positions later must be a continuation byte.
         shifted = np.zeros(len(positions), np.bool_)
-        shifted[:-more] = follows[more:] & (positions[more:] - positions[:-more] == more)
-        row &= shifted
-        is_trace |= ((bits & bit) != 0) & row
+        shifted[:-more] = continues[more:] & (positions[more:] - positions[:-more] == more)
+        complete &= shifted
+        is_trace |= ((bits & bit) != 0) & complete
     return is_trace
 
 
 @functools.cache
 def _bits() -> NDArray[np.uint8]:
-    """For each code point below 0x10000 the kinds of bytes that it may stand for."""
+    """Return, for each code point below 0x10000, the kinds of UTF-8 bytes that it may represent."""
     bits = np.zeros(0x10000, np.uint8)
     for encoding in ENCODINGS:
         for byte in range(0x80, 0xF5):

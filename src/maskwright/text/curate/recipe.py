@@ -5,8 +5,8 @@
     [language]
     keep = ["en"]
 
-The table of a step may be left out: all settings have defaults. The result has the recipe, with all
-settings, in `recipe.toml`.
+The table of a step is optional, as all settings have defaults. The recipe with all settings is
+saved in the result as `recipe.toml`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CurationRecipe:
     """Steps by name, in the order in which they run.
 
     Raises:
-        ConfigError: a step's settings are at fault, or those of two steps contradict each other.
+        ConfigError: the settings of a step are invalid, or contradict those of another step.
     """
 
     steps: Mapping[str, Step]
@@ -58,12 +58,12 @@ class CurationRecipe:
     def findings(self) -> list[Finding]:
         """Warnings about orders of steps that are likely mistakes."""
         findings, names = list[Finding](), list(self.steps)
-        copies = [name for name in names if self.steps[name].REMOVES_COPIES]
-        for name in names[names.index(copies[0]) :] if copies else []:
-            removes = getattr(self.steps[name], "action", "") == "remove"
-            if self.steps[name].CHANGES_TEXT and not removes and name not in copies:
-                message = f"{name} changes texts behind {copies[0]}, and may make new copies"
-                remedy = f"put {name} before {copies[0]}"
+        removers = [name for name in names if self.steps[name].REMOVES_COPIES]
+        for name in names[names.index(removers[0]) :] if removers else []:
+            removes_only = getattr(self.steps[name], "action", "") == "remove"
+            if self.steps[name].CHANGES_TEXT and not removes_only and name not in removers:
+                message = f"{name} changes texts behind {removers[0]}, and may make new copies"
+                remedy = f"put {name} before {removers[0]}"
                 findings.append(
                     Finding("changes-behind-duplicates", message, "", remedy, "warning")
                 )
@@ -83,26 +83,26 @@ class CurationRecipe:
         return findings
 
     def to_toml(self) -> str:
-        """The file of the recipe, with every setting."""
+        """Return the recipe with all settings as TOML."""
         names = ", ".join(f'"{name}"' for name in self.steps)
         tables = {name: config.to_plain(step) for name, step in self.steps.items()}
         return f"steps = [{names}]\n\n" + to_toml(tables)
 
     def plain(self) -> dict[str, Any]:
-        """Plain values, for fingerprints and the card."""
+        """Return {step: settings} as plain values, for fingerprints and the card."""
         return {name: config.to_plain(step) for name, step in self.steps.items()}
 
 
 def step_names() -> list[str]:
-    """The names of all steps."""
+    """Return the names of all steps."""
     return catalogue.names(ROOM)
 
 
 def settings_of(name: str) -> type[Step]:
-    """The class of the step `name`.
+    """Return the class of the step `name`.
 
     Raises:
-        ConfigError: no such step.
+        ConfigError: there is no such step.
     """
     if name not in step_names():
         raise ConfigError(
@@ -116,12 +116,12 @@ def settings_of(name: str) -> type[Step]:
 
 
 def summary_of(name: str) -> str:
-    """The summary of the step `name`, one line."""
+    """Return the summary of the step `name`, one line."""
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
 def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
-    """The recipe of these steps, with these settings.
+    """Build the recipe of these steps; `tables` holds the settings of each.
 
     Raises:
         ConfigError: an unknown step or setting, a step named twice, settings of a step that does
@@ -150,11 +150,11 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
 
 
 def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
-    """The recipe in a TOML file, with each `STEP.SETTING=VALUE` applied before it is checked.
+    """Read a recipe from a TOML file, applying each `STEP.SETTING=VALUE` before it is checked.
 
     Raises:
-        UsageError: no such file.
-        ConfigError: not TOML, or not a recipe; it names file and field.
+        UsageError: the file does not exist.
+        ConfigError: the file is not TOML, or not a valid recipe; names file and field.
     """
     steps, tables = read_plain(path)
     try:
@@ -164,10 +164,11 @@ def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
 
 
 def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """The steps and the tables that a TOML file names, not yet checked.
+    """Read the steps and their tables of settings from a TOML file, without checking them.
 
     Raises:
-        UsageError: no such file.  ConfigError: not TOML, or no list of steps.
+        UsageError: the file does not exist.
+        ConfigError: the file is not TOML, or has no list of steps.
     """
     try:
         plain = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -196,10 +197,10 @@ def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
 def with_settings(
     steps: Sequence[str], tables: Mapping[str, Any], settings: Sequence[str]
 ) -> dict[str, Any]:
-    """The tables of a recipe with each `STEP.SETTING=VALUE` applied.
+    """Return the tables of a recipe with each `STEP.SETTING=VALUE` applied.
 
     Raises:
-        ConfigError: not a setting of one of the steps.
+        ConfigError: an assignment names none of the steps.
     """
     merged = {
         name: dict(table) if isinstance(table, dict) else table for name, table in tables.items()
@@ -225,7 +226,7 @@ def with_settings(
 
 @functools.cache
 def descriptions(kind: type[Step]) -> Mapping[str, str]:
-    """The string under each setting of a step, on one line."""
+    """Return the field docstring of each setting of a step, on one line."""
     texts: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not (dataclasses.is_dataclass(owner) and issubclass(owner, Step)):
@@ -245,26 +246,26 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
 
 
 def defaults_of(name: str) -> dict[str, Any]:
-    """The default settings of the step `name`, as plain values."""
+    """Return the default settings of the step `name` as plain values."""
     return dict(config.to_plain(settings_of(name)()))
 
 
 def setting_of(step: Step, rule: str, side: str, limit: float | None) -> str | None:
-    """The setting of a step that is the limit of a rule: its value is the limit, and it has the
-    name of the rule or of the side (`low`, `high`), or the string under it names the rule."""
-    for name, words in descriptions(type(step)).items():
+    """Return the setting of a step that defines a limit of a rule, or None: its value is the limit,
+    and its name is `rule` or `side` (`low`, `high`), or its docstring names the rule."""
+    for name, docs in descriptions(type(step)).items():
         value = getattr(step, name)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if number and value == limit and (name in (rule, side) or f"`{rule}`" in words):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and value == limit and (name in (rule, side) or f"`{rule}`" in docs):
             return name
     return None
 
 
 def step_lines() -> Iterator[str]:
-    """Every step with its summary, and below it its settings with their defaults."""
+    """Yield each step with its summary, followed by its settings with their defaults."""
     for name in step_names():
         yield f"{name}: {summary_of(name)}"
-        words = descriptions(settings_of(name))
+        docs = descriptions(settings_of(name))
         for setting, value in defaults_of(name).items():
-            shown = json.dumps(value, ensure_ascii=False)
-            yield f"    {setting} = {shown}" + (f"  # {words[setting]}" if words[setting] else "")
+            text = json.dumps(value, ensure_ascii=False)
+            yield f"    {setting} = {text}" + (f"  # {docs[setting]}" if docs[setting] else "")

@@ -3,13 +3,13 @@
 A module of `text/curate/steps/` has
 
     SUMMARY   one line for lists and the card
-    Settings  the step: a subclass of `Step` or `CorpusStep`; its fields, all with defaults, are the
-              table of the recipe that has the step's name; a string under each describes it
+    Settings  the step: a subclass of `Step` or `CorpusStep`; its fields, all with defaults and
+              documented by a string under each, are the table of the step in a recipe
 
 A `Step` judges each document by itself. A `CorpusStep` needs the whole corpus first: its `gather`
-runs functions (passes) over all documents, as many as it needs, and returns the table that `apply`
-gets. Results depend neither on how the corpus is divided into shards and batches nor on the order
-of the documents: which copy is kept is decided by `arrays/winnow.py`.
+runs functions (passes) over all documents and returns the table that is passed to `apply`. Results
+depend neither on the division of the corpus into shards and batches nor on the order of documents;
+which copy is kept is decided by `arrays/winnow.py`.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class RuleMeasure:
 
 @dataclass(frozen=True)
 class Removal:
-    """A document that is removed for another reason than a number out of range.
+    """A document that is removed for another reason than a `RuleMeasure`.
 
     Attributes:
-        index: its index in the batch.
+        index: the index of the document in the batch.
         rule: the name of the rule.
-        value: what was found: a word of a list, the document that it is a copy of.
-        where: where in the text (`line 3`, `characters 120 to 150`), or None for all of it.
-        allowed: what the rule allows.
-        survivor: of a copy: the id of the document that is kept in its place.
+        value: the cause: a word of a list, the document that it is a copy of.
+        where: the place in the text (`line 3`, `characters 120 to 150`); None: the whole text.
+        allowed: what the rule allows, in words.
+        survivor: for a copy, the id of the document that is kept instead.
     """
 
     index: int
@@ -83,13 +83,13 @@ class Removal:
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a document's text that is recorded: a line cut, a number masked.
+    """A recorded change of a document's text: a line cut, a number masked.
 
     Attributes:
-        index: the document's index in the batch.
+        index: the index of the document in the batch.
         rule: the name of the rule.
-        value: what was there, or how often.
-        where: where in the text as it came to the step.
+        value: what was changed, or how often.
+        where: the place in the text before the step, in words; None: not recorded.
     """
 
     index: int
@@ -103,12 +103,11 @@ class Outcome:
     """What a step returns for B documents. All fields are optional; the order of the batch is kept.
 
     Attributes:
-        texts: (B,) the new texts. The engine removes those that are blank now, and records them
-            under the rule `nothing-left`.
-        measures: rules that are ranges; a document is removed by the first that it breaks.
-        removals: further removals; a document that a measure removes needs none.
-        changes: where and why texts were changed.
-        notes: further columns, each of B strings or None.
+        texts: B new texts; None: unchanged. Documents with a blank new text are removed.
+        measures: rules with ranges; a document is removed by the first that it breaks.
+        removals: removals for other reasons; not needed for documents that a measure removes.
+        changes: the changes of texts.
+        notes: new or replaced columns by name, each of B strings or None.
     """
 
     texts: Sequence[str] | None = None
@@ -127,10 +126,10 @@ class CurationBatch:
 
     Attributes:
         rows: (B,) int64, the number of each document in its shard; it never changes.
-        ids: where each was read: `path:line`.
-        texts: never blank, and always encodable in UTF-8.
+        ids: the location where each was read: `path:line`.
+        texts: the texts, never blank, and always encodable in UTF-8.
         notes: further columns by name, each of B strings or None.
-        values: B JSON objects of the notes that were no strings, or None; empty: there are none.
+        values: for each document a JSON object of its notes that were no strings, or None.
     """
 
     rows: NDArray[np.int64]
@@ -144,7 +143,7 @@ class CurationBatch:
 
     @functools.cached_property
     def words(self) -> Words:
-        """The words of all texts, without regard to case."""
+        """The words of all texts, regardless of case."""
         return words_of(self.texts)
 
     @functools.cached_property
@@ -159,22 +158,22 @@ class CurationBatch:
 
     @functools.cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """(B,) characters of each text."""
+        """(B,) the number of characters of each text."""
         return np.fromiter(map(len, self.texts), np.int64, len(self.texts))
 
     @functools.cached_property
     def _no_notes(self) -> Sequence[None]:
-        return [None] * len(self)  # made once, as records ask for each document
+        return [None] * len(self)  # cached, as records need it for each document
 
     def note(self, name: str) -> Sequence[str | None]:
-        """A column, or B times None where there is none."""
+        """Return a column, or B times None if it does not exist."""
         return self.notes.get(name) or self._no_notes
 
     def with_texts(self, texts: Sequence[str]) -> CurationBatch:
         return replace(self, texts=texts)
 
     def with_notes(self, notes: Mapping[str, Sequence[str | None]]) -> CurationBatch:
-        """The same documents with further or other notes; the texts' views are kept."""
+        """Return the documents with added or replaced notes, keeping cached words and lines."""
         changed = replace(self, notes={**self.notes, **notes})
         for view in ("words", "characters", "lines", "lengths"):
             if view in self.__dict__:
@@ -182,7 +181,7 @@ class CurationBatch:
         return changed
 
     def differing(self, notes: Mapping[str, Sequence[str | None]]) -> dict[str, int]:
-        """For each column that `notes` replaces, in how many documents the value differs."""
+        """Return, for each column that `notes` replaces, the number of documents that differ."""
         counts = {}
         for name in notes.keys() & self.notes.keys():
             pairs = zip(self.notes[name], notes[name], strict=True)
@@ -191,7 +190,7 @@ class CurationBatch:
         return counts
 
     def take(self, chosen: NDArray[np.bool_]) -> CurationBatch:
-        """The documents where `chosen`, (B,), is true; words that were found are kept."""
+        """Return the documents where `chosen`, (B,), is true, keeping cached words."""
         if chosen.all():
             return self
         indices = np.flatnonzero(chosen).tolist()
@@ -233,7 +232,7 @@ class CurationBatch:
         return cls(rows, ids, texts, notes, values)
 
 
-# A document's number in tables about the whole corpus: the number of its shard << 32 | its row.
+# The column of the number of a document in the corpus: the number of its shard << 32 | its row.
 DOCUMENT = "document"
 # A property of the corpus after a step (`Step.LEAVES`).
 NO_NEAR_COPIES = "no near-duplicates"
@@ -273,28 +272,28 @@ class Step(ABC):
         return None
 
     def needs_before(self) -> Mapping[str, str]:
-        """The properties (`LEAVES`) that earlier steps must have established, each with what goes
-        wrong without it. A recipe without such a step runs, with a warning."""
+        """Return the properties (`LEAVES`) that earlier steps should establish, each with the
+        reason. A recipe without such a step runs with a warning."""
         return {}
 
     def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
-        """The step with settings suggested by a first look, and a finding about them.
+        """Return the step with settings suggested by a first look, and a finding about them.
 
         Args:
-            counts: documents for each value of the first of `NOTES`.
+            counts: the number of documents by value of the first of `NOTES`.
         """
         return self, None
 
     def wordless(self) -> Collection[str]:
-        """The rules whose changes keep all words; records of other changes hold the text before."""
+        """Return the rules that change no words; their records omit the text before."""
         return ()
 
     def files(self) -> Sequence[Path]:
-        """The files that the step reads besides the corpus; the result depends on their content."""
+        """Return the files besides the corpus on whose content the result depends."""
         return ()
 
     def require(self) -> None:
-        """Check `files()`, before the corpus is read; `open` is called at that time, too.
+        """Check `files()` before the corpus is read; `open` is called then as well.
 
         Raises:
             MaskwrightError: naming the file.
@@ -310,8 +309,8 @@ class Step(ABC):
         """Judge the documents of a batch. A pure function.
 
         Args:
-            opened: what `open` returned.
-            gathered: of a `CorpusStep`: the rows that `gather` returned about this batch.
+            opened: the result of `open`.
+            gathered: the rows for this batch of the result of `gather`; None for a plain `Step`.
         """
 
 
@@ -319,18 +318,17 @@ Pass = Callable[[CurationBatch, Any], "pa.Table"]
 
 
 class CorpusHandle(Protocol):
-    """The whole corpus, as a `CorpusStep` accesses it. An implementation runs passes over the
-    shards, here or on a cluster, and keeps their tables on disk, so that a stopped curation resumes
-    after the last pass."""
+    """The whole corpus, as a `CorpusStep` accesses it. Passes run over the shards, locally or on a
+    cluster; their tables are kept on disk, so that a stopped curation resumes after the last."""
 
     def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> Tables:
         """Run `function(batch, rows of side_input about this batch)` over all documents.
 
         Args:
-            name: of the pass; unique in the step.
-            function: a module-level function or a method of the step, since it is sent to other
-                processes. It returns a table of any number of rows with the column `row`, numbers
-                of documents in the shard, which becomes `document`, their numbers in the corpus.
+            name: the name of the pass, unique in the step.
+            function: a module-level function or a method of the step, as it is pickled. It returns
+                a table of any number of rows with a column `row`, the number of the document in its
+                shard, which is replaced by `document`, its number in the corpus.
             side_input: a table with the column `document`; each batch gets the rows about its
                 documents, with `row` instead, and only shards that it mentions are read. A table
                 without that column is passed to every batch.
@@ -346,21 +344,21 @@ class Tables(Protocol):
     """The tables that a pass returned, on disk."""
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows, in the order of `document`."""
+        """Return all rows, in the order of `document`; `columns` None: with all columns."""
         ...
 
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        """The rows whose `keys` occur at least twice: keys and `columns`, sorted by both. Computed
-        by the engine, in partitions where it would not fit into memory."""
+        """Return `keys` and `columns` of the rows whose keys occur at least twice, sorted by both.
+        Partitioned if the tables do not fit into memory."""
         ...
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
-        """`document` and `key` of the rows whose `key` is one of the values."""
+        """Return `document` and `key` of the rows whose `key` is one of the values."""
         ...
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
-        """The sum of each column of `sums` for every value of `keys`, sorted by the keys, where the
-        first sum is at least `least`."""
+        """Return the sum of each column of `sums` grouped by `keys`, sorted by the keys, for groups
+        whose first sum is at least `least`."""
         ...
 
 
@@ -369,14 +367,14 @@ class CorpusStep(Step):
     """A step that needs the whole corpus before it judges a document."""
 
     def first_pass(self) -> tuple[str, Pass] | None:
-        """Name and function of the pass without side input that `gather` begins with. The engine
-        may run it while the preceding step has the documents in memory. None: there is none."""
+        """Return (name, function) of the pass without side input with which `gather` begins, which
+        the engine may run while the preceding step has the documents in memory; None: no such."""
         return None
 
     @abstractmethod
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the table for `apply`: with the column `document` (each batch gets the rows about
-        its documents, with `row` instead), or without it (every batch gets the table)."""
+        """Return the table for `apply`. With a column `document`, each batch gets the rows of its
+        documents, with `row` instead; without it, every batch gets the whole table."""
 
 
 LANGUAGE, UNDECIDED = "language", "und"
@@ -427,8 +425,8 @@ def check_range(settings: object, low: str, high: str) -> None:
 
 
 def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.bool_]:
-    """(B,) whether a rule for `languages` applies: the note `language` is one of them, undecided
-    (`und`) or missing. Without languages the rule applies to all documents."""
+    """Return (B,) whether a rule for `languages` applies: the note `language` is one of them,
+    undecided (`und`) or missing; or `languages` is empty."""
     if not languages:
         return np.ones(len(batch), np.bool_)
     accepted = {*languages, None, UNDECIDED}
@@ -437,22 +435,21 @@ def in_languages(batch: CurationBatch, languages: Sequence[str]) -> NDArray[np.b
 
 
 def where_applies(values: NDArray[np.generic], applies: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """`values`, with NaN, which passes every limit, where the rule does not apply."""
+    """Return `values`, replaced by NaN, which passes every limit, where the rule does not apply."""
     return np.where(applies, values.astype(np.float64), np.nan)
 
 
 def shares(
     numerators: NDArray[np.generic], denominators: NDArray[np.generic]
 ) -> NDArray[np.float64]:
-    """`numerators` / `denominators`, 0 where the denominator is."""
-    below = denominators.astype(np.float64)
-    return np.divide(
-        numerators.astype(np.float64), below, out=np.zeros(len(below)), where=below > 0
-    )
+    """Return `numerators` / `denominators`, 0 where the denominator is 0."""
+    divisors = denominators.astype(np.float64)
+    quotients = np.zeros(len(divisors))
+    return np.divide(numerators.astype(np.float64), divisors, out=quotients, where=divisors > 0)
 
 
 def require_kept_language(languages: Sequence[str], steps: Mapping[str, Step]) -> None:
-    """Refuse rules for languages of which the recipe keeps no document.
+    """Refuse rules for languages none of which the recipe keeps.
 
     Raises:
         ConfigError: none of `languages` is kept.

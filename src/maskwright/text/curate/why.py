@@ -1,12 +1,11 @@
-"""What became of one document of a curated corpus, from the folder of the result alone.
+"""Look up what happened to a document of a curated corpus, using only the folder of the result.
 
-    changed/STEP.jsonl.gz     what was changed in it
-    removed/STEP.jsonl.gz     why it went; of a copy, the document that was kept for it
-    text/NNNNN.jsonl.gz       where it is now
+    changed/STEP.jsonl.gz     the changes of its text
+    removed/STEP.jsonl.gz     why it was removed; for a copy, the document that was kept instead
+    text/NNNNN.jsonl.gz       its final text
     unreadable.jsonl.gz       rows that never became a document
 
-The files are read from beginning to end, a line at a time; only lines that have the name in them
-are looked into.
+All files are read line by line; only lines that contain the name are parsed.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from maskwright.text.curate.engine.pack import READ_AT
 from maskwright.text.curate.engine.segment import common_prefix_length, location_of
 from maskwright.text.curate.engine.shards import UNREAD
 
-FOUND = 10  # documents of one name, or with one text, that are shown
-NEAR = 20  # names that are compared closely with an unknown one
+FOUND = 10  # most matching documents that are shown
+NEAR = 20  # most names that are compared closely with an unknown one
 EXCERPT = 200
 LARGEST = 1 << 30
 _PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
@@ -40,16 +39,16 @@ _PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
 
 @dataclass
 class Fate:
-    """What became of a document.
+    """What happened to a document.
 
     Attributes:
-        place: where it was read: `file:line`, or `file#row`.
-        id: its own, or its place.
-        changes: records of what was changed in it, in the order of the steps.
+        place: the location where it was read: `file:line` or `file#row`.
+        id: its own id, or else its location.
+        changes: the records of its changes, in the order of the steps.
         removed: the record of its removal, or None.
-        kept: the file of the result that has it and the line there, or None.
-        text: how it begins, as it was when it was removed, or as it is kept.
-        survivor: of a copy: what became of the document that was kept for it.
+        kept: (file of the result, line), or None.
+        text: its text when it was removed, or in the result.
+        survivor: the fate of the document that was kept in place of a copy, or None.
     """
 
     place: str
@@ -61,7 +60,7 @@ class Fate:
     survivor: Fate | None = None
 
     def lines(self) -> Iterator[str]:
-        """What became of the document, a line for each event."""
+        """Describe the fate of the document, a line for each event."""
         yield self.place if self.id == self.place else f"{self.id} ({self.place})"
         for change in self.changes:
             where = f", {change['where']}" if "where" in change else ""
@@ -70,13 +69,13 @@ class Fate:
             if "before" in change:
                 yield f"    it was: {shorten(change['before'], EXCERPT)}"
         if self.removed is not None:
-            yield from self._removed(self.removed)
+            yield from self._removal_lines(self.removed)
         elif self.kept is not None:
             yield f"  kept: {self.kept[0]}, line {self.kept[1]}"
         if self.text:
             yield f"  text: {shorten(self.text, EXCERPT)}"
 
-    def _removed(self, record: dict[str, Any]) -> Iterator[str]:
+    def _removal_lines(self, record: dict[str, Any]) -> Iterator[str]:
         allowed = f"; allowed: {record['wanted']}" if record.get("wanted") else ""
         where = f", {record['where']}" if record.get("where") else ""
         shown_value = shorten(value_text(record["value"]), EXCERPT)
@@ -88,7 +87,7 @@ class Fate:
 
 @dataclass(frozen=True)
 class DocumentFates:
-    """The fates of the documents that match, with those of the documents kept for copies.
+    """The fates of the documents that match, including those of the documents kept for copies.
 
     Attributes:
         more: whether further documents match.
@@ -108,15 +107,15 @@ class DocumentFates:
 
 
 def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates:
-    """What became of a document that was read for the corpus `folder`.
+    """Look up what happened to a document that was read for the curated corpus `folder`.
 
     Args:
-        document: its id, where it was read (`file:line` or `file#row`), or a file, for all of it.
-        text: or a piece of its text, regardless of case and white space: of the text now, before
-            the removal, or before a change of words.
+        document: the id, the location (`file:line` or `file#row`), or a file, for all documents.
+        text: alternatively a part of the text, regardless of case and white space: of the final
+            text, of that before the removal, or before a change of words.
 
     Raises:
-        UsageError: no curated corpus; no such document, with similar names.
+        UsageError: `folder` is no curated corpus, or has no such document.
         DataError: a file is damaged.
     """
     folder = Path(folder)
@@ -129,24 +128,23 @@ def why(folder: Path | str, document: str = "", text: str = "") -> DocumentFates
         )
     steps = [step["step"] for step in read_card(folder)["steps"]]
     lookup = _Lookup(folder, steps)
-    chosen = _of_text(text) if text else _of_name(document)
-    fates = lookup.find(chosen)
+    pattern = _by_text(text) if text else _by_name(document)
+    fates = lookup.find(pattern)
     if text:  # a document that matches by its text before a change has further records
         fates = [
-            fate if fate.removed or fate.kept else lookup.find(_of_name(fate.place, exact=True))[0]
+            fate if fate.removed or fate.kept else lookup.find(_by_name(fate.place, exact=True))[0]
             for fate in fates
         ]
     if not fates:
-        raise _not_there(lookup, document, text)
+        raise _missing_error(lookup, document, text)
     for fate in fates[:FOUND]:
         lookup.follow(fate)
     return DocumentFates(fates[:FOUND], len(fates) > FOUND)
 
 
-# ------------------------------------------------------------------------------ the records
 @dataclass(frozen=True)
 class _DocumentPattern:
-    """Byte strings that a line about a document contains, and a test of its record."""
+    """A fast check of lines, by alternative sets of byte strings, and an exact test of records."""
 
     pieces: tuple[tuple[bytes, ...], ...]
     fits: Callable[[dict[str, Any], str], bool]
@@ -155,9 +153,8 @@ class _DocumentPattern:
         return any(all(piece in line for piece in pieces) for pieces in self.pieces)
 
 
-def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
-    """Matches an id or a location; unless `exact` also a file, for all of its documents, and
-    `./a.txt` for `a.txt`."""
+def _by_name(name: str, *, exact: bool = False) -> _DocumentPattern:
+    """Match an id or location; unless `exact`, also a file with all its documents, or `./FILE`."""
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
     for candidate in names:
@@ -173,17 +170,17 @@ def _of_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     return _DocumentPattern(tuple(pieces), fits)
 
 
-def _of_text(text: str) -> _DocumentPattern:
-    sought = _fold(text)
+def _by_text(text: str) -> _DocumentPattern:
+    folded = _fold(text)
 
     def fits(record: dict[str, Any], location: str) -> bool:
-        return any(sought in _fold(str(record.get(name, ""))) for name in ("text", "before"))
+        return any(folded in _fold(str(record.get(name, ""))) for name in ("text", "before"))
 
     return _DocumentPattern(((),), fits)
 
 
 def _as_json(text: str) -> bytes:
-    """A text as it stands in a line of JSON."""
+    """Encode a text as in a line of JSON, without quotes."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
 
 
@@ -192,7 +189,7 @@ def _fold(text: str) -> str:
 
 
 def _place(record: dict[str, Any], room: str) -> str:
-    """Where a document of a record, or of a line of text, which may have any columns, was read."""
+    """Return the location of the document of a record in the folder `room`."""
     if room == "text":
         return str(record.get(READ_AT, record["id"]))
     return location_of(record)
@@ -210,7 +207,8 @@ class _Lookup:
     steps: Sequence[str]
 
     def find(self, name: _DocumentPattern) -> list[Fate]:
-        """The documents that match, in the order of their removal, those kept at the end."""
+        """Return the fates of matching documents: removed ones by step, then those that are kept,
+        then those of which only changes match; at most one more than `FOUND`."""
         fates: dict[str, Fate] = {}
         for room in ("removed", "text", "changed"):
             for path, number, record in self.records(room, name):
@@ -234,7 +232,7 @@ class _Lookup:
     def records(
         self, room: str, name: _DocumentPattern | None = None
     ) -> Iterator[tuple[Path, int, Any]]:
-        """The records of a folder that may match: file, line and record.
+        """Yield (file, line number, record) of the records of the folder `room` that may match.
 
         Raises:
             DataError: a file is damaged.
@@ -248,11 +246,10 @@ class _Lookup:
                     yield path, number, parse_object(line, where, error=DataError, largest=LARGEST)
 
     def follow(self, fate: Fate) -> None:
-        """Find the fate of the document that was kept for a copy, and so on if it was removed
-        later as a copy itself."""
+        """Set `survivor` for a copy, and repeatedly if the survivor was later removed as a copy."""
         visited = {fate.place}
         while fate.removed is not None and "survivor" in fate.removed:
-            fates = self.find(_of_name(fate.removed["survivor"], exact=True))
+            fates = self.find(_by_name(fate.removed["survivor"], exact=True))
             if not fates or fates[0].place in visited:
                 return
             fate.survivor = fate = fates[0]
@@ -266,7 +263,7 @@ class _Lookup:
                 yield parse_object(line, where, error=DataError, largest=LARGEST)
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """The id and the location of every document."""
+        """Yield (id, location) of every document."""
         for room in ("removed", "text"):
             for _, _, record in self.records(room):
                 yield str(record["id"]), _place(record, room)
@@ -280,9 +277,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise DataError("a file of the corpus is damaged", where=path, found=error) from error
 
 
-# ------------------------------------------------------------------------------ not there
-def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
-    """The error for a document without a record, with the likeliest reason."""
+def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
+    """Return the error for a document without a record, with the likeliest reason."""
     card = read_card(lookup.folder)
     if text:
         return UsageError(
@@ -295,23 +291,23 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
     match = _PLACE.fullmatch(document)
     for entry in lookup.unreadable():
         if _is_about(entry, document, match):
-            row = "line" in entry
+            is_row = "line" in entry
             return UsageError(
                 "the row could not be read, so it never was a document"
-                if row
+                if is_row
                 else "the file could not be read"
                 + ("" if entry["extent"] == UNREAD else f" to its end: {entry['extent']}"),
-                where=f"{entry['file']}:{entry['line']}" if row else entry["where"],
+                where=f"{entry['file']}:{entry['line']}" if is_row else entry["where"],
                 found=f"{entry['reason']}: {entry['found']}",
                 wanted=entry.get("wanted"),
                 do="correct it and curate with --update",
             )
     read = card["read"]
-    lost = [f"{read[n]:,} {w}" for n, w in (("blank", "blank"), ("rejected", "unreadable"))]
+    lost_rows = [f"{read[n]:,} {w}" for n, w in (("blank", "blank"), ("rejected", "unreadable"))]
     return UsageError(
         "no such document is on record",
         where=lookup.folder,
-        found=f"{document!r} among {read['documents']:,} documents; {' and '.join(lost)} rows "
+        found=f"{document!r} among {read['documents']:,} documents; {' and '.join(lost_rows)} rows "
         "never became one",
         wanted=_nearest(lookup, document, match, [file["file"] for file in read["files"]]),
         do="give its id, or its file and line as card.json has them, or --why-text",
@@ -319,7 +315,7 @@ def _not_there(lookup: _Lookup, document: str, text: str) -> UsageError:
 
 
 def _is_about(entry: dict[str, Any], document: str, match: re.Match[str] | None) -> bool:
-    """Whether the record of an unreadable row or file is about a document."""
+    """Whether the record of an unreadable row or file contains the document (`match`: parsed)."""
     if "line" not in entry:
         return entry["file"] in (document, match and match[1])
     last_line = entry.get("last_line", entry["line"])
@@ -330,21 +326,21 @@ def _is_about(entry: dict[str, Any], document: str, match: re.Match[str] | None)
 def _nearest(
     lookup: _Lookup, document: str, match: re.Match[str] | None, files: Sequence[str]
 ) -> str:
-    """The names most similar to an unknown one."""
+    """Suggest names similar to an unknown one, or the line where the document begins."""
     if match and match[1] in files:
-        before = (
+        earlier = (
             (int(p[3]), name) for _, name in lookup.names() if (p := _match_file(name, match[1]))
         )
-        best = max((entry for entry in before if entry[0] < int(match[3])), default=None)
-        if best is not None:
-            return f"a line where a document begins; the one before it is {best[1]}"
-    likely = heapq.nlargest(
+        nearest = max((entry for entry in earlier if entry[0] < int(match[3])), default=None)
+        if nearest is not None:
+            return f"a line where a document begins; the one before it is {nearest[1]}"
+    candidates = heapq.nlargest(
         NEAR,
         (name for pair in lookup.names() for name in set(pair)),
         key=lambda name: (_similarity(name, document), name),
     )
-    if difflib.get_close_matches(document, likely, cutoff=0.5):
-        return near(document, likely)
+    if difflib.get_close_matches(document, candidates, cutoff=0.5):
+        return near(document, candidates)
     return "a name as " + " or ".join(dict.fromkeys(next(lookup.names(), ("file:1",))))
 
 
@@ -354,6 +350,6 @@ def _match_file(location: str, file: str) -> re.Match[str] | None:
 
 
 def _similarity(name: str, other_name: str) -> int:
-    """The lengths of the common prefix and suffix, added."""
+    """Return the sum of the lengths of the common prefix and suffix."""
     prefix = common_prefix_length(name, other_name)
     return prefix + common_prefix_length(name[::-1], other_name[::-1])

@@ -1,8 +1,7 @@
-"""The characters of many texts at once, as arrays: their classes, counts by text, sections' hashes.
+"""The characters of many texts as arrays: their classes, counts by text, hashes of sections.
 
-The texts are laid behind each other with a line end between them. The hash of a section is a
-polynomial over the odd number `BASE` modulo 2**64 of its characters, taken from running sums, so
-that any number of sections costs one pass.
+The texts are concatenated with a line end after each. The hash of a section is a polynomial in the
+odd number `BASE` modulo 2**64 over its characters, computed from prefix sums of all characters.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from maskwright.text.curate.arrays.words import (
 
 LINE_END = 0x0A
 BLOCK = 1 << 16  # characters that are hashed at once
-# What a code point is: a bit for each.
+# Bits of the class of a code point.
 SPACE, ALPHABETIC, DIGIT, UPPER, LOWER, SYMBOL, MARK = 1, 2, 4, 8, 16, 32, 64
-# Of scripts without spaces, from here on are those of East Asia.
+# Code points of scripts without spaces from here on belong to East Asia.
 EAST_ASIA = 0x2E80
 
 
 @dataclass(frozen=True)
 class Characters:
-    """N characters of B texts, the line end behind each text included.
+    """N characters of B texts, including the line end after each text.
 
     Attributes:
         points: (N,) uint32 code points.
@@ -45,18 +44,18 @@ class Characters:
 
     @functools.cached_property
     def classes(self) -> NDArray[np.uint8]:
-        """(N,) what each is: `SPACE`, `ALPHABETIC` and the other bits."""
+        """(N,) the class bits of each character: `SPACE`, `ALPHABETIC`, ..."""
         return classes_of(self.points)
 
     @functools.cached_property
     def sums(self) -> NDArray[np.uint64]:
-        """(N + 1,) for `section_hashes`."""
+        """(N + 1,) the prefix sums for `section_hashes`."""
         return prefix_sums(self.points)
 
     @functools.cached_property
     def letters_per_word(self) -> NDArray[np.int64]:
-        """(B,) 1; in scripts without spaces, where every letter counts as a word (`words.py`), how
-        many letters a word has: about 2 in Chinese and Japanese, 4 in Thai and its neighbours."""
+        """(B,) the letters per counted word: 1, but for scripts without spaces, where each letter
+        is counted as a word (`words.py`), 2 in Chinese and Japanese, 4 in Thai and others."""
         unspaced = in_unspaced_script(self.points)
         lengths = np.diff(self.offsets) - 1
         if not unspaced.any():
@@ -66,18 +65,18 @@ class Characters:
         return np.where(letters * 4 > lengths, np.where(eastern * 2 >= letters, 2, 4), 1)
 
     def count(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """(B,) how many of the characters where `chosen`, (N,), is true each text has."""
+        """(B,) the number of characters of each text where `chosen`, (N,), is true."""
         if len(self.offsets) == 1:
             return np.zeros(0, np.int64)
         return np.add.reduceat(chosen, self.offsets[:-1], dtype=np.int64)
 
     def text_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The text of each of these characters."""
+        """Return the index of the text of each position in `points`."""
         return np.searchsorted(self.offsets, positions, "right") - 1
 
 
 def characters_of(texts: Sequence[str]) -> Characters:
-    """The characters of `texts`."""
+    """Concatenate `texts`."""
     joined = "\n".join(texts) + "\n" if texts else ""
     points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -85,13 +84,12 @@ def characters_of(texts: Sequence[str]) -> Characters:
 
 
 def classes_of(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """What each code point is, as bits."""
+    """Return the class bits of each code point."""
     return look_up(points, _classes())
 
 
 def running_counts(flags: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """(N + 1,) how many flags are true before each place. 32 bits: half the memory is ten times as
-    fast here."""
+    """Return (N + 1,) the number of true flags before each position, in 32 bits for speed."""
     counts = np.zeros(len(flags) + 1, np.int32)
     np.cumsum(flags, dtype=np.int32, out=counts[1:])
     return counts
@@ -101,11 +99,10 @@ def prefix_sums(
     points: NDArray[np.uint32],
     numbers: Callable[[NDArray[np.uint32]], NDArray[np.uint64]] | None = None,
 ) -> NDArray[np.uint64]:
-    """(N + 1,) what `section_hashes` makes the hashes of sections from. Some characters at a time,
-    as the caches like it.
+    """Return (N + 1,) the prefix sums for `section_hashes`, computed in blocks that fit the cache.
 
     Args:
-        numbers: of code points the numbers that are hashed; None: themselves.
+        numbers: a function from code points to the numbers that are hashed; None: the identity.
     """
     powers, _ = powers_of_base(1 << max(10, len(points).bit_length()))
     sums = np.zeros(len(points) + 1, np.uint64)
@@ -123,20 +120,20 @@ def prefix_sums(
 def section_hashes(
     sums: NDArray[np.uint64], begins: NDArray[np.integer], ends: NDArray[np.integer]
 ) -> NDArray[np.uint64]:
-    """Hashes of the sections `begins:ends`, equal for equal sections.
+    """Return hashes of the sections `begins:ends`, equal for equal sections.
 
     Args:
-        sums: what `prefix_sums` gave.
+        sums: the result of `prefix_sums`.
     """
     _, inverse = powers_of_base(1 << max(10, (len(sums) - 1).bit_length()))
-    # BASE is odd, so it has an inverse; that moves each section's sum to place 0.
+    # BASE is odd, so it has an inverse, whose powers shift each section's sum to position 0.
     with np.errstate(over="ignore"):
         return mix((sums[ends] - sums[begins]) * inverse[begins])
 
 
 @functools.cache
 def _classes() -> NDArray[np.uint8]:
-    """Of every code point its class bits."""
+    """Return the class bits of every code point."""
     names = categories()
     major = names.astype("U1")
     bits = np.full(len(names), SYMBOL, np.uint8)

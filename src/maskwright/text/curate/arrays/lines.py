@@ -1,7 +1,6 @@
-"""The lines of many texts at once, as arrays: where they begin and end, which are equal.
+"""The lines of many texts as arrays: where they begin and end, which are equal.
 
-A line is what stands between line feeds, without white space at both ends; blank lines are left
-out: a paragraph's distance says nothing about a text.
+A line is the text between two line feeds without outer white space. Blank lines are left out.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class Lines:
     """L lines of B texts.
 
     Attributes:
-        characters: of the texts.
-        begins, ends: (L,) int64, places in `characters.points`; `ends` is behind the last.
+        characters: the characters of the texts.
+        begins, ends: (L,) int64, positions in `characters.points`; `ends` is exclusive.
         starts: (B + 1,) int64; the lines of text b are `starts[b]:starts[b + 1]`.
         numbers: (L,) int64, the number of each line in its text with blank ones counted, from 0.
     """
@@ -34,26 +33,26 @@ class Lines:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(B,) lines of each text."""
+        """(B,) the number of lines of each text."""
         return np.diff(self.starts)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(L,) characters of each line."""
+        """(L,) the number of characters of each line."""
         return self.ends - self.begins
 
     @functools.cached_property
     def texts(self) -> NDArray[np.int64]:
-        """(L,) the text of each line."""
+        """(L,) the index of the text of each line."""
         return np.repeat(np.arange(len(self.starts) - 1), self.counts)
 
     @functools.cached_property
     def hashes(self) -> NDArray[np.uint64]:
-        """(L,) equal for lines that are equal to the character."""
+        """(L,) a hash of each line, equal for lines with equal characters."""
         return section_hashes(self.characters.sums, self.begins, self.ends)
 
     def total(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
-        """(B,) the sum over each text's lines of `values`, (L,)."""
+        """(B,) the sum of `values`, (L,), over the lines of each text."""
         return np.bincount(
             self.texts, values.astype(np.float64), minlength=len(self.starts) - 1
         ).astype(np.int64)
@@ -64,49 +63,54 @@ class Lines:
         return np.isin(last_points, np.fromiter(map(ord, points), np.uint32, len(points)))
 
     def count_positions(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(L,) how many of these ascending positions in `characters.points` each line holds."""
+        """(L,) the number of `positions` (ascending, in `characters.points`) in each line."""
         return np.searchsorted(positions, self.ends) - np.searchsorted(positions, self.begins)
 
 
 def lines_of(characters: Characters) -> Lines:
-    """The lines of the texts."""
+    """Find the lines of the texts."""
     points, offsets = characters.points, characters.offsets
     ends = np.flatnonzero(points == LINE_END)
     begins = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
     texts = characters.text_of(begins)
-    # The number of the first line of each text, with all lines of the batch counted.
-    earlier = np.searchsorted(begins, offsets[:-1])
-    numbers = np.arange(len(begins)) - (earlier[texts] if len(begins) else 0)
+    # The index in the batch of the first line of each text.
+    firsts = np.searchsorted(begins, offsets[:-1])
+    numbers = np.arange(len(begins)) - (firsts[texts] if len(begins) else 0)
     begins, ends = _strip(characters, begins, ends)
-    filled = ends > begins
-    begins, ends = begins[filled], ends[filled]
-    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[filled])
+    nonblank = ends > begins
+    begins, ends = begins[nonblank], ends[nonblank]
+    return Lines(characters, begins, ends, np.searchsorted(begins, offsets), numbers[nonblank])
 
 
 def _strip(
     characters: Characters, begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The lines without white space at both ends; a blank line ends where it begins."""
+    """Move `begins` and `ends` past outer white space; a blank line becomes empty."""
     classes = characters.classes
-    space = (classes[begins] & SPACE) != 0
-    space |= (classes[ends - 1] & SPACE) != 0
-    # Few lines have any: these alone are looked up among the characters that are none.
-    candidates = np.flatnonzero(space | (begins == ends))
+    padded = (classes[begins] & SPACE) != 0
+    padded |= (classes[ends - 1] & SPACE) != 0
+    # Few lines have outer white space: search the next visible characters for these alone.
+    candidates = np.flatnonzero(padded | (begins == ends))
     if not candidates.size:
         return begins, ends
     begins, ends = begins.copy(), ends.copy()
-    dark = np.flatnonzero((classes & SPACE) == 0)
-    low = np.searchsorted(dark, begins[candidates])
-    high = np.searchsorted(dark, ends[candidates])
-    filled = high > low
-    ends[candidates[~filled]] = begins[candidates[~filled]]
-    low, high, candidates = low[filled], high[filled], candidates[filled]
-    begins[candidates], ends[candidates] = dark[low], dark[high - 1] + 1
+    visible = np.flatnonzero((classes & SPACE) == 0)
+    first = np.searchsorted(visible, begins[candidates])
+    end = np.searchsorted(visible, ends[candidates])
+    nonblank = end > first
+    ends[candidates[~nonblank]] = begins[candidates[~nonblank]]
+    first, end, candidates = first[nonblank], end[nonblank], candidates[nonblank]
+    begins[candidates], ends[candidates] = visible[first], visible[end - 1] + 1
     return begins, ends
 
 
 def find_repeats(hashes: NDArray[np.uint64], texts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether an equal hash stands earlier in the same text, for texts that lie in order."""
+    """Return whether an equal hash occurs earlier in the same text.
+
+    Args:
+        hashes: (L,) a hash of each item.
+        texts: (L,) the index of the text of each item, ascending.
+    """
     if not hashes.size:
         return np.zeros(0, np.bool_)
     order = np.lexsort((hashes, texts))

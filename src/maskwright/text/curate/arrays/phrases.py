@@ -20,14 +20,14 @@ LARGEST = 64 << 20
 
 
 def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
-    """The entries of a list with their lines, each once, in the order of the file.
+    """Read the distinct entries of a list as (entry, number of its line), in the order of the file.
 
     Args:
-        setting: that names the file, for messages.
+        setting: the name of the setting with the path, for messages.
 
     Raises:
-        UsageError: there is no such file.
-        DataError: it is no text in UTF-8, too large for a list, or has no entries.
+        UsageError: the file does not exist.
+        DataError: the file is not UTF-8, larger than `LARGEST` bytes, or has no entries.
     """
     try:
         size = Path(path).stat().st_size
@@ -76,7 +76,7 @@ def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
 
 
 def _without_comment(line: str) -> str:
-    """`#` is a comment at the beginning of a line, and behind a blank."""
+    """Remove a comment, which begins with `#` at the beginning of a line or after a blank."""
     if line.lstrip().startswith("#"):
         return ""
     return line.split(" #")[0].split("\t#")[0]
@@ -84,8 +84,8 @@ def _without_comment(line: str) -> str:
 
 @dataclass(frozen=True)
 class Spans:
-    """Runs of words: the number of the text in its batch, the first word and the one behind the
-    last, both counted from the text's first. Each (R,) int64."""
+    """Spans of words, as three arrays, (R,) int64: the index of the text in its batch, the first
+    word and the word after the last, both counted from the first word of the text."""
 
     texts: NDArray[np.int64]
     begins: NDArray[np.int64]
@@ -94,12 +94,12 @@ class Spans:
 
 @dataclass(frozen=True)
 class CutTexts:
-    """What is left of the texts of a batch, and what was taken.
+    """The texts of a batch after spans were cut out.
 
     Attributes:
-        texts: (B,) the texts now.
-        spans: those that were taken.
-        characters: (R, 2) where in the text each span stood, first character and one behind.
+        texts: (B,) the remaining texts.
+        spans: the spans that were cut.
+        characters: (R, 2) the first character of each span in the original text, and its end.
     """
 
     texts: Sequence[str]
@@ -108,49 +108,49 @@ class CutTexts:
 
 
 def merge_spans(spans: Spans) -> Spans:
-    """The same words in spans that neither overlap nor touch, in order."""
+    """Merge spans that overlap or touch. Return the merged spans in order."""
     if not len(spans.texts):
         return spans
     order = np.lexsort((spans.begins, spans.texts))
     texts, begins, ends = spans.texts[order], spans.begins[order], spans.ends[order]
-    # Texts apart from each other on one line of numbers, so that one running maximum serves all.
-    numbers = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
-    base = numbers * (int(ends.max()) + 2)
-    reach = np.maximum.accumulate(base + ends)
-    opening = np.concatenate([[True], base[1:] + begins[1:] > reach[:-1]])
-    group_begins = np.flatnonzero(opening)
+    # Offsets that separate the texts on one number line, so that one running maximum serves all.
+    ranks = np.cumsum(np.concatenate([[False], texts[1:] != texts[:-1]]))
+    base = ranks * (int(ends.max()) + 2)
+    maxima = np.maximum.accumulate(base + ends)
+    is_first = np.concatenate([[True], base[1:] + begins[1:] > maxima[:-1]])
+    group_begins = np.flatnonzero(is_first)
     group_ends = np.append(group_begins[1:], len(texts)) - 1
-    return Spans(texts[group_begins], begins[group_begins], reach[group_ends] - base[group_begins])
+    return Spans(texts[group_begins], begins[group_begins], maxima[group_ends] - base[group_begins])
 
 
 def cut_spans(batch: CurationBatch, spans: Spans) -> CutTexts:
-    """The texts of a batch without the words of merged spans.
+    """Cut the words of merged spans out of the texts of a batch.
 
-    Characters between the last word and the next word that stays (a full stop, a blank) are removed
-    with it; of the line breaks on both sides, the larger gap stays.
+    Characters between a span and the next remaining word (a full stop, a blank) are cut as well; of
+    the line breaks on both sides, the larger gap is kept.
     """
     words = batch.words
     first_words = words.starts[spans.texts] + spans.begins
     last_words = words.starts[spans.texts] + spans.ends - 1
     edges = [words.begins[first_words], words.ends[last_words]]
     characters = np.stack(edges, axis=1).astype(np.int64)
-    pieces: dict[int, list[str]] = {}  # of each text what stays, up to the span before
-    ends: dict[int, int] = {}  # of each text where that span's gap ends
+    pieces: dict[int, list[str]] = {}  # by text: the remaining pieces before the current span
+    gap_ends: dict[int, int] = {}  # by text: the end of the gap after the last span
     for row, index in enumerate(spans.texts.tolist()):
         text = batch.texts[index]
-        begin, behind = characters[row].tolist()
-        following = int(last_words[row]) + 1
-        end = int(words.begins[following]) if following < words.starts[index + 1] else len(text)
-        before = text[ends.get(index, 0) : begin]
-        stripped, removed = before.rstrip(), text[behind:end]
+        begin, span_end = characters[row].tolist()
+        next_word = int(last_words[row]) + 1
+        gap_end = int(words.begins[next_word]) if next_word < words.starts[index + 1] else len(text)
+        before = text[gap_ends.get(index, 0) : begin]
+        stripped, removed = before.rstrip(), text[span_end:gap_end]
         removed_gap = removed[len(removed.rstrip()) :]
         if removed_gap.count("\n") > before.count("\n", len(stripped)):
             before = stripped + removed_gap
         pieces.setdefault(index, []).append(before)
-        ends[index] = end
+        gap_ends[index] = gap_end
     texts = list(batch.texts)
     for index, remaining in pieces.items():
-        texts[index] = "".join(remaining) + texts[index][ends[index] :]
+        texts[index] = "".join(remaining) + texts[index][gap_ends[index] :]
     return CutTexts(texts, spans, characters)
 
 
@@ -158,20 +158,19 @@ MOST_NAMED = 5
 
 
 def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> list[str]:
-    """The texts without the lines where `cut`, (L,), is true.
+    """Remove the lines where `cut`, (L,), is true. Return all B texts.
 
-    Blank lines stay where they separate lines, and are removed at both ends; around a gap there are
-    no more of them than before it.
+    Blank lines are removed at both ends of a text; a gap has no more than there were before it.
     """
     shortened = list(texts)
     for index in np.unique(lines.texts[cut]).tolist():
-        mine = slice(lines.starts[index], lines.starts[index + 1])
-        dropped = set(lines.numbers[mine][cut[mine]].tolist())
+        own = slice(lines.starts[index], lines.starts[index + 1])
+        cut_numbers = set(lines.numbers[own][cut[own]].tolist())
         rows = texts[index].split("\n")
         remaining: list[str] = []
-        blanks, behind_cut = 0, True  # since the last line that is left
+        blanks, behind_cut = 0, True  # since the last remaining line
         for number, row in enumerate(rows):
-            if number in dropped:
+            if number in cut_numbers:
                 behind_cut = True
             elif row.strip():
                 remaining += [*[""] * blanks, row] if remaining else [row]
@@ -183,22 +182,22 @@ def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> 
 
 
 def line_changes(lines: Lines, rule: str, cut: NDArray[np.bool_]) -> list[Change]:
-    """For each text that loses lines, how many and which, numbered from 1."""
+    """Return a change for each text that loses lines: how many, and which, numbered from 1."""
     changes = []
     cut_lines = np.flatnonzero(cut)
     texts = lines.texts[cut_lines]
     for begin, end in _runs(texts):
         numbers = (lines.numbers[cut_lines[begin:end]] + 1).tolist()
-        named = ", ".join(str(n) for n in numbers[:MOST_NAMED])
-        rest = len(numbers) - MOST_NAMED
-        where = f"line {named}" if len(numbers) == 1 else f"lines {named}"
-        where += f" and {rest} more" if rest > 0 else ""
+        listed = ", ".join(str(n) for n in numbers[:MOST_NAMED])
+        more = len(numbers) - MOST_NAMED
+        where = f"line {listed}" if len(numbers) == 1 else f"lines {listed}"
+        where += f" and {more} more" if more > 0 else ""
         changes.append(Change(int(texts[begin]), rule, len(numbers), where))
     return changes
 
 
 def _runs(values: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Begin and end of each run of equal values."""
+    """Return (begin, end) of each run of equal values."""
     if not values.size:
         return []
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
@@ -213,10 +212,10 @@ class Phrases:
     """Phrases by the hashes of their words.
 
     Attributes:
-        texts: each as it stands in its list.
-        by_length: for each number of words, the largest first, the hashes of the phrases of so many
-            words, sorted, and their numbers in `texts`.
-        sieve: (2**16,) whether a first word has these lowest bits.
+        texts: the phrases as written in their list.
+        by_length: for each length in words, the largest first, the sorted hashes of the phrases of
+            this length, and their indices in `texts`.
+        sieve: (2**16,) whether the first word of a phrase has these lowest bits.
     """
 
     texts: Sequence[str]
@@ -224,19 +223,19 @@ class Phrases:
     sieve: NDArray[np.bool_]
 
     def find(self, words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """First and last word and number of the phrase of every occurrence, in the order of the
-        words. Of phrases that begin at the same word only the longest is one occurrence.
+        """Find all occurrences, in the order of the words; of phrases that begin at the same word,
+        only the longest. Spans are looked up by one hash, whatever the number of phrases.
 
-        A stretch of words is looked up by one hash, so the work does not grow with the number of
-        phrases that begin alike.
+        Returns:
+            Three (N,) arrays: the first and the last word, and the index of the phrase in `texts`.
         """
         begins = np.flatnonzero(self.sieve[words.hashes & np.uint64(len(self.sieve) - 1)])
-        room = words.starts[words.texts[begins] + 1] - begins
+        words_left = words.starts[words.texts[begins] + 1] - begins
         stretches = Stretches(words)
         empty = np.zeros(0, np.int64)
         occurrences = [(empty, empty, empty)]
         for length, hashes, numbers in self.by_length:
-            fits = np.flatnonzero(room >= length)
+            fits = np.flatnonzero(words_left >= length)
             sought = stretches.hashes(begins[fits], length)
             entries = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
             equal = hashes[entries] == sought
@@ -244,17 +243,17 @@ class Phrases:
             occurrences.append((matched, matched + length - 1, numbers[entries[equal]]))
             unmatched = np.ones(len(begins), np.bool_)
             unmatched[fits[equal]] = False
-            begins, room = begins[unmatched], room[unmatched]
+            begins, words_left = begins[unmatched], words_left[unmatched]
         firsts, lasts, phrases = map(np.concatenate, zip(*occurrences, strict=True))
         order = np.argsort(firsts)
         return firsts[order], lasts[order], phrases[order]
 
 
 def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
-    """Phrases of (text, line, file); equal ones, without regard to case, are one.
+    """Build `Phrases` from tuples (text, line, file), without those that are equal but for case.
 
     Raises:
-        DataError: an entry without a word.
+        DataError: an entry has no word.
     """
     words = words_of([text for text, _, _ in listed])
     for (text, line, file), count in zip(listed, words.counts, strict=True):

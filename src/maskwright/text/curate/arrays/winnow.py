@@ -1,10 +1,9 @@
-"""Fingerprints of texts that every two equal stretches of words have in common (winnowing,
-Schleimer, Wilkerson and Aiken 2003), and hashes of any stretch in constant time.
+"""Winnowing (Schleimer, Wilkerson and Aiken 2003): fingerprints that equal spans of words share,
+hashes of any span in constant time; and the order in which one of several documents is kept.
 
-Of every window of `length` words the k-gram with the smallest hash is its fingerprint, the leftmost
-of equals. It depends on the words of the window alone, so equal windows have equal fingerprints,
-at the same place. Neighbouring windows mostly share theirs: a text has one for about every
-(length - k) / 2 words.
+The fingerprint of a window of `length` words is the smallest hash of its k-grams, the leftmost of
+equals. It depends on the words of the window only, so equal windows have equal fingerprints at the
+same position. Most neighbouring windows share theirs: there is one per (length - k) / 2 words.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from maskwright.text.curate.step import DOCUMENT, CorpusStep, CurationBatch, Tab
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The columns of the order, the first weighing most.
+# The columns of the order in which documents are kept, the primary one first.
 ORDER = ("priority", "quality", "length", "content_1", "content_2", "notes", "name")
-# Whether a higher value comes first.
+# Columns in which a higher value comes first.
 FALLING = ("quality", "length")
 QUALITY = "quality"  # the note that the step `classifier` writes
 BLANKS, WIDE_BLANKS = b" \n\t\r", "\u00a0\u3000"
@@ -58,7 +57,7 @@ class OrderedStep(CorpusStep):
             )
 
     def order(self, batch: CurationBatch) -> dict[str, pa.Array]:
-        """The columns `ORDER` of the documents of a batch: int32, float64, int64 and four uint64.
+        """Return the columns `ORDER` for a batch: int32, float64, int64 and four of uint64.
 
         Raises:
             DataError: a value of the note of quality that was named is no number.
@@ -75,8 +74,7 @@ class OrderedStep(CorpusStep):
         ]
         return {
             "priority": pa.array(
-                [ranks.get(source or "", len(ranks)) for source in batch.note("source")],
-                pa.int32(),
+                [ranks.get(source or "", len(ranks)) for source in batch.note("source")], pa.int32()
             ),
             "quality": pa.array(self._qualities(batch), pa.float64()),
             "length": pa.array([count_visible(text) for text in batch.texts], pa.int64()),
@@ -87,7 +85,7 @@ class OrderedStep(CorpusStep):
         }
 
     def _qualities(self, batch: CurationBatch) -> list[float]:
-        """(B,) the note of quality; without one, a document comes after those that have one."""
+        """Return (B,) the number in the note `self.quality`; -inf, which comes last, without it."""
         if not self.quality or self.quality not in batch.notes:
             return [-math.inf] * len(batch)
         qualities = []
@@ -111,7 +109,7 @@ class OrderedStep(CorpusStep):
 
 
 def count_visible(text: str) -> int:
-    """Characters that are no blanks, tabs or line ends: a padded copy is not longer."""
+    """Count the characters that are no blanks, tabs or line ends, so that padding has no effect."""
     data = text.encode("utf-8", "surrogatepass")
     blanks = len(data) - len(data.translate(None, BLANKS))
     wide = 0 if len(data) == len(text) else sum(map(text.count, WIDE_BLANKS))
@@ -119,24 +117,29 @@ def count_visible(text: str) -> int:
 
 
 def hash_128(text: str) -> tuple[int, int]:
-    """BLAKE2b of the text's UTF-8, 128 bits as two numbers of 64."""
+    """Return BLAKE2b of the text in UTF-8, 128 bits as two integers of 64 bits."""
     return bytes_128(text.encode("utf-8", "surrogatepass"))
 
 
 def bytes_128(data: bytes) -> tuple[int, int]:
-    """BLAKE2b of bytes, 128 bits as two numbers of 64."""
+    """Return BLAKE2b of bytes, 128 bits as two integers of 64 bits."""
     digest = blake2b(data, digest_size=16).digest()
     return int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
 
 
 def hash_64(text: str) -> int:
-    """BLAKE2b of the text's UTF-8, 64 bits."""
+    """Return BLAKE2b of the text in UTF-8, 64 bits."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 
 
 def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """(R,) the rows of a table with the columns `ORDER` by group, in each the one to keep first."""
+    """Return (R,) the indices of rows sorted by `ORDER`, the one to keep first, within groups.
+
+    Args:
+        table: with the columns `ORDER`.
+        groups: (R,) the group of each row; None: a single group.
+    """
     keys = []
     for name in ORDER:
         values = table.column(name).to_numpy()
@@ -147,19 +150,19 @@ def in_order(table: pa.Table, groups: NDArray[np.int64] | None = None) -> NDArra
 
 
 def rows_to_keep(table: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(R,) for every row of a table with the columns `ORDER` the row that its group keeps."""
+    """Return (R,) for each row of a table with the columns `ORDER` the row that its group keeps."""
     if not len(groups):
         return np.zeros(0, np.int64)
     rows = in_order(table, groups)
-    opening = np.concatenate([[True], np.diff(groups[rows]) != 0])
-    kept_in_order = rows[opening][np.cumsum(opening) - 1]
+    is_first = np.concatenate([[True], np.diff(groups[rows]) != 0])
+    kept_in_order = rows[is_first][np.cumsum(is_first) - 1]
     kept_rows = np.empty(len(rows), np.int64)
     kept_rows[rows] = kept_in_order
     return kept_rows
 
 
 def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
-    """(D,) the ids of documents, from the column `id` of what a pass gave."""
+    """Return (D,) the ids of documents, from the column `id` of the tables of a pass."""
     import pyarrow as pa
 
     if not len(documents):
@@ -169,18 +172,18 @@ def ids_of(tables: Tables, documents: NDArray[np.int64]) -> pa.Array:
     return pa.array(table.column("id").take(pa.array(rows)).to_pylist(), pa.large_string())
 
 
-# Steps that draw from the same texts must not draw alike: a counter for each.
+# Keys of steps, so that they draw different random numbers for the same text.
 SAMPLE, LIMIT, BALANCE, PERPLEXITY = range(4)
 
 
 def draws(texts: Sequence[str], step: int, seed: int) -> NDArray[np.float64]:
-    """(B,) numbers in [0, 1) of the texts."""
+    """Return (B,) pseudo-random numbers in [0, 1) that depend on text, step and seed only."""
     keys = randomness.key("curate", step, seed, hashes(texts))
     return randomness.uniforms(np.atleast_1d(keys), 1)[:, 0]
 
 
 def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """(B,) 64 bits of BLAKE2b of each text."""
+    """Return (B,) 64 bits of BLAKE2b of each text."""
     digests = b"".join(
         hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         for text in texts
@@ -194,37 +197,37 @@ def fill_groups(
     groups: NDArray[np.int64],
     limits: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Which documents are kept when each group is filled in this order until the first document
-    with which it would be larger than its limit.
+    """Fill each group in order, up to the first document with which it would exceed its limit.
+    Return (D,) whether each document is kept.
 
     Args:
         order: (D,) a permutation of the documents.
-        sizes: (D,) of each document.
-        groups: (D,) of each document, 0 to G - 1.
-        limits: (G,) the largest sum of sizes.
+        sizes: (D,) the size of each document.
+        groups: (D,) the group of each document, 0 to G - 1.
+        limits: (G,) the largest sum of sizes of each group.
     """
     by_group = order[np.argsort(groups[order], kind="stable")]
     running = np.cumsum(sizes[by_group])
-    ordered = groups[by_group]
-    firsts = np.searchsorted(ordered, np.arange(len(limits)))
-    before = np.concatenate([[0], running])[firsts]
+    group = groups[by_group]
+    begins = np.searchsorted(group, np.arange(len(limits)))
+    offsets = np.concatenate([[0], running])[begins]
     is_kept = np.zeros(len(sizes), np.bool_)
-    is_kept[by_group] = running - before[ordered] <= limits[ordered]
+    is_kept[by_group] = running - offsets[group] <= limits[group]
     return is_kept
 
 
-# Bits of a sort key that hold a word's number in its batch.
+# Bits of a sort key that hold the index of a word in its batch.
 PLACE_BITS = 28
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Neighbouring windows of a text that share a fingerprint, at one place.
+    """Runs of neighbouring windows of a text whose fingerprint is the same k-gram.
 
     Attributes:
-        prints: (R,) uint64, the fingerprints.
-        firsts: (R,) int64, the first word of the first window, in the batch.
-        counts: (R,) windows.
+        prints: (R,) uint64, the fingerprint of each run.
+        firsts: (R,) int64, the index in the batch of the first word of the first window.
+        counts: (R,) the number of windows.
     """
 
     prints: NDArray[np.uint64]
@@ -236,7 +239,7 @@ class Runs:
 
 
 class Stretches:
-    """Hashes of stretches of words of a batch."""
+    """Hashes of spans of words of a batch."""
 
     def __init__(self, words: Words) -> None:
         powers, inverse = powers_of_base(1 << max(16, len(words.hashes).bit_length()))
@@ -248,20 +251,19 @@ class Stretches:
     def hashes(
         self, firsts: NDArray[np.int64], lengths: NDArray[np.int64] | int
     ) -> NDArray[np.uint64]:
-        """(R,) of `lengths` words from `firsts` on; equal for equal words."""
+        """Return (R,) hashes of the `lengths` words from `firsts` on; equal for equal words."""
         with np.errstate(over="ignore"):
             values = (self.sums[firsts + lengths] - self.sums[firsts]) * self.inverse[firsts]
             return mix(values + np.asarray(lengths, np.uint64))
 
 
 def gram_of(length: int) -> int:
-    """The words of a k-gram for windows of `length` words: short, for few fingerprints; long, so
-    that few texts share one by chance."""
+    """Return k for windows of `length` words: few prints for small k, specific ones for large."""
     return max(1, length // 3)
 
 
 def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
-    """All windows of `length` words, in runs of one fingerprint."""
+    """Return all windows of `length` words, as runs with the same fingerprint."""
     gram = gram_of(length)
     width = length - gram + 1
     windows = np.maximum(words.counts - length + 1, 0)
@@ -271,20 +273,20 @@ def runs_of(words: Words, stretches: Stretches, length: int) -> Runs:
         return Runs(np.zeros(0, np.uint64), empty, empty)
     if len(words.hashes) >> PLACE_BITS:
         raise ValueError("too many words in a batch")
-    size = len(words.hashes) - gram + 1
-    # One sort key for hash and place; grams and windows across texts are made, too, and not used.
-    hashes = stretches.hashes(np.arange(size), gram)
-    low = np.uint64(PLACE_BITS)
-    least = (hashes >> low << low) | np.arange(size, dtype=np.uint64)
-    reach = 1
-    while reach < width:
-        step = min(reach, width - reach)
-        least = np.minimum(least[: len(least) - step], least[step:])
-        reach += step
+    count = len(words.hashes) - gram + 1
+    # One sort key for hash and position; those of grams across texts are computed but not used.
+    hashes = stretches.hashes(np.arange(count), gram)
+    shift = np.uint64(PLACE_BITS)
+    minima = (hashes >> shift << shift) | np.arange(count, dtype=np.uint64)
+    span = 1
+    while span < width:
+        step = min(span, width - span)
+        minima = np.minimum(minima[: len(minima) - step], minima[step:])
+        span += step
     starts = np.concatenate([[0], np.cumsum(windows)])
     firsts = np.arange(total) + np.repeat(words.starts[:-1] - starts[:-1], windows)
-    at = (least[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
-    # Texts differ in places, too, so a change of place ends a run in any case.
-    opening = np.flatnonzero(np.concatenate([[True], at[1:] != at[:-1]]))
-    counts = np.diff(np.append(opening, total))
-    return Runs(hashes[at[opening]], firsts[opening], counts)
+    places = (minima[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
+    # Positions of different texts differ, so a change of position ends a run in any case.
+    begins = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+    counts = np.diff(np.append(begins, total))
+    return Runs(hashes[places[begins]], firsts[begins], counts)

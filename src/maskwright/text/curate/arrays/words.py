@@ -1,10 +1,9 @@
-"""The words of many texts at once, as arrays: no Python per word.
+"""The words of many texts as arrays, without a Python loop over words.
 
 A word is a run of letters, digits and combining marks, with an apostrophe between two of them; in
 scripts without spaces (Han, Kana, Thai, Lao, Khmer, Burmese) every letter is one, with its marks.
-Case does not count. A word is known by a 64-bit hash of its characters (a polynomial over the odd
-number `BASE` modulo 2**64, mixed by the finaliser of SplitMix64), so that equal words are equal
-everywhere and two different ones collide with probability 2**-64.
+Case is ignored. A word is represented by a 64-bit hash of its characters: a polynomial in the odd
+number `BASE` modulo 2**64, mixed by the finaliser of SplitMix64.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ FAR = 1 << 62
 
 
 def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[np.int64]]:
-    """At most `most` passages of each text, evenly spread, and (P,) the text of each."""
+    """Return at most `most` passages of each text, evenly spread, as UTF-8, and (P,) the index of
+    the text of each. A passage has about `SIZE` bytes and ends at a line end or blank if it can."""
     encoded = [_plain(text).encode("utf-8", "replace") for text in texts]
     joined = b"".join(encoded)
     data = np.frombuffer(joined, np.uint8)
@@ -33,14 +33,16 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
     counts = np.maximum((sizes + HALF) // SIZE - 1, 0)  # of cuts
     owners = np.repeat(np.arange(len(texts)), counts)
     numbers = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-    near = ends[owners] - sizes[owners] + numbers * SIZE
-    lines = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
-    at = np.searchsorted(lines, near)
-    cuts = np.where(near - lines[at - 1] <= lines[at] - near, lines[at - 1], lines[at])
-    for break_positions in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
-        far = np.abs(cuts - near) >= HALF
-        after = np.concatenate([break_positions, [FAR]])
-        cuts[far] = after[np.searchsorted(break_positions, near[far])]
+    targets = ends[owners] - sizes[owners] + numbers * SIZE
+    feeds = np.concatenate([[-FAR], np.flatnonzero(data == 10), [FAR]])
+    right = np.searchsorted(feeds, targets)
+    cuts = np.where(
+        targets - feeds[right - 1] <= feeds[right] - targets, feeds[right - 1], feeds[right]
+    )
+    for candidates in (np.flatnonzero(data == 32), np.flatnonzero((data & 0xC0) != 0x80) - 1):
+        is_far = np.abs(cuts - targets) >= HALF
+        breaks = np.concatenate([candidates, [FAR]])
+        cuts[is_far] = breaks[np.searchsorted(candidates, targets[is_far])]
     begins = np.concatenate([ends - sizes, cuts + 1])
     owners = np.concatenate([np.arange(len(texts)), owners])
     order = np.lexsort((begins, owners))
@@ -53,50 +55,49 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """The numbers of at most `most` passages of each text, ascending."""
-    amounts = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), amounts)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
+    """Return the indices of at most `most` of the `counts` passages of each text, ascending."""
+    taken = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), taken)
+    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(taken) - taken, taken)
     # From 0 to count - 1 in even steps, in whole numbers.
-    positions = numbers * (counts[owners] - 1) // np.maximum(amounts[owners] - 1, 1)
+    positions = numbers * (counts[owners] - 1) // np.maximum(taken[owners] - 1, 1)
     return (np.cumsum(counts) - counts)[owners] + positions
 
 
 def _plain(text: str) -> str:
-    """The text in composed characters, and not in capitals alone, as language models learn it."""
+    """Normalise to NFC, and convert text in capitals alone to lower case, for language models."""
     if text.isupper():
         text = text.lower()
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def group_equal(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The places of hashes, those of equal ones side by side in their order.
+    """Sort hashes. Equal hashes stay in their order.
 
     Returns:
-        (N,) the places, and (N,) which of these begin a group of equal values. The groups are in
-        the order of their values.
+        (N,) the indices in sorted order, and (N,) whether the value at each position of this order
+        is the first of a group of equal values.
     """
     size = len(values)
     bits = np.uint64(max(1, (size - 1).bit_length()))
-    # The highest bits of the hash, and the place in the lowest: numbers alone sort three times as
-    # fast as numbers with their places.
+    # The index replaces the lowest bits of the hash: sorting is three times as fast as argsort.
     packed = values >> bits << bits | np.arange(size, dtype=np.uint64)
     packed.sort()
     order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
     ordered = values[order]
-    opening = np.ones(size, np.bool_)
-    opening[1:] = ordered[1:] != ordered[:-1]
+    is_first = np.ones(size, np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
     packed >>= bits
-    if (opening[1:] & (packed[1:] == packed[:-1])).any():
-        # Two hashes that differ in the lowest bits alone.
+    if (is_first[1:] & (packed[1:] == packed[:-1])).any():
+        # Two hashes differ only in the lowest bits.
         order = np.argsort(values, kind="stable")
         ordered = values[order]
-        opening[1:] = ordered[1:] != ordered[:-1]
-    return order, opening
+        is_first[1:] = ordered[1:] != ordered[:-1]
+    return order, is_first
 
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
-MARKS = 4  # of a letter, that are passed over one by one
+MARKS = 4  # marks after a letter that are skipped one by one
 BLOCK = 1 << 16  # characters that are hashed at once
 OTHER, SPACE, LETTER, SINGLE, MARK, APOSTROPHE = range(6)
 # Scripts that write no spaces between words: Thai, Lao, Burmese, Khmer, Kana, Bopomofo, Han.
@@ -112,7 +113,7 @@ class Words:
 
     Attributes:
         hashes: (W,) uint64, equal for equal words.
-        begins, ends: (W,) int64, characters from the beginning of the word's own text.
+        begins, ends: (W,) int64, positions of characters within the text of the word.
         starts: (B + 1,) int64; the words of text b are `starts[b]:starts[b + 1]`.
     """
 
@@ -123,30 +124,30 @@ class Words:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(B,) words of each text."""
+        """(B,) the number of words of each text."""
         return np.diff(self.starts)
 
     @functools.cached_property
     def texts(self) -> NDArray[np.int64]:
-        """(W,) the text of each word."""
+        """(W,) the index of the text of each word."""
         return np.repeat(np.arange(len(self.starts) - 1), self.counts)
 
     def of(self, chosen: NDArray[np.bool_]) -> Words:
         """The words of the texts where `chosen`, (B,), is true."""
         counts = self.counts
-        held = np.repeat(chosen, counts)
+        in_text = np.repeat(chosen, counts)
         starts = np.concatenate([[0], np.cumsum(counts[chosen])])
-        return Words(self.hashes[held], self.begins[held], self.ends[held], starts)
+        return Words(self.hashes[in_text], self.begins[in_text], self.ends[in_text], starts)
 
     def shingles(self, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Hashes of every `size` consecutive words of a text, and where the texts' begin.
+        """Hash every `size` consecutive words of each text: max(0, n - size + 1) for n words.
 
         Returns:
-            (S,) uint64, and (B + 1,) int64 as `starts`; a text of n words has max(0, n - size + 1).
+            (S,) uint64 hashes, and (B + 1,) the index of the first shingle of each text.
         """
         counts = np.maximum(self.counts - size + 1, 0)
         starts = np.concatenate([[0], np.cumsum(counts)])
-        # From a shingle's number to its first word: texts before it have size - 1 words more each.
+        # The first word of each shingle.
         first_words = np.arange(starts[-1]) + np.repeat(self.starts[:-1] - starts[:-1], counts)
         combined = np.zeros(len(first_words), np.uint64)
         with np.errstate(over="ignore"):
@@ -156,80 +157,81 @@ class Words:
 
 
 def words_of(texts: Sequence[str]) -> Words:
-    """The words of `texts`."""
+    """Find the words of `texts`."""
     points, offsets = _points(texts), _offsets(texts)
     begins, ends = _edges(points)
     hashes = _hashes(points, begins, ends)
     starts = np.searchsorted(begins, offsets)
-    owners = np.repeat(offsets[:-1], np.diff(starts))
-    return Words(hashes, begins - owners, ends - owners, starts)
+    origins = np.repeat(offsets[:-1], np.diff(starts))
+    return Words(hashes, begins - origins, ends - origins, starts)
 
 
 def count_words(texts: Sequence[str]) -> int:
-    """The number of all words of `texts`."""
+    """Return the total number of words of `texts`."""
     return len(_edges(_points(texts))[0])
 
 
 def word_counts(texts: Sequence[str]) -> NDArray[np.int64]:
-    """(B,) the number of words of each text."""
+    """Return (B,) the number of words of each text."""
     return np.diff(np.searchsorted(_edges(_points(texts))[0], _offsets(texts)))
 
 
 def _points(texts: Sequence[str]) -> NDArray[np.uint32]:
-    """The code points of the texts; a blank behind each keeps their words apart."""
+    """Return the code points of the texts, each followed by a blank, which separates words."""
     joined = " ".join(texts) + " "
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
 def _offsets(texts: Sequence[str]) -> NDArray[np.int64]:
-    """(B + 1,) where each text begins in `_points`."""
+    """Return (B + 1,) the position of each text in `_points`."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return np.concatenate([[0], np.cumsum(lengths + 1)])
 
 
 def _edges(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begins and ends of the words of texts; the last character is a blank."""
+    """Return (W,) begins and (W,) ends of the words in `points`, whose last element is a blank."""
     kinds = look_up(points, _tables()[0])
-    inside = kinds == LETTER
+    in_word = kinds == LETTER
     single, marks = kinds == SINGLE, kinds == MARK
-    inside |= single
-    inside |= marks
+    in_word |= single
+    in_word |= marks
     apostrophes = np.flatnonzero(kinds == APOSTROPHE)
     if apostrophes.size:
         apostrophes = apostrophes[(apostrophes > 0) & (apostrophes < len(kinds) - 1)]
-        beside = inside[apostrophes - 1] & inside[apostrophes + 1]
-        beside &= ~(single[apostrophes - 1] | single[apostrophes + 1])
-        inside[apostrophes[beside]] = True
+        joins = in_word[apostrophes - 1] & in_word[apostrophes + 1]
+        joins &= ~(single[apostrophes - 1] | single[apostrophes + 1])
+        in_word[apostrophes[joins]] = True
     if single.any():
-        return _edges_by_letter(inside, single, marks)
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if inside[0] else edges
+        return _edges_by_letter(in_word, single, marks)
+    edges = np.flatnonzero(in_word[1:] != in_word[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if in_word[0] else edges
     return edges[::2].copy(), edges[1::2].copy()
 
 
 def _edges_by_letter(
     inside: NDArray[np.bool_], single: NDArray[np.bool_], marks: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begins and ends of words where some letters are words of their own, with their marks."""
+    """Return begins and ends as `_edges`, where letters are words; (N,) each: whether a character
+    is inside a word, such a letter of a script without spaces, a combining mark."""
     opening = inside.copy()
     opening[1:] &= ~inside[:-1]
-    # What follows such a letter and its marks is a new word; the last character is a blank.
+    # A new word begins after such a letter and its marks; the last character is a blank.
     letters = np.flatnonzero(single)
-    behind = letters + 1
+    after = letters + 1
     for _ in range(MARKS):
-        behind += marks[behind]
-    if marks[behind].any():
+        after += marks[after]
+    if marks[after].any():
         unmarked = np.flatnonzero(~marks)
-        behind = unmarked[np.searchsorted(unmarked, behind)]
+        after = unmarked[np.searchsorted(unmarked, after)]
     opening[letters] = True
-    opening[behind] = inside[behind]
+    opening[after] = inside[after]
     closing = inside.copy()
     closing[:-1] &= ~inside[1:] | opening[1:]
     return np.flatnonzero(opening), np.flatnonzero(closing) + 1
 
 
 def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64, variant 13: every bit of the input moves every bit out."""
+    """Apply the finaliser of SplitMix64, variant 13: each input bit affects each output bit."""
     with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -237,42 +239,41 @@ def mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def in_unspaced_script(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Whether a code point is a letter of a script without spaces between words."""
+    """Return whether each code point is a letter of a script without spaces between words."""
     is_unspaced = points >= UNSPACED[0][0]
     is_unspaced[is_unspaced] = _tables()[0][points[is_unspaced]] == SINGLE
     return is_unspaced
 
 
 def look_up(points: NDArray[np.uint32], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`table[points]`, ten times as fast where most code points are below 256."""
-    far = np.flatnonzero(points > 0xFF)
-    if 2 * len(far) > len(points):
+    """Return `table[points]`, ten times as fast if most code points are below 256."""
+    above = np.flatnonzero(points > 0xFF)
+    if 2 * len(above) > len(points):
         return table[points]
     low = points.astype(np.uint8).tobytes().translate(table[:256].tobytes())
-    if not far.size:
+    if not above.size:
         return np.frombuffer(low, np.uint8)
     values = np.frombuffer(bytearray(low), np.uint8)
-    values[far] = table[points[far]]
+    values[above] = table[points[above]]
     return values
 
 
 def case_fold(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """A number of each code point that is the same for both cases of a letter."""
-    far = np.flatnonzero(points > 0xFF)
-    if 2 * len(far) > len(points):
+    """Map each code point to a number that is equal for both cases of a letter."""
+    above = np.flatnonzero(points > 0xFF)
+    if 2 * len(above) > len(points):
         return _tables()[1][points]
     low = points.astype(np.uint8).tobytes().translate(_first_folded())
     folded = np.frombuffer(low, np.uint8).astype(np.uint64)
     folded += np.uint64(1)
-    folded[far] = _tables()[1][points[far]]
+    folded[above] = _tables()[1][points[above]]
     return folded
 
 
 # ------------------------------------------------------------------------------ tables
 @functools.cache
 def categories() -> NDArray[np.str_]:
-    """Of every code point its general category in Unicode, "" for those that have no character:
-    unassigned and private ones behind the last ideograph."""
+    """Return the Unicode category of every code point; "" for those after the last ideograph."""
     names = np.zeros(sys.maxunicode + 1, "U2")
     for block in (range(0x323B0), range(0xE0100, 0xF0000)):
         names[block.start : block.stop] = list(map(unicodedata.category, map(chr, block)))
@@ -281,13 +282,13 @@ def categories() -> NDArray[np.str_]:
 
 @functools.cache
 def spaces() -> NDArray[np.int64]:
-    """The code points that are white space."""
+    """Return the code points that are white space."""
     return np.array([point for point in range(0x10000) if chr(point).isspace()])
 
 
 @functools.cache
 def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    """Of every code point: its class, and a number that is the same for both cases."""
+    """Return, for every code point, its kind (`LETTER`, ...) and its number for `case_fold`."""
     size = sys.maxunicode + 1
     classes, folded = np.zeros(size, np.uint8), np.arange(1, size + 1, dtype=np.uint64)
     classes[spaces()] = SPACE
@@ -296,7 +297,7 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
     classes[letters] = LETTER
     classes[major == "M"] = MARK
     lower = [chr(point).lower() for point in letters.tolist()]
-    # The dotted capital I of Turkish alone has two characters there, the first an i.
+    # Only the dotted capital I of Turkish has two characters in lower case, the first an i.
     folded[letters] = [ord(low[0]) + 1 for low in lower]
     for point in (0x27, 0x2019):
         classes[point] = APOSTROPHE
@@ -309,15 +310,15 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
 
 @functools.cache
 def _first_folded() -> bytes:
-    """Of the first 256 code points the number that is the same for both cases, less 1."""
+    """Return the number for `case_fold`, less 1, of the first 256 code points."""
     return (_tables()[1][:256] - np.uint64(1)).astype(np.uint8).tobytes()
 
 
 def _hashes(
     points: NDArray[np.uint32], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """(W,) the hash of each word, from running sums: of a word's places p = 0, 1, ... the number of
-    its character there times `BASE` ** p, mixed. Some words at a time, as the caches like it."""
+    """Return (W,) the hash of each word: the sum of case_fold(character p) * `BASE` ** p, mixed.
+    Computed from prefix sums, in blocks that fit the cache."""
     word_hashes = np.empty(len(begins), np.uint64)
     first_word = 0
     while first_word < len(begins):
@@ -332,7 +333,7 @@ def _hashes(
             np.cumsum(numbers, out=sums[1:])
             words = slice(first_word, end_word)
             offsets = begins[words] - origin
-            # BASE is odd, so it has an inverse; that moves each word's sum to place 0.
+            # BASE is odd, so it has an inverse, whose powers shift each sum to position 0.
             word_hashes[words] = (sums[ends[words] - origin] - sums[offsets]) * inverse[offsets]
         first_word = end_word
     return mix(word_hashes)
@@ -340,7 +341,7 @@ def _hashes(
 
 @functools.lru_cache(maxsize=2)
 def powers_of_base(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first powers of `BASE` and of its inverse modulo 2**64."""
+    """Return the first `count` powers of `BASE`, and of its inverse, modulo 2**64."""
     power_tables = []
     for base in (int(BASE), pow(int(BASE), -1, 1 << 64)):
         factors = np.full(count, base, np.uint64)

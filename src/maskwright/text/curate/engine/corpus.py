@@ -1,4 +1,4 @@
-"""The whole corpus, as a step accesses it: passes over the shards, and queries of their tables."""
+"""Access of a step to the whole corpus: passes over the shards, and queries of their tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROW_BITS = 32
 
 
 class Progress(Protocol):
-    """Called with the name of the work, the number of its parts, and how many are done."""
+    """A callback with the name of a phase of the work, and its total and finished units."""
 
     def __call__(self, name: str, total: int, done: int) -> None: ...
 
@@ -40,10 +40,10 @@ class ShardCorpus:
     """A `CorpusHandle` of shards on disk, for one step.
 
     Attributes:
-        step: its name.
-        key: a hash of its settings and its code.
+        step: the name of the step.
+        key: a hash of the settings and the code of the step.
         folder: the work folder.
-        used: gets the files and folders that the passes read and write.
+        used: a set to which the files and folders are added that the passes read and write.
     """
 
     engine: DaftEngine
@@ -57,23 +57,23 @@ class ShardCorpus:
 
     def map(self, name: str, function: Pass, side_input: pa.Table | None = None) -> ShardTables:
         """`CorpusHandle.map`."""
-        tasks, numbers, size = [], [], 0
-        keep = TableWriter(self.folder)
-        for number, (shard, about) in enumerate(
+        tasks, numbers, text_bytes = [], [], 0
+        write = TableWriter(self.folder)
+        for number, (shard, part) in enumerate(
             zip(self.shards, slices(side_input, len(self.shards)), strict=True)
         ):
-            if not shard.documents or (about is not None and not about.num_rows):
+            if not shard.documents or (part is not None and not part.num_rows):
                 continue
-            path = keep(about)
+            path = write(part)
             out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
             numbers.append(number)
             self.used.update((out, Path(path)))
-            size += shard.bytes
+            text_bytes += shard.bytes
         self.engine.run(
             partial(run_pass, function=function),
             tasks,
-            size,
+            text_bytes,
             lambda done: self.progress(f"{self.step}: {name}", len(tasks), done),
         )
         files = [Path(task["out"]) / PASS_FILE for task in tasks]
@@ -89,7 +89,7 @@ class ShardCorpus:
 
 @dataclass(frozen=True)
 class ShardTables:
-    """The `Tables` that a pass gave: (number of the shard, Parquet file)."""
+    """The `Tables` that a pass returned; `files` holds (number of the shard, Parquet file)."""
 
     engine: DaftEngine
     files: Sequence[tuple[int, Path]]
@@ -112,81 +112,81 @@ class ShardTables:
     def repeated(self, keys: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """`Tables.repeated`."""
         if not self.files:
-            return _empty([*keys, *columns])
+            return _empty_table([*keys, *columns])
         return self.engine.repeated(self.files, keys, columns)
 
     def among(self, key: str, values: NDArray[np.int64]) -> pa.Table:
         """`Tables.among`. One table is in memory at a time."""
         import pyarrow as pa
 
-        sought, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
+        distinct, documents, keys = np.unique(values), [np.zeros(0, np.int64)], [values[:0]]
         for number, path in self.files:
             table = read_columns(path, ["row", key])
             shard_keys = table.column(key).to_numpy()
-            chosen = np.isin(shard_keys, sought)
-            documents.append(table.column("row").to_numpy()[chosen] + (number << ROW_BITS))
-            keys.append(shard_keys[chosen])
+            is_match = np.isin(shard_keys, distinct)
+            documents.append(table.column("row").to_numpy()[is_match] + (number << ROW_BITS))
+            keys.append(shard_keys[is_match])
         arrays = {DOCUMENT: np.concatenate(documents), key: np.concatenate(keys)}
         return pa.table({name: pa.array(column, pa.int64()) for name, column in arrays.items()})
 
     def totals(self, keys: Sequence[str], sums: Sequence[str], least: int = 0) -> pa.Table:
         """`Tables.totals`."""
         if not self.files:
-            return _empty([*keys, *sums])
+            return _empty_table([*keys, *sums])
         return self.engine.totals(self.files, keys, sums, least)
 
 
 def pass_folder(
     work: Path, step: str, step_key: str, name: str, shard_key: str, side_input: str = ""
 ) -> Path:
-    """The folder for the table of a pass over a shard; `side_input` is the name of a file."""
+    """Return the folder for the table of a pass over a shard; `side_input`: a file name, or ""."""
     key = fingerprint(["pass", 1, step_key, name, shard_key, side_input])
     return work / "passes" / f"{step}.{name}" / key
 
 
-def _empty(names: Sequence[str]) -> pa.Table:
+def _empty_table(names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     return pa.table({name: pa.array([], pa.int64()) for name in names})
 
 
 def slices(side_input: pa.Table | None, shards: int) -> list[pa.Table | None]:
-    """The rows about the documents of each shard, with their numbers in the shard as `row`; a table
-    without the column `document` goes to every shard."""
+    """Split a side input by shard, replacing `document` by `row`, the number within the shard.
+    A table without the column `document` (or None) is returned for every shard."""
     if side_input is None or DOCUMENT not in side_input.schema.names:
         return [side_input] * shards
     import pyarrow as pa
 
-    numbers = side_input.column(DOCUMENT).to_numpy()
-    order = np.argsort(numbers, kind="stable")
-    side_input, numbers = side_input.take(pa.array(order)), numbers[order]
-    cuts = np.searchsorted(numbers, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
-    rows = pa.array(numbers & ((1 << ROW_BITS) - 1), pa.int64())
-    named = side_input.drop_columns([DOCUMENT]).append_column("row", rows)
-    return [named.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
+    documents = side_input.column(DOCUMENT).to_numpy()
+    order = np.argsort(documents, kind="stable")
+    side_input, documents = side_input.take(pa.array(order)), documents[order]
+    cuts = np.searchsorted(documents, np.arange(shards + 1, dtype=np.int64) << ROW_BITS)
+    rows = pa.array(documents & ((1 << ROW_BITS) - 1), pa.int64())
+    numbered = side_input.drop_columns([DOCUMENT]).append_column("row", rows)
+    return [numbered.slice(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 class TableWriter:
-    """Writes tables under names made of their content; the same object in a row only once."""
+    """Writes tables to files named by a hash of the content; repeated objects are written once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._last: tuple[pa.Table | None, str] = (None, "")
 
     def __call__(self, table: pa.Table | None) -> str:
-        """The path of the table; "" for None."""
+        """Write the table. Return its path, or "" for None."""
         if table is not self._last[0]:
             self._last = (table, "" if table is None else keep_table(self._folder, table))
         return self._last[1]
 
 
 def keep_table(folder: Path, table: pa.Table) -> str:
-    """Write the table under a name made of its content. Returns the path."""
+    """Write the table to a file named by a hash of its content. Return the path."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     combined = table.combine_chunks()
-    # Hashes have no dictionary.
+    # Dictionaries do not pay off for hashes.
     pq.write_table(combined, sink, compression="lz4", use_dictionary=False, write_statistics=False)
     data = sink.getvalue()
     path = folder / "known" / f"{hashlib.sha256(data).hexdigest()[:32]}.parquet"

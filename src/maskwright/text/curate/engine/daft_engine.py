@@ -1,10 +1,8 @@
-"""Daft runs the work: in processes of this machine, or on a Ray cluster; the same plan, the same
-bytes.
+"""Run tasks and queries with Daft in local processes or on a Ray cluster, with equal results.
 
-What a task makes is a folder that is there whole or not at all, and is found again. So a task may
-run twice, tasks may end in any order, and a cluster that loses a machine goes on with the tasks
-whose folders are missing. Only narrow tables, of numbers, are grouped; what a query answers is
-sorted before it is used.
+The output of a task is a folder that is written atomically and reused if it exists. So a task may
+run twice, tasks may end in any order, and a cluster that loses a machine repeats only the tasks
+whose folders are missing. Queries group narrow tables of numbers only; their results are sorted.
 """
 
 from __future__ import annotations
@@ -44,10 +42,11 @@ if TYPE_CHECKING:
 def run_task(
     function: Callable[[dict[str, Any]], dict[str, Any]], version: str, stop: str, task: str
 ) -> str:
-    """Do the task; as JSON what it answers, or the five parts of its error.
+    """Run a task. Return its result as JSON, or {"error": the five fields of a MaskwrightError}.
 
     Args:
-        stop: a file; once it is there, tasks are no longer begun.
+        task: the argument of `function`, as JSON.
+        stop: a file; once it exists, further tasks are skipped and return "{}".
     """
     if Path(stop).exists():
         return "{}"
@@ -66,7 +65,7 @@ def run_task(
         return json.dumps({"error": {**plain, "sort": type(error).__name__}})
 
 
-FEW_ROWS = 1 << 24  # that are grouped in memory: 16 bytes a row and column
+FEW_ROWS = 1 << 24  # most rows that are grouped in memory: 16 bytes a row and column
 ROW_BITS = 32
 NARROW = 1 << 15  # 16-bit integers sort by counting
 
@@ -74,35 +73,35 @@ NARROW = 1 << 15  # 16-bit integers sort by counting
 def repeated_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
 ) -> pa.Table:
-    """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
+    """`Tables.repeated` in memory; `files` holds (number of the shard, Parquet file)."""
     output_columns = [*keys, *columns]
-    read = _read(files, output_columns)
-    order, opening = _sort_groups([read[name] for name in keys])
-    sizes = np.diff(np.append(np.flatnonzero(opening), len(order)))
-    chosen = np.sort(order[np.repeat(sizes > 1, sizes)])
-    selected = [read[name][chosen] for name in output_columns]
-    rows = np.lexsort(selected[::-1]) if len(chosen) else chosen
-    return _table(output_columns, [values[rows] for values in selected])
+    arrays = _load(files, output_columns)
+    by_key, is_first = _sort_groups([arrays[name] for name in keys])
+    counts = np.diff(np.append(np.flatnonzero(is_first), len(by_key)))
+    repeated = np.sort(by_key[np.repeat(counts > 1, counts)])
+    output = [arrays[name][repeated] for name in output_columns]
+    order = np.lexsort(output[::-1]) if len(repeated) else repeated
+    return _table(output_columns, [values[order] for values in output])
 
 
 def summed_rows(
     files: Sequence[tuple[int, Path]], keys: Sequence[str], sums: Sequence[str], least: int
 ) -> pa.Table:
-    """`Tables.totals` over the tables of some shards."""
-    read = _read(files, [*keys, *sums])
-    order, opening = _sort_groups([read[name] for name in keys])
-    group_begins = np.flatnonzero(opening)
-    added = [
-        np.add.reduceat(read[name][order], group_begins) if len(group_begins) else order
+    """`Tables.totals` in memory; `files` holds (number of the shard, Parquet file)."""
+    arrays = _load(files, [*keys, *sums])
+    order, is_first = _sort_groups([arrays[name] for name in keys])
+    group_begins = np.flatnonzero(is_first)
+    totals = [
+        np.add.reduceat(arrays[name][order], group_begins) if len(group_begins) else order
         for name in sums
     ]
-    often = added[0] >= least
-    key_columns = [read[name][order[group_begins[often]]] for name in keys]
-    return _table([*keys, *sums], [*key_columns, *(values[often] for values in added)])
+    enough = totals[0] >= least
+    key_columns = [arrays[name][order[group_begins[enough]]] for name in keys]
+    return _table([*keys, *sums], [*key_columns, *(values[enough] for values in totals)])
 
 
-def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """The columns of all tables, behind each other."""
+def _load(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return each column, concatenated over all tables; DOCUMENT is computed from `row`."""
     stored_columns = [name for name in columns if name != DOCUMENT]
     arrays: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
     for number, path in files:
@@ -116,20 +115,24 @@ def _read(files: Sequence[tuple[int, Path]], columns: Sequence[str]) -> dict[str
 
 
 def _sort_groups(keys: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(R,) the rows sorted by `keys`, the first weighing most, and which of them, in this order,
-    begin a group of equal ones. Equal rows come in no order."""
+    """Sort rows by `keys`, the first key being the primary one; the sort is not stable.
+
+    Returns:
+        (R,) the indices of the rows in sorted order, and (R,) whether the row at each position of
+        this order is the first of a group with equal keys.
+    """
     order = np.argsort(keys[-1])
     for values in keys[-2::-1]:
         ordered = values[order]
         if len(ordered) and int(ordered.max()) - int(ordered.min()) < NARROW:
             ordered = (ordered - ordered.min()).astype(np.int16)
         order = order[np.argsort(ordered, kind="stable")]
-    opening = np.zeros(len(order), np.bool_)
-    opening[:1] = True
+    is_first = np.zeros(len(order), np.bool_)
+    is_first[:1] = True
     for values in keys:
         ordered = values[order]
-        opening[1:] |= ordered[1:] != ordered[:-1]
-    return order, opening
+        is_first[1:] |= ordered[1:] != ordered[:-1]
+    return order, is_first
 
 
 def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
@@ -141,25 +144,24 @@ def _table(names: Sequence[str], columns: Sequence[NDArray[Any]]) -> pa.Table:
 Function = Callable[[dict[str, Any]], dict[str, Any]]
 Done = Callable[[int], None]
 Runner = Literal["local", "ray"]
-# Tasks of less text run in this process, as all do where one process is wanted: others take a
-# second to start.
+# Tasks with less text run in this process, as worker processes take a second to start.
 INLINE_BYTES = 24 << 20
 CONNECT_SECONDS = 10
 ATTEMPTS = 4  # of tasks that a cluster lost
-ROW_BYTES = 120  # that a query needs in memory for a row, measured
+ROW_BYTES = 120  # memory of a query for each row, measured
 SHARE = 0.3  # of the free memory that a query may take
-_INTACT: set[str] = set()  # folders that this process has checked, or makes
+_INTACT: set[str] = set()  # folders that this process has verified, or writes itself
 _STARTED: list[Runner] = []  # Daft has one runner in a process
 
 
 @dataclass(frozen=True)
 class DaftEngine:
-    """Where the work is done.
+    """The backend that runs tasks and queries.
 
     Attributes:
         runner: `local` for processes of this machine, `ray` for a cluster.
-        address: of the cluster; None starts one on this machine.
-        workers: processes; None: as many as the machine has cores, or the cluster.
+        address: the address of the cluster; None starts one on this machine.
+        workers: the number of processes; None: the number of cores of the machine or cluster.
 
     Raises:
         UsageError: fewer than one worker, or an address without a cluster.
@@ -183,7 +185,7 @@ class DaftEngine:
             )
 
     def start(self) -> None:
-        """Load the engine, and reach the cluster.
+        """Import Daft and connect to the cluster.
 
         Raises:
             UsageError: Daft or Ray is not installed, or another engine was started before.
@@ -229,7 +231,7 @@ class DaftEngine:
 
     @property
     def processes(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at the same time."""
         if self.workers:
             return self.workers
         if self.runner == "ray":
@@ -244,34 +246,34 @@ class DaftEngine:
     def run(
         self, function: Function, tasks: Sequence[Mapping[str, Any]], size: int, done: Done
     ) -> None:
-        """Do the tasks whose `out` is not there.
+        """Run the tasks whose output folder `task["out"]` does not exist.
 
         Args:
-            function: a module-level function, or a partial of one; it travels to processes.
-            size: bytes of text in all tasks.
-            done: told the number of tasks that are done.
+            function: a module-level function, or a partial of one, as it is pickled.
+            size: bytes of text in all tasks together.
+            done: called with the number of finished tasks.
 
         Raises:
             MaskwrightError: the first error of a task.
-            DataError: what an earlier command made is damaged.
-            ResourceError: the cluster lost the same tasks again and again.
+            DataError: an output folder of an earlier command is damaged.
+            ResourceError: the cluster lost the same tasks in each of `ATTEMPTS` attempts.
         """
-        self._require_whole([Path(task["out"]) for task in tasks])
+        self._verify_existing([Path(task["out"]) for task in tasks])
         last_error = ""
         for _ in range(ATTEMPTS):
-            open_tasks = [task for task in tasks if not Path(task["out"]).is_dir()]
-            before = len(tasks) - len(open_tasks)
-            done(before)
-            if not open_tasks:
+            pending = [task for task in tasks if not Path(task["out"]).is_dir()]
+            finished = len(tasks) - len(pending)
+            done(finished)
+            if not pending:
                 return
-            few = min(len(open_tasks), self.processes) == 1 or size <= INLINE_BYTES
-            if self.runner == "local" and few:
-                for number, task in enumerate(open_tasks):
+            in_process = min(len(pending), self.processes) == 1 or size <= INLINE_BYTES
+            if self.runner == "local" and in_process:
+                for number, task in enumerate(pending):
                     function(dict(task))
-                    done(before + number + 1)
+                    done(finished + number + 1)
                 return
             try:
-                self._send(function, open_tasks, lambda n, b=before: done(b + n))  # type: ignore[misc]
+                self._send(function, pending, lambda n, b=finished: done(b + n))  # type: ignore[misc]
             except MaskwrightError:
                 raise
             except Exception as error:
@@ -289,9 +291,9 @@ class DaftEngine:
                 "same path; the same command goes on from here",
             )
 
-    def _require_whole(self, folders: Sequence[Path]) -> None:
-        """Refuse a folder that was found and is not as it was saved. Each is hashed once in a
-        process; what the process makes itself is not hashed again."""
+    def _verify_existing(self, folders: Sequence[Path]) -> None:
+        """Verify the hashes of folders that exist, each once per process; folders that this
+        process writes are not verified. Raise DataError if one is damaged."""
         existing = [path for path in folders if str(path) not in _INTACT and path.is_dir()]
         if existing:
             with ThreadPoolExecutor(min(8, self.processes)) as pool:
@@ -300,8 +302,8 @@ class DaftEngine:
         _INTACT.update(map(str, folders))
 
     def _send(self, function: Function, tasks: Sequence[Mapping[str, Any]], done: Done) -> None:
-        """Have the tasks done by workers. Answers are read to the end even after an error: Daft
-        does not survive that a query is left, so the tasks that are open are told to do nothing.
+        """Run the tasks in workers. The results are always read to the end, since Daft does not
+        survive an abandoned query; after an error the `stop` file makes the other tasks no-ops.
 
         Raises:
             MaskwrightError: the first error of a task.
@@ -311,26 +313,25 @@ class DaftEngine:
         stop = Path(tasks[0]["out"]).with_name(f".stop-{os.getpid()}-{os.urandom(6).hex()}")
         frame = daft.from_pydict({"task": [json.dumps(task) for task in tasks]})
         if self.runner == "ray":
-            # Actors that die are waited for as long as their places are missing; a function has
-            # none, and runs wherever there is room.
-            worker = _function(function, VERSION, str(stop))
+            # Ray waits forever for the resources of a lost actor; a function runs on any free core.
+            worker = _function_worker(function, VERSION, str(stop))
             frame = frame.into_partitions(len(tasks))
         else:
-            worker = _worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
-        answers = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
+            worker = _actor_worker(min(self.processes, len(tasks)))(function, VERSION, str(stop))
+        results = frame.select(worker(frame["task"]).alias("answer")).iter_rows()
         error: MaskwrightError | None = None
         try:
-            for number, row in enumerate(answers, start=1):
-                answer = json.loads(row["answer"])
-                if "error" in answer and error is None:
-                    error = _error_of(answer["error"])
+            for number, row in enumerate(results, start=1):
+                result = json.loads(row["answer"])
+                if "error" in result and error is None:
+                    error = _task_error(result["error"])
                     stop.touch()
                 elif error is None:
                     done(number)
         except BaseException:
             with contextlib.suppress(Exception):
                 stop.touch()
-                for _ in answers:
+                for _ in results:
                     pass
             raise
         finally:
@@ -342,20 +343,20 @@ class DaftEngine:
     def repeated(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> pa.Table:
-        """`Tables.repeated` over the tables of some shards: (number of the shard, file)."""
-        if _rows(files) <= FEW_ROWS:
+        """`Tables.repeated`; `files` holds (number of the shard, Parquet file)."""
+        if _count_rows(files) <= FEW_ROWS:
             return repeated_rows(files, keys, columns)
         import daft
         import pyarrow as pa
 
         output_columns = [*keys, *columns]
         tables = []
-        for frame in self._parts(files, keys, output_columns):
+        for frame in self._partitions(files, keys, output_columns):
             counts = frame.groupby(*keys).agg(
                 daft.col(output_columns[0]).count("all").alias("_count")
             )
-            often = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
-            tables.append(frame.join(often, on=list(keys)).select(*output_columns).to_arrow())
+            repeated = counts.where(daft.col("_count") >= daft.lit(2)).select(*keys)
+            tables.append(frame.join(repeated, on=list(keys)).select(*output_columns).to_arrow())
         return _sorted(pa.concat_tables(tables), output_columns)
 
     def totals(
@@ -365,43 +366,43 @@ class DaftEngine:
         sums: Sequence[str],
         least: int,
     ) -> pa.Table:
-        """`Tables.totals` over the tables of some shards."""
-        if _rows(files) <= FEW_ROWS:
+        """`Tables.totals`; `files` holds (number of the shard, Parquet file)."""
+        if _count_rows(files) <= FEW_ROWS:
             return summed_rows(files, keys, sums, least)
         import daft
         import pyarrow as pa
 
         tables = []
-        for frame in self._parts(files, keys, [*keys, *sums]):
-            added = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
+        for frame in self._partitions(files, keys, [*keys, *sums]):
+            sums_of = frame.groupby(*keys).agg(*(daft.col(name).sum().alias(name) for name in sums))
             tables.append(
-                added.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
+                sums_of.where(daft.col(sums[0]) >= daft.lit(least)).select(*keys, *sums).to_arrow()
             )
         return _sorted(pa.concat_tables(tables), keys)
 
-    def _parts(
+    def _partitions(
         self, files: Sequence[tuple[int, Path]], keys: Sequence[str], columns: Sequence[str]
     ) -> Iterator[Any]:
-        """The rows of the tables in parts that fit into memory; equal keys are in one part."""
+        """Yield the rows as data frames that fit into memory, partitioned by a hash of `keys`."""
         import daft
 
-        rows = _rows(files)
-        room = free_bytes() * SHARE if self.runner == "local" else math.inf
-        part_count = max(1, math.ceil(rows * ROW_BYTES / room))
+        row_count = _count_rows(files)
+        memory = free_bytes() * SHARE if self.runner == "local" else math.inf
+        part_count = max(1, math.ceil(row_count * ROW_BYTES / memory))
         paths = [str(path) for _, path in files]
         frame = daft.read_parquet(paths, file_path_column="_path")
         if DOCUMENT in columns:
-            numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
+            shard_numbers = {"_path": paths, "_shard": [number << 32 for number, _ in files]}
             frame = frame.with_column("_path", daft.col("_path").replace("file://", ""))
-            frame = frame.join(daft.from_pydict(numbers), on="_path")
+            frame = frame.join(daft.from_pydict(shard_numbers), on="_path")
             frame = frame.with_column(DOCUMENT, daft.col("_shard") + daft.col("row"))
         frame = frame.select(*columns)
         for part_number in range(part_count):
             if part_count > 1:
-                mixed = daft.col(keys[0]).hash()
+                key_hash = daft.col(keys[0]).hash()
                 for key in keys[1:]:
-                    mixed = daft.col(key).hash(seed=mixed)
-                yield frame.where(mixed % daft.lit(part_count) == daft.lit(part_number))
+                    key_hash = daft.col(key).hash(seed=key_hash)
+                yield frame.where(key_hash % daft.lit(part_count) == daft.lit(part_number))
             else:
                 yield frame
 
@@ -415,8 +416,8 @@ def _require_intact(folder: Path) -> None:
         ) from error
 
 
-def _rows(files: Sequence[tuple[int, Path]]) -> int:
-    """Of all tables."""
+def _count_rows(files: Sequence[tuple[int, Path]]) -> int:
+    """Return the number of rows of all tables."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(path).num_rows for _, path in files)
@@ -426,8 +427,8 @@ def _sorted(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in columns]).combine_chunks()
 
 
-def _worker(processes: int) -> Any:
-    """A class of Daft whose objects, one in each process, do one task at a time."""
+def _actor_worker(processes: int) -> Any:
+    """Return a Daft class with one instance per process, each running one task at a time."""
     import daft
 
     @daft.cls(use_process=True, max_concurrency=processes)
@@ -444,8 +445,8 @@ def _worker(processes: int) -> Any:
     return Worker
 
 
-def _function(function: Function, version: str, stop: str) -> Any:
-    """A function of Daft that does one task at a time."""
+def _function_worker(function: Function, version: str, stop: str) -> Any:
+    """Return a stateless Daft function that runs one task at a time."""
     import daft
 
     @daft.func.batch(return_dtype=daft.DataType.string(), batch_size=1, use_process=True)
@@ -456,10 +457,10 @@ def _function(function: Function, version: str, stop: str) -> Any:
 
 
 def _require_listening(address: str | None) -> None:
-    """Look whether somebody answers at `host:port`; Ray itself would try for minutes.
+    """Check that `host:port` accepts connections; Ray itself would retry for minutes.
 
     Raises:
-        OSError: nobody does.
+        OSError: it does not.
     """
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
@@ -467,7 +468,7 @@ def _require_listening(address: str | None) -> None:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether an error says that a machine or a process went away, and not that a task is wrong."""
+    """Whether an error reports a lost machine or process, rather than a fault of the task."""
     words = (
         "died lost unavailable disconnected ActorDied WorkerCrashed killed NodeDied ObjectLost "
         "OwnerDied RaySystemError Connection"
@@ -476,11 +477,11 @@ def _is_lost(error: BaseException) -> bool:
     return any(word in text for word in words.split())
 
 
-def _error_of(plain: Mapping[str, Any]) -> MaskwrightError:
-    """The error that a worker met."""
+def _task_error(plain: Mapping[str, Any]) -> MaskwrightError:
+    """Rebuild the error that `run_task` serialised."""
     import maskwright.base.errors as errors
 
-    sort = getattr(errors, plain["sort"], IncompatibleError)
+    error_class = getattr(errors, plain["sort"], IncompatibleError)
     fields = {name: plain.get(name) for name in ("where", "found", "wanted", "do")}
-    error: MaskwrightError = sort(plain["what"], **fields)
+    error: MaskwrightError = error_class(plain["what"], **fields)
     return error

@@ -1,4 +1,4 @@
-"""A curated shard as the file that is handed on: JSON Lines in gzip, a document a line."""
+"""The output format of a curated shard: JSON Lines in gzip, one document per line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ COUNTED = ("language", "licence", "license")  # notes whose values the card coun
 
 
 def pack_shard(task: dict[str, Any]) -> dict[str, Any]:
-    """Write the documents of a shard; found again if they are there.
+    """Write the documents of a shard and their counts, unless the output folder exists. Return {}.
 
     Args:
-        task: `shard` (a path), `tokenizer` (a folder, or "") and `out`, the folder to make.
+        task: `shard` (a path), `tokenizer` (a folder, or "") and `out`, the output folder.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -33,6 +33,7 @@ def pack_shard(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
+    """Write `PACKED`, and `FACTS`: counts, and the most frequent values of some notes."""
     tokens = _counter(tokenizer)
     facts: dict[str, Any] = {"documents": 0, "bytes": 0, "words": 0, "tokens": 0}
     counts: dict[str, Counter[str]] = {name: Counter() for name in (*COUNTED, "source")}
@@ -57,15 +58,14 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
 
 
 def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
-    """The documents as rows: id and text, then the notes that have a value; a document with an id
-    of its own also says where it was read. A column of that name which the documents brought stays,
-    under another."""
+    """Yield each document as a row: `id`, `text`, notes that are not None, and the location as
+    `READ_AT` if the document has an id of its own; an existing column of that name is renamed."""
     columns = {name: column for name, column in batch.notes.items() if name not in ("id", "text")}
     if READ_AT in columns:
-        free = f"{READ_AT}_before"
-        while free in columns:
-            free += "_before"
-        columns[free] = columns.pop(READ_AT)
+        free_name = f"{READ_AT}_before"
+        while free_name in columns:
+            free_name += "_before"
+        columns[free_name] = columns.pop(READ_AT)
     notes = sorted(columns.items())
     for index, (text, name) in enumerate(zip(batch.texts, batch.ids, strict=True)):
         values = json.loads((batch.values[index] if batch.values else None) or "{}")
@@ -74,7 +74,7 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
             if column[index] is not None:
                 row[note] = column[index]
         for note, value in values.items():
-            # Unless a step has put another in its place.
+            # Restore the original JSON value unless a step has replaced the note.
             if note != "text" and as_text(value) == row.get(note):
                 row[note] = value
         if row["id"] != name:
@@ -83,7 +83,7 @@ def rows_of(batch: CurationBatch) -> Iterator[dict[str, Any]]:
 
 
 def _counter(folder: str) -> Any:
-    """A function that counts the tokens of texts, or None."""
+    """Return a function that counts the tokens of texts, or None if `folder` is empty."""
     if not folder:
         return None
     from maskwright.text.tokenizer.tokenizer import Tokenizer

@@ -6,8 +6,8 @@
     pack      shards -> text/NNNNN.jsonl.gz        packed/KEY/
 
 These pieces are in the work folder beside the result. Each is complete or absent, and its key is a
-hash of its inputs. A stopped curation makes the missing pieces; one with more files, or with other
-settings of a late step, reuses the others.
+hash of its inputs. So a curation that was stopped, or that has more files or other settings of a
+late step, reuses all pieces whose inputs are unchanged.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ EMPTY = "empty-files"  # a finding of the reader
 
 @dataclass(frozen=True)
 class Pieces:
-    """What a curation made in its work folder, in order.
+    """The pieces of a curation in its work folder, in order.
 
     Attributes:
         reading: the counts and findings of the reading of each group of files.
         segments: for each segment, the names of its steps and the folder of each shard.
-        packed: the folders of the shards that have documents left.
-        findings: what steps reported about the whole corpus, by step.
+        packed: the folders of the packed shards, without empty ones.
+        findings: the findings of each step about the whole corpus.
         read: the folders of the groups of files.
         pass_files: the folders of passes, and the files of their side inputs.
     """
@@ -96,12 +96,12 @@ class Pieces:
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """The files that were read.
+    """The result of reading files.
 
     Attributes:
-        shards: of all files, in order.
+        shards: the shards of all files, in order.
         facts: the counts and findings of each group of files.
-        folders: of each group of files.
+        folders: the folder of each group of files.
     """
 
     shards: list[CurationShard]
@@ -144,11 +144,11 @@ def read_files(
     """Read the files of `paths` into shards.
 
     Args:
-        skip: list files that cannot be read, in place of an error.
+        skip: list files that cannot be read, instead of raising an error.
 
     Raises:
-        DataError: bad files, or no documents.
-        UsageError: a path that cannot be read, or a file twice.
+        DataError: a file is damaged, or there are no documents.
+        UsageError: a path cannot be read, or a file occurs twice.
     """
     broken: list[UsageError] = []
     sources, ignored = find(paths, pages=True, broken=broken if skip else None)
@@ -171,11 +171,11 @@ def read_files(
         _drop_empty(work)
         raise
     folders = [work / "reading" / g.key for g in groups]
-    read = [shards_of(folder) for folder in folders]
-    read[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
-    read[0][1]["unreadable"] += read[0][1]["broken"]
-    shards = [shard for group_shards, _ in read for shard in group_shards]
-    facts = [facts for _, facts in read]
+    results = [shards_of(folder) for folder in folders]
+    results[0][1].update(ignored=ignored, broken=[unreadable_record(e, e.where) for e in broken])
+    results[0][1]["unreadable"] += results[0][1]["broken"]
+    shards = [shard for group_shards, _ in results for shard in group_shards]
+    facts = [facts for _, facts in results]
     if not shards:
         findings = [finding for group in facts for finding in group["findings"]]
         empty = [finding["what"] for finding in findings if finding["name"] == EMPTY][:5]
@@ -195,7 +195,7 @@ def read_files(
 
 
 def _drop_empty(work: Path) -> None:
-    """Remove the folders that are empty."""
+    """Remove `reading/` and the work folder if they are empty."""
     for folder in (work / "reading", work):
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -211,7 +211,7 @@ def run(
     note: Note,
     progress: Progress,
 ) -> Pieces:
-    """Make every piece of the result of `recipe`.
+    """Run `recipe` over the shards; write or reuse every piece of the result.
 
     Raises:
         DataError: a step would remove all documents.
@@ -286,7 +286,7 @@ class _FindingRecorder:
 
 
 def _segments(recipe: CurationRecipe) -> list[list[str]]:
-    """The steps in segments; each but the first begins with a `CorpusStep`."""
+    """Divide the steps into segments; each segment but the first begins with a `CorpusStep`."""
     segments: list[list[str]] = []
     for name, step in recipe.steps.items():
         if not segments or isinstance(step, CorpusStep):
@@ -303,23 +303,29 @@ def _tasks(
     side_input: Any,
     work: Path,
 ) -> list[dict[str, Any]]:
-    """The tasks of a segment, one for each shard."""
+    """Return the tasks of `run_segment`, one for each shard.
+
+    Args:
+        names: the steps of the segment.
+        following: the next step, or nothing, whose first pass is run ahead.
+        side_input: the table that the first step gathered, or None.
+    """
     plain = {name: to_plain(step) for name, step in recipe.steps.items()}
     later = list(plain)[list(plain).index(names[0]) :]
     private = [[name, plain[name]] for name in later if recipe.steps[name].PRIVATE]
     keys = [[_step_key(name, recipe.steps[name]) for name in names], private]
     tasks: list[dict[str, Any]] = []
     (work / "segments").mkdir(parents=True, exist_ok=True)
-    keep = TableWriter(work)
-    ahead = _first_pass_ahead(recipe, following, work)
-    for shard, about in zip(shards, slices(side_input, len(shards)), strict=True):
-        path = keep(about)
+    write = TableWriter(work)
+    next_pass = _first_pass_ahead(recipe, following, work)
+    for shard, part in zip(shards, slices(side_input, len(shards)), strict=True):
+        path = write(part)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key
         task = {"shard": str(shard.path), "known": path, "out": str(out), "private": private}
         steps = [[name, plain[name]] for name in names]
-        tasks.append({**task, "steps": steps, "ahead": ahead(key)})
+        tasks.append({**task, "steps": steps, "ahead": next_pass(key)})
     return tasks
 
 
@@ -331,7 +337,7 @@ def _run_tasks(
     engine: DaftEngine,
     progress: Progress,
 ) -> list[Path]:
-    """Run the tasks about the shards. Returns their folders."""
+    """Run one task for each shard. Return the output folders."""
     size = sum(shard.bytes for shard in shards)
     engine.run(function, tasks, size, lambda done: progress(name, len(tasks), done))
     return [Path(task["out"]) for task in tasks]
@@ -340,8 +346,8 @@ def _run_tasks(
 def _first_pass_ahead(
     recipe: CurationRecipe, following: Sequence[str], work: Path
 ) -> Callable[[str], dict[str, Any] | None]:
-    """A function from a shard's key to the additional task of a segment: the first pass of the
-    following step, run while the documents are in memory."""
+    """Return a function from the key of a segment to its additional task `ahead`: the first pass of
+    the following step, run while the documents are in memory; the task is None without one."""
     for name in following:
         step = recipe.steps[name]
         first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
@@ -355,7 +361,7 @@ def _first_pass_ahead(
 
 
 def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
-    """A finding for each column of the texts whose values a step has replaced."""
+    """Yield a finding for each replaced column; `counts`: for each shard, documents by column."""
     total: Counter[str] = Counter()
     for count in counts:
         total.update(count)
@@ -369,7 +375,7 @@ def _replaced_columns(counts: Iterable[Mapping[str, int]]) -> Iterator[Finding]:
 
 
 def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
-    """The error for a segment that leaves no document; it names the step that removed the last."""
+    """Return the error of a segment that leaves no document, naming the step that removed all."""
     facts = [read_facts(folder / FACTS_FILE)["steps"] for folder in folders]
     for name in names:
         if not any(f[name]["documents_out"] for f in facts):
@@ -382,21 +388,20 @@ def _removes_all(names: Sequence[str], folders: Sequence[Path]) -> DataError:
     example = next(
         e for f in facts for e in f[name]["rules"].get(worst, {"examples": []})["examples"]
     )
-    came = sum(f[name]["documents_in"] for f in facts)
+    total = sum(f[name]["documents_in"] for f in facts)
     return DataError(
         REMOVES_ALL,
         where=name,
-        found=f"{came:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
+        found=f"{total:,} documents came, {rules[worst]:,} go by the rule {worst} (first: "
         f"{example['place']}, value {str(example['value'])[:80]})",
         wanted="at least one document that stays",
         do=f"loosen its settings (--set {name}.…=…), or leave it out (--without {name})",
     )
 
 
-# ------------------------------------------------------------------------------ what things are
+# ------------------------------------------------------------------------------ keys of pieces
 def _step_key(name: str, step: Step) -> str:
-    """A hash of the settings of a step, of its code, also that which it imports, and of the files
-    that it reads."""
+    """Hash the settings of a step, its code and that of its imports, and the files it reads."""
     files = [[str(path), _hash(file_state(path))] for path in step.files()]
     code = code_of(type(step).__module__)
     return fingerprint(["step", VERSION, name, to_plain(step), files, code])
@@ -404,22 +409,22 @@ def _step_key(name: str, step: Step) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _hash(state: tuple[str, int, int, int, int]) -> str:
-    """The hash of a file in some state, taken once."""
+    """Hash a file, once for each state (path, size, times) of it."""
     return hash_file(Path(state[0]))
 
 
 def code_of(name: str) -> list[tuple[str, str]]:
-    """The module of a step and all modules that it imports, with hashes of their sources, or the
-    version of another distribution. Modules of Maskwright outside of `text.curate` are left out:
-    its own version is part of the key."""
+    """Return (module, hash of its source) for the module of a step and all its imports; for other
+    distributions (name, version). Modules of Maskwright outside of `text.curate` are left out, as
+    the version of Maskwright is part of the key."""
     fingerprints: dict[str, str] = {}
-    waiting = [name]
-    while waiting:
-        module = waiting.pop()
-        top = module.partition(".")[0]
-        if module in fingerprints or top in fingerprints or top in sys.stdlib_module_names:
+    pending = [name]
+    while pending:
+        module = pending.pop()
+        package = module.partition(".")[0]
+        if module in fingerprints or package in fingerprints or package in sys.stdlib_module_names:
             continue
-        if top == "maskwright" and not module.startswith("maskwright.text.curate."):
+        if package == "maskwright" and not module.startswith("maskwright.text.curate."):
             continue
         spec = None
         with contextlib.suppress(ImportError, ValueError):
@@ -428,18 +433,18 @@ def code_of(name: str) -> list[tuple[str, str]]:
         if spec is None or not origin.endswith(".py"):
             continue  # a name in a module; compiled code
         installed = "site-packages" in origin or "dist-packages" in origin
-        if installed and top not in (name.partition(".")[0], "maskwright"):
+        if installed and package not in (name.partition(".")[0], "maskwright"):
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                fingerprints[top] = importlib.metadata.version(top)
+                fingerprints[package] = importlib.metadata.version(package)
             continue
         fingerprints[module], imported = _source(file_state(Path(origin)), spec.parent or "")
-        waiting += [module.rpartition(".")[0] or module, *imported]
+        pending += [module.rpartition(".")[0] or module, *imported]
     return sorted(fingerprints.items())
 
 
 @functools.lru_cache(maxsize=4096)
 def _source(state: tuple[str, int, int, int, int], package: str) -> tuple[str, list[str]]:
-    """The hash of a module's source in some state, and the names of what it imports."""
+    """Return the hash of a module's source, and the names that it imports."""
     source, names = Path(state[0]).read_bytes(), list[str]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -458,7 +463,7 @@ def _code(module: str) -> str:
 
 
 def folder_key(folder: str) -> str:
-    """A hash of the files of a tokenizer's folder."""
+    """Hash the files of a tokenizer's folder; "" if there is none."""
     if not folder:
         return ""
     files = sorted(path for path in Path(folder).glob("*.json") if path.is_file())

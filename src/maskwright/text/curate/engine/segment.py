@@ -1,10 +1,9 @@
-"""A segment: consecutive steps over a shard, and a record of what they did.
+"""A segment: consecutive steps that are applied to a shard, and a record of their decisions.
 
     segments/KEY/
-        text.parquet            the documents that stay, with their new texts; after steps that
+        text.parquet            the remaining documents, with their new texts; after steps that
                                 change no text, only their row numbers and new notes
-        removed/STEP.jsonl.gz   each removed document: where, by which rule, for which value,
-                                and its text
+        removed/STEP.jsonl.gz   each removed document: its place, rule, value and text
         changed/STEP.jsonl.gz   each change of a text; of words, also the lines before
         facts.json              counts, and examples of every rule
 
@@ -58,7 +57,7 @@ _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
 def open_step(name: str, step: Step) -> Any:
-    """What `step.open` returns; called again only when the step's files have changed."""
+    """Return `step.open()`, cached until the settings or the files of the step change."""
     key, state = fingerprint([name, to_plain(step)]), [file_state(path) for path in step.files()]
     if key not in _OPENED or _OPENED[key][0] != state:
         _OPENED[key] = state, step.open()
@@ -67,25 +66,25 @@ def open_step(name: str, step: Step) -> Any:
 
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
-PASS_FILE = "table.parquet"  # of the folder of a pass
+PASS_FILE = "table.parquet"  # in the folder of a pass
 NOTHING_LEFT = "nothing-left"
-NOT_SHOWN = "(not shown)"  # a text in the records of a step about private things
-EXCERPT = 300  # characters of a text that an example shows
-AROUND = 60  # characters before a change that an example of it shows
-EXAMPLES = 3  # of each rule and shard
-BORDER = 4  # of each limit and side of it
-SAMPLE = 500  # numbers of each rule and shard, for a histogram
+NOT_SHOWN = "(not shown)"  # in place of a text in the records of a private step
+EXCERPT = 300  # characters of a text in an example
+AROUND = 60  # characters before a change in an example of it
+EXAMPLES = 3  # for each rule and shard
+BORDER = 4  # examples on each side of each limit
+SAMPLE = 500  # values of each rule and shard, for a histogram
 MOST_SOURCES = 200
 
 
 def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Run steps over a shard, unless the folder exists.
+    """Apply steps to a shard, unless the output folder exists. Return {}.
 
     Args:
         task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
-            private ones of these and later steps), `known` (a path to the side input of the first
-            step, or ""), `out` (the folder to make) and `ahead`: None, or a step with its settings
-            whose first pass is run over the documents that stay, and the folder that it makes.
+            private ones of these and later steps), `known` (the path of the side input of the first
+            step, or ""), `out` (the output folder) and `ahead`: None, or {"step", "out"} of the
+            next step, whose first pass is run over the remaining documents.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -104,7 +103,7 @@ def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
 
 
 class _NextPass:
-    """The first pass of the next step, run over the documents that leave a segment."""
+    """The first pass of the next step, run over the documents that remain after a segment."""
 
     def __init__(self, function: Pass | None, out: Path | None) -> None:
         self.function, self.out = function, out
@@ -119,7 +118,7 @@ class _NextPass:
         return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
 
     def begin(self) -> None:
-        """Start anew, also when a segment is written a second time."""
+        """Drop collected tables, as a segment may be written a second time."""
         self.tables.clear()
 
     def see(self, batch: CurationBatch) -> None:
@@ -133,7 +132,7 @@ class _NextPass:
 
 @functools.lru_cache(maxsize=1)
 def read_known(path: str) -> pa.Table | None:
-    """The side input in a file named by its content. Consecutive tasks often share it."""
+    """Read a side input, or return None for "". Cached, as consecutive tasks often share it."""
     return read_columns(Path(path)) if path else None
 
 
@@ -146,6 +145,7 @@ def _write(
     side_input: pa.Table | None,
     ahead: _NextPass,
 ) -> None:
+    """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
     ahead.begin()
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
     remaining: list[RemainingRows] = []
@@ -159,8 +159,8 @@ def _write(
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            about = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
-            outcome = step.apply(flow.batch, open_step(name, step), about)
+            rows = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
+            outcome = step.apply(flow.batch, open_step(name, step), rows)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
             if not len(flow.batch):
@@ -176,12 +176,12 @@ def _write(
         write_left(stage, TEXT_FILE, folder, shard, remaining, notes)
     else:
         write_tables(stage, TEXT_FILE, tables)
-    for room, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
+    for kind, entries in ((REMOVED, record.removed), (CHANGED, record.changed)):
         _hide(entries, private)
         for name in steps:
             if step_entries := [entry for entry in entries if entry["step"] == name]:
                 stage.write_bytes(
-                    str(records(Path(), room, name)), compressed(_lines(step_entries))
+                    str(records(Path(), kind, name)), compressed(_lines(step_entries))
                 )
     facts = record.facts()
     _hide(list(_examples(facts)), private)
@@ -190,13 +190,13 @@ def _write(
 
 
 def records(folder: Path, room: str, step: str) -> Path:
-    """The file of the records of a step; it exists if there are any."""
+    """Return the path of the records of a step; `room` is REMOVED or CHANGED."""
     return folder / room / f"{step}.jsonl.gz"
 
 
 def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> None:
-    """Apply the private steps, also later ones, to the texts in records: what is masked in the
-    corpus must not be readable beside it."""
+    """Apply the private steps, including later ones, in place to the texts in records, so that
+    these do not reveal what is masked in the corpus."""
     for name, step in private.items():
         for field_name in ("text", "before", "after"):
             entries_with_field = [entry for entry in entries if field_name in entry]
@@ -217,7 +217,7 @@ def _hide(entries: Sequence[dict[str, Any]], private: Mapping[str, Step]) -> Non
 
 
 def _examples(facts: Any) -> Iterator[dict[str, Any]]:
-    """The examples of documents in the facts, at any depth."""
+    """Yield the examples (dicts with a `text`) in nested facts."""
     if isinstance(facts, dict) and "text" in facts:
         yield facts
     elif isinstance(facts, dict | list):
@@ -226,15 +226,14 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
 
 
 def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
-    """The rows of the documents that a table is about; None: all."""
+    """Return the row numbers in a side input, sorted and distinct; None: it concerns all rows."""
     if side_input is None or "row" not in side_input.schema.names:
         return None
     return np.unique(side_input.column("row").to_numpy())
 
 
 def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
-    """The rows of a table with the column `row` that are about the documents of a batch; another
-    table is about all."""
+    """Return the rows of a side input for the documents of a batch; without `row`, all of them."""
     if side_input is None or "row" not in side_input.schema.names:
         return side_input
     import pyarrow as pa
@@ -250,10 +249,10 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Flow:
-    """A batch between steps, with what the record needs of every document.
+    """A batch between steps, with the keys and sizes that the record needs.
 
     Attributes:
-        keys: a hash of each document's id, which selects examples independently of order.
+        keys: B hashes of the ids, which select examples independently of the order of documents.
         sizes: (B,) bytes of each text.
     """
 
@@ -268,10 +267,10 @@ class Flow:
         return cls(batch, keys, _sizes(batch.texts))
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
-        """The same documents with other texts; the views of unchanged texts are kept."""
-        old = self.batch.texts
-        changed = [index for index, text in enumerate(texts) if text is not old[index]]
-        if all(texts[index] == old[index] for index in changed):
+        """Return the documents with other texts, or `self` if all texts are equal."""
+        old_texts = self.batch.texts
+        changed = [index for index, text in enumerate(texts) if text is not old_texts[index]]
+        if all(texts[index] == old_texts[index] for index in changed):
             return self
         sizes = self.sizes.copy()
         for index in changed:
@@ -284,7 +283,7 @@ class Flow:
         return np.argsort(np.argsort(np.array(self.keys)))
 
     def least(self, count: int) -> list[int]:
-        """The indices of the smallest keys, in order."""
+        """Return the indices of the `count` smallest keys, in ascending order of the keys."""
         return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
@@ -295,7 +294,7 @@ class Flow:
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text."""
+    """Return the number of bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
@@ -305,7 +304,15 @@ def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
 
 @dataclass
 class Record:
-    """What the steps of a segment did to the documents of a shard."""
+    """The records and counts of what the steps of a segment did to the documents of a shard.
+
+    Attributes:
+        private: the names of steps whose records must not show texts.
+        wordless: for each step the rules whose changes are recorded without the text before.
+        removed, changed: the records, in order.
+        steps: for each step its counts and examples, as in `facts.json`.
+        documents, bytes, sources: counts of the remaining documents.
+    """
 
     names: list[str]
     private: Collection[str] = ()
@@ -335,63 +342,63 @@ class Record:
         }
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
-        """Record what a step did. Returns the documents that stay, with their new texts."""
-        facts, batch, now, shown = self.steps[name], flow.batch, flow, flow
+        """Record the outcome of a step. Return the remaining documents, with their new texts."""
+        facts, batch, result, public = self.steps[name], flow.batch, flow, flow
         if name in self.private:
             texts = [NOT_SHOWN] * len(batch) if outcome.texts is None else outcome.texts
-            shown = replace(flow, batch=batch.with_texts(texts))
+            public = replace(flow, batch=batch.with_texts(texts))
         facts["documents_in"] += len(batch)
         facts["bytes_in"] += int(flow.sizes.sum())
-        reasons: dict[int, Removal] = {}
+        removals: dict[int, Removal] = {}
         for measure in outcome.measures:
             for index in np.flatnonzero(measure.outside).tolist():
                 value, allowed = measure.values[index].item(), _allowed(measure)
-                reasons.setdefault(index, Removal(index, measure.rule, value, None, allowed))
+                removals.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
-            reasons.setdefault(removal.index, removal)
+            removals.setdefault(removal.index, removal)
         if outcome.texts is not None:
             if len(outcome.texts) != len(batch):
                 raise ValueError(f"{name}: {len(outcome.texts)} texts for {len(batch)} documents")
-            now = now.with_texts(outcome.texts)
-            for index in np.flatnonzero(now.sizes < 64).tolist():
+            result = result.with_texts(outcome.texts)
+            for index in np.flatnonzero(result.sizes < 64).tolist():
                 if not outcome.texts[index] or outcome.texts[index].isspace():
                     blank = Removal(index, NOTHING_LEFT, "", None, "text that is not blank")
-                    reasons.setdefault(index, blank)
-        recorded: set[int] = set()
+                    removals.setdefault(index, blank)
+        with_before: set[int] = set()
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
             facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
             entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
-            index, words = change.index, change.rule not in wordless
-            if words and outcome.texts is not None and shown is flow and index not in recorded:
-                recorded.add(index)
+            index, shows_text = change.index, public is flow and change.rule not in wordless
+            if shows_text and outcome.texts is not None and index not in with_before:
+                with_before.add(index)
                 entry["before"] = lines_before(batch.texts[index], outcome.texts[index])
             self.changed.append(_without_none(entry))
-        self._change_examples(facts["change_examples"], flow, shown, outcome)
-        for index, reason in sorted(reasons.items()):
+        self._change_examples(facts["change_examples"], flow, public, outcome)
+        for index, reason in sorted(removals.items()):
             entry = {**place_of(batch, index), "step": name, "rule": reason.rule}
             entry |= {"value": _plain(reason.value), "wanted": reason.allowed}
             entry |= {"where": reason.where, "survivor": reason.survivor}
             entry |= {"bytes": int(flow.sizes[index]), "source": batch.note("source")[index]}
-            self.removed.append(_without_none({**entry, "text": shown.batch.texts[index]}))
-            self._count(facts["rules"], shown, reason)
-        self._measure(facts["measures"], shown, outcome.measures)
-        stays = np.ones(len(batch), np.bool_)
-        stays[list(reasons)] = False
-        survivors = [example(shown, index) for index in _first(flow.keys, stays)]
-        facts["kept"] = least_examples(facts["kept"] + survivors)
+            self.removed.append(_without_none({**entry, "text": public.batch.texts[index]}))
+            self._count(facts["rules"], public, reason)
+        self._measure(facts["measures"], public, outcome.measures)
+        is_kept = np.ones(len(batch), np.bool_)
+        is_kept[list(removals)] = False
+        kept = [example(public, index) for index in _first(flow.keys, is_kept)]
+        facts["kept"] = least_examples(facts["kept"] + kept)
         if outcome.notes:
             for note, n in batch.differing(outcome.notes).items():
                 facts["replaced"][note] = facts["replaced"].get(note, 0) + n
-            now = replace(now, batch=now.batch.with_notes(outcome.notes))
-        now = now.take(stays)
-        facts["documents_out"] += len(now.batch)
-        facts["bytes_out"] += int(now.sizes.sum())
-        return now
+            result = replace(result, batch=result.batch.with_notes(outcome.notes))
+        result = result.take(is_kept)
+        facts["documents_out"] += len(result.batch)
+        facts["bytes_out"] += int(result.sizes.sum())
+        return result
 
     def count_remaining(self, flow: Flow) -> None:
-        """Count the documents that leave the segment."""
+        """Count the documents that remain after the segment."""
         self.documents += len(flow.batch)
         self.bytes += int(flow.sizes.sum())
         self.sources.update(source or "" for source in flow.batch.note("source"))
@@ -421,6 +428,7 @@ class Record:
     def _measure(
         self, measures: dict[str, Any], flow: Flow, step_measures: Sequence[RuleMeasure]
     ) -> None:
+        """Update the sample of values, the limits and the border examples of each rule."""
         common = flow.least(SAMPLE) if step_measures else []
         for measure in step_measures:
             facts = measures.setdefault(measure.rule, {"sample": [], "border": []})
@@ -430,15 +438,16 @@ class Record:
             sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
             sample = facts["sample"]
             largest_key = sample[-1][0] if len(sample) == SAMPLE else "~"
-            lower = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
-            more = [[flow.keys[index], _number(values[index])] for index in sampled[:lower]]
-            if more:
-                facts["sample"] = sorted(sample + more)[:SAMPLE]
+            count = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
+            new = [[flow.keys[index], _number(values[index])] for index in sampled[:count]]
+            if new:
+                facts["sample"] = sorted(sample + new)[:SAMPLE]
             facts["border"] = _border(facts["border"], flow, measure, values)
 
     def _change_examples(
         self, examples_by_rule: dict[str, Any], flow: Flow, shown: Flow, outcome: Outcome
     ) -> None:
+        """Update the examples of changes; `shown`: the documents with texts that may be shown."""
         if outcome.texts is None or not outcome.changes:
             return
         by_rule: dict[str, dict[int, Change]] = {}
@@ -457,29 +466,29 @@ class Record:
 def _border(
     before: list[dict[str, Any]], flow: Flow, measure: RuleMeasure, values: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
-    """The examples nearest to the limits, on both sides of each, with those of this batch."""
-    more = []
+    """Return `before`, the examples nearest to each limit on both sides, updated by this batch."""
+    new = []
     finite = np.isfinite(values)
     inside = finite & ~measure.outside
-    for limit, at in (("low", measure.low), ("high", measure.high)):
-        if at is None:
+    for limit, bound in (("low", measure.low), ("high", measure.high)):
+        if bound is None:
             continue
-        beyond = finite & (values < at if limit == "low" else values > at)
-        distance = np.abs(values - at)
-        for removed, side in ((True, beyond), (False, inside)):
+        outside = finite & (values < bound if limit == "low" else values > bound)
+        distance = np.abs(values - bound)
+        for removed, on_side in ((True, outside), (False, inside)):
             side_examples = [e for e in before if e["limit"] == limit and e["removed"] is removed]
-            keys_by_distance = {abs(e["value"] - at): e["key"] for e in side_examples}
+            keys_by_distance = {abs(e["value"] - bound): e["key"] for e in side_examples}
             worst = max(keys_by_distance) if len(side_examples) == BORDER else math.inf
-            for index in _nearest(flow, distance, np.flatnonzero(side & (distance <= worst))):
+            for index in _nearest(flow, distance, np.flatnonzero(on_side & (distance <= worst))):
                 value = _number(values[index])
-                if flow.keys[index] < keys_by_distance.get(abs(value - at), "~"):
-                    about = {"value": value, "removed": removed, "limit": limit, "at": at}
-                    more.append({**example(flow, index), **about})
-    return nearest_examples(before + more) if more else before
+                if flow.keys[index] < keys_by_distance.get(abs(value - bound), "~"):
+                    fields = {"value": value, "removed": removed, "limit": limit, "at": bound}
+                    new.append({**example(flow, index), **fields})
+    return nearest_examples(before + new) if new else before
 
 
 def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int64]) -> list[int]:
-    """The indices with the smallest distances, for each distance the one of the smallest key."""
+    """Return the indices of the `BORDER` smallest distinct distances, ties resolved by key."""
     if not len(indices):
         return []
     distances = distance[indices]
@@ -490,7 +499,7 @@ def _nearest(flow: Flow, distance: NDArray[np.float64], indices: NDArray[np.int6
 
 
 def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The examples nearest to each limit, on each side of it one for each value."""
+    """Return the `BORDER` examples nearest to each limit on each side, one for each value."""
     sides: dict[tuple[str, bool], dict[float, dict[str, Any]]] = {}
     for entry in sorted(examples, key=lambda e: (e["limit"], not e["removed"], e["key"])):
         side = sides.setdefault((entry["limit"], entry["removed"]), {})
@@ -505,24 +514,24 @@ def nearest_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Excerpts of a text before and after, from where they first differ."""
+    """Return excerpts of a text before and after a change, from where they first differ."""
     begin = max(0, common_prefix_length(before, after) - AROUND)
     mark = "…" if begin else ""
     return mark + excerpt(before[begin:]), mark + excerpt(after[begin:])
 
 
 def lines_before(before: str, after: str) -> str:
-    """The lines of the text before, from its first to its last change."""
+    """Return the lines of `before` from the first to the last difference from `after`."""
     begin = before.rfind("\n", 0, common_prefix_length(before, after)) + 1
-    behind = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
-    end = before.find("\n", len(before) - behind)
+    suffix = common_prefix_length(before[: begin - 1 : -1] if begin else before[::-1], after[::-1])
+    end = before.find("\n", len(before) - suffix)
     return before[begin:] if end < 0 else before[begin:end]
 
 
 def common_prefix_length(text: str, other_text: str) -> int:
     """The length of the longest common prefix."""
     shared, end = 0, min(len(text), len(other_text))
-    while shared < end:  # bisected, since texts are long
+    while shared < end:  # bisection, since texts are long
         middle = (shared + end + 1) // 2
         if text[shared:middle] == other_text[shared:middle]:
             shared = middle
@@ -532,12 +541,12 @@ def common_prefix_length(text: str, other_text: str) -> int:
 
 
 def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The `EXAMPLES` with the smallest keys, whatever their order."""
+    """Return the `EXAMPLES` examples with the smallest keys."""
     return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
 def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """The chosen indices with the smallest keys."""
+    """Return the `count` indices with the smallest keys where `chosen` is true."""
     return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
 
 
@@ -546,22 +555,22 @@ def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def example(flow: Flow, index: int) -> dict[str, Any]:
-    """A document as an example shows it."""
+    """Return a document as an example: `id`, `place`, `text` (an excerpt) and `key`."""
     name, text = own_id(flow.batch, index), excerpt(flow.batch.texts[index])
     return {"id": name, "place": flow.batch.ids[index], "text": text, "key": flow.keys[index]}
 
 
 def own_id(batch: CurationBatch, index: int) -> str:
-    """The name of a document: its column `id`, else where it was read."""
+    """Return the id of a document: its note `id`, or else its location."""
     return batch.note("id")[index] or batch.ids[index]
 
 
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
-    """The entries of a record that name a document: id, file, and line or row."""
-    name = batch.ids[index]
-    file, sign, number = name, "", ""
+    """Return the entries of a record that identify a document: `id`, `file`, `line` or `row`."""
+    location = batch.ids[index]
+    file, sign, number = location, "", ""
     for mark in "#:":
-        head, separator, tail = name.rpartition(mark)
+        head, separator, tail = location.rpartition(mark)
         if separator and tail.isdigit():
             file, sign, number = head, mark, tail
             break
@@ -572,7 +581,7 @@ def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
 
 
 def location_of(record: Mapping[str, Any]) -> str:
-    """Where the document of a record was read: `file:line`, `file#row`, or the file."""
+    """Return the location of the document of a record: `file:line`, `file#row`, or the file."""
     for name, sign in (("line", ":"), ("row", "#")):
         if name in record:
             return f"{record['file']}{sign}{record[name]}"
@@ -598,26 +607,26 @@ def _number(value: Any) -> float | int:
 
 
 def _plain(value: str | float) -> str | float:
-    """A value as JSON can hold it: a number, or a text."""
+    """Convert a value for JSON; NaN and infinities become strings."""
     if isinstance(value, str):
         return value
     return _number(value) if math.isfinite(value) else str(float(value))
 
 
 def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Run a pass over a shard, unless the folder exists; of a shard with a side input only the
-    batches are read that it is about.
+    """Run a pass over a shard, unless the output folder exists. Return {}.
 
     Args:
-        task: `shard` (a path), `known` (a path, or ""), `out` (the folder to make).
+        task: `shard` (a path), `known` (the path of a side input, or "") and `out`, the output
+            folder. With a side input only the batches are read whose rows it contains.
     """
     out = Path(task["out"])
     if not out.is_dir():
         side_input = read_known(task["known"])
         tables = []
         for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
-            about = rows_about(side_input, batch)
-            if about is None or about.num_rows:
-                tables.append(function(batch, about))
+            part = rows_about(side_input, batch)
+            if part is None or part.num_rows:
+                tables.append(function(batch, part))
         commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
     return {}

@@ -1,7 +1,7 @@
 """Raw files to shards: Parquet files of some MiB of documents, the unit of all further work.
 
-Files are read in groups. Where a group ends depends on the names and sizes of its own files, so
-that a new file changes one group, and the shards of the others are reused.
+Files are read in groups. The end of a group depends on the names and sizes of its own files, so
+that a new file changes one group, and the shards of the other groups are reused.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.tables import write_parts
 from maskwright.text.curate.step import CurationBatch
 
-SHARD_BYTES = 16 << 20  # of text in a shard; a document is never cut
+SHARD_BYTES = 16 << 20  # text in a shard; a document is never split
 SHARD_DOCUMENTS = 1 << 20
-SHARD_CELLS = 1 << 21  # of notes: where each row has columns of its own, a shard is their square
-GROUP_BYTES = 32 << 20  # of files that are read by one task
+SHARD_CELLS = 1 << 21  # documents times columns of notes, as each row may have columns of its own
+GROUP_BYTES = 32 << 20  # files that are read by one task
 SHARDS = "shards.json"
 REJECTED = "rejected.jsonl"  # the rows that could not be read
-UNREAD = "not read"  # how far a file was read
+UNREAD = "not read"  # the extent of a file of which nothing was read
 COUNTED = ("rows", "blank", "rejected")
 LARGEST_FACTS = 1 << 30
 
 
 @dataclass(frozen=True)
 class CurationShard:
-    """Some documents on disk.
+    """A shard of the corpus on disk.
 
     Attributes:
         path: a Parquet file; its row groups are batches.
-        key: a hash of what the documents were made of, equal for equal documents.
-        documents, bytes: how many, and of how much text.
+        key: a hash of the inputs of the documents, equal for equal documents.
+        documents, bytes: the number of documents, and the size of their texts.
     """
 
     path: Path
@@ -61,9 +61,9 @@ class FileGroup:
     """Files that are read together.
 
     Attributes:
-        files: their paths, as the user gave them.
-        bytes: of the text in them, estimated for compressed files.
-        key: a hash of their names, sizes and times, and of how they are read.
+        files: the paths, as the user gave them.
+        bytes: the size of the text in them, estimated for compressed files.
+        key: a hash of the names, sizes, times and reading options of the files.
     """
 
     files: tuple[str, ...]
@@ -74,56 +74,55 @@ class FileGroup:
 def group_files(
     sources: Sequence[Source], reading: ReadingOptions, skip: bool = False
 ) -> list[FileGroup]:
-    """The files in groups, in their order.
+    """Divide the files into groups of consecutive files.
 
     Raises:
         UsageError: a file occurs twice.
     """
     require_once(sources)
     settings_key = fingerprint([to_plain(reading), skip])
-    groups, files, facts, size = list[FileGroup](), list[str](), list[Any](), 0
+    groups, files, states, text_bytes = list[FileGroup](), list[str](), list[Any](), 0
     for number, source in enumerate(sources):
         state = file_state(source.path)
         files.append(os.fspath(source.path))
-        facts.append([source.shown, *state[1:4]])  # numbers change on some file systems
-        size += source.text_bytes
-        # One of 16 names may end a group early, so that groups after a new file soon are as before.
+        states.append([source.shown, *state[1:4]])  # numbers change on some file systems
+        text_bytes += source.text_bytes
+        # One of 16 names may end a group early, so that a new file changes few groups after it.
         may_end = hashlib.sha256(source.shown.encode("utf-8", "surrogatepass")).digest()[0] < 16
-        least = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
-        if size >= least or number == len(sources) - 1:
-            key = fingerprint(["group", 2, settings_key, facts])
-            groups.append(FileGroup(tuple(files), size, key))
-            files, facts, size = [], [], 0
+        minimum = GROUP_BYTES >> 3 if may_end else GROUP_BYTES
+        if text_bytes >= minimum or number == len(sources) - 1:
+            key = fingerprint(["group", 2, settings_key, states])
+            groups.append(FileGroup(tuple(files), text_bytes, key))
+            files, states, text_bytes = [], [], 0
     return groups
 
 
 def require_once(sources: Sequence[Source], broken: list[UsageError] | None = None) -> list[Source]:
-    """The sources, each file once.
+    """Return the sources without symbolic links to other sources.
 
     Args:
-        broken: gets an error for each symbolic link to another source, which is left out; None:
-            such a link is an error, too.
+        broken: a list to which an error is added for each such link; None: raise it.
 
     Raises:
         UsageError: a file occurs twice.
     """
     by_real_path: dict[str, Source] = {}
     for source in sources:
-        real = os.path.realpath(source.path)
-        if real not in by_real_path:
-            by_real_path[real] = source
+        real_path = os.path.realpath(source.path)
+        if real_path not in by_real_path:
+            by_real_path[real_path] = source
             continue
-        link = source.path.is_symlink() or by_real_path[real].path.is_symlink()
+        is_link = source.path.is_symlink() or by_real_path[real_path].path.is_symlink()
         error = UsageError(
             "a file would be read twice",
             where=source.shown,
-            found=f"the same file as {by_real_path[real].shown}",
+            found=f"the same file as {by_real_path[real_path].shown}",
             wanted="each file once",
             do="remove the symbolic link, or name the file alone"
-            if link
+            if is_link
             else "name the file or the folder that it is in, not both",
         )
-        if not link or broken is None:
+        if not is_link or broken is None:
             raise error
         broken.append(error)
     return list(by_real_path.values())
@@ -133,8 +132,8 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
     """Read the files of a group into a folder of shards, unless it exists.
 
     Args:
-        task: `files`, `reading` (plain values), `skip` (whether a file that cannot be read is
-            listed in place of an error) and `out`, the folder to make.
+        task: `files`, `reading` (options as plain values), `skip` (whether unreadable files are
+            listed instead of raising an error) and `out`, the output folder.
     """
     out = Path(task["out"])
     if not out.is_dir():
@@ -145,7 +144,7 @@ def read_group(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
-    """The shards that `read_group` wrote, and its counts, findings and unreadable files.
+    """Return the shards that `read_group` wrote, and its counts, findings and unreadable files.
 
     Raises:
         DataError: the folder is damaged.
@@ -156,16 +155,16 @@ def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """A JSON object that an earlier command wrote.
+    """Read a JSON object that an earlier command wrote.
 
     Raises:
-        DataError: it is damaged.
+        DataError: the file is damaged.
     """
     return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_FACTS)
 
 
 def unreadable_record(error: MaskwrightError, file: object, extent: str = UNREAD) -> dict[str, str]:
-    """The record of a file that could not be read, or not to its end."""
+    """Return the record of a file that could not be read, or not to its end."""
     evidence, where = str(error.found or ""), str(error.where or "")
     record = {"file": str(file), "reason": error.what, "found": evidence, "where": where}
     return {**record, "extent": extent}
@@ -189,19 +188,19 @@ class _DocumentReader:
         }
         self.rejected: list[bytes] = []
         for path in self.paths:
-            rejects = io.StringIO()  # no file, as making one takes longer than reading a small one
+            rejects = io.StringIO()  # in memory, as creating a file is slower than reading one
             reader = Reader([path], self.reading, rejects=rejects, pages=True)
             try:
                 yield from reader
             except MaskwrightError as error:
-                self._failed(reader, error)
-            self._note(reader)
+                self._handle_error(reader, error)
+            self._add_counts(reader)
             self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
 
-    def _failed(self, reader: Reader, error: MaskwrightError) -> None:
-        """Raise the error of a file, unless it says that the file is empty, or is to be skipped."""
+    def _handle_error(self, reader: Reader, error: MaskwrightError) -> None:
+        """Raise the error of a file, unless the file is merely empty or errors are skipped."""
         counts, (source,) = reader.counts, reader.sources
-        read_to_end = bool(counts.hashes)  # it was read to its end
+        read_to_end = bool(counts.hashes)
         if read_to_end and not counts.documents and not counts.rejected:
             return
         if not self.skip or not isinstance(error, DataError | UsageError):
@@ -216,7 +215,7 @@ class _DocumentReader:
         self.facts["unreadable"].append(fact)
         self.rejected.append((json.dumps(fact) + "\n").encode())
 
-    def _note(self, reader: Reader) -> None:
+    def _add_counts(self, reader: Reader) -> None:
         counts, (source,) = reader.counts, reader.sources
         size = os.stat(source.path).st_size
         for name, digest in counts.hashes.items():
@@ -241,7 +240,7 @@ def write_shards(
     """Write documents as shards, and `SHARDS`, which lists them.
 
     Args:
-        facts: called when all documents are written; returns further entries of `SHARDS`.
+        facts: returns further entries of `SHARDS`; called after all documents were written.
     """
     shards: list[dict[str, Any]] = []
     for batch in _batched(documents):
@@ -256,30 +255,32 @@ def write_shards(
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    nothing: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
+    no_facts: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
         COUNTED, 0
     )
-    written = sum(shard["documents"] for shard in shards)
-    stage.write_json(SHARDS, {**nothing, **facts(), "shards": shards, "documents": written})
+    total = sum(shard["documents"] for shard in shards)
+    stage.write_json(SHARDS, {**no_facts, **facts(), "shards": shards, "documents": total})
 
 
 def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
-    held: list[Document] = []
+    """Yield the documents of one shard after the other, within the limits of a shard."""
+    pending: list[Document] = []
     columns: set[str] = set()
     size = 0
     for document in documents:
-        held.append(document)
+        pending.append(document)
         columns.update(document.notes)
         size += len(document.text)
-        cells = len(held) * len(columns)
-        if size >= SHARD_BYTES or len(held) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
-            yield _batch(held)
-            held, columns, size = [], set(), 0
-    if held:
-        yield _batch(held)
+        cells = len(pending) * len(columns)
+        if size >= SHARD_BYTES or len(pending) >= SHARD_DOCUMENTS or cells >= SHARD_CELLS:
+            yield _batch(pending)
+            pending, columns, size = [], set(), 0
+    if pending:
+        yield _batch(pending)
 
 
 def _batch(documents: Sequence[Document]) -> CurationBatch:
+    """Build a batch with the union of the notes; `source` is never None."""
     names = sorted({name for document in documents for name in document.notes})
     notes: dict[str, list[str | None]] = {
         name: [document.notes.get(name) for document in documents] for name in names
@@ -299,7 +300,7 @@ def _batch(documents: Sequence[Document]) -> CurationBatch:
 
 
 def _values(document: Document) -> str | None:
-    """The notes of a document that were no texts, as a JSON object."""
+    """Return the notes of a document that were no strings, as a JSON object, or None."""
     pairs = document.notes.items()
     values = [f"{json.dumps(name)}:{text}" for name, text in pairs if isinstance(text, JsonText)]
     return f"{{{','.join(values)}}}" if values else None

@@ -1,7 +1,7 @@
 """Parquet files of batches and tables, written so that equal content gives equal bytes.
 
-A segment that only removes documents does not write the texts again, but the row numbers of the
-documents that stay, their new notes, and the name of the file that has the texts (`BASE`).
+A segment that only removes documents does not copy the texts: its file holds the row numbers of the
+remaining documents, their new notes, and the path of the file with the texts (`BASE`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ BATCH_CHARACTERS = 1 << 20
 BATCH_DOCUMENTS = 2048
 LEVEL = 2  # of gzip: four times the speed of 6, 12 % larger
 GZIP = 31  # zlib: a window of 32 KiB, with the header of gzip
-BASE = b"base"  # of the schema: the file with the texts, from the folder of the file itself
+BASE = b"base"  # key of the schema's metadata: relative path of the file with the texts
 
 
 def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """gzip without name and time, so that equal lines give equal bytes."""
+    """Compress with gzip, without name and time, so that equal input gives equal bytes."""
     packer = zlib.compressobj(LEVEL, zlib.DEFLATED, GZIP)
     for piece in pieces:
         yield packer.compress(piece)
@@ -40,16 +40,16 @@ def compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def parts_of(batch: CurationBatch) -> Iterator[CurationBatch]:
-    """The batch in parts of about `BATCH_CHARACTERS` each, as steps process them."""
+    """Split a batch into those that steps process, of about `BATCH_CHARACTERS` each."""
     ends = np.cumsum(batch.lengths)
     begin = 0
     while begin < len(batch):
-        before = ends[begin - 1] if begin else 0
-        end = int(np.searchsorted(ends, before + BATCH_CHARACTERS))
+        start = ends[begin - 1] if begin else 0
+        end = int(np.searchsorted(ends, start + BATCH_CHARACTERS))
         end = min(max(end, begin + 1), begin + BATCH_DOCUMENTS, len(batch))
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[begin:end] = True
-        yield batch.take(chosen)
+        mask = np.zeros(len(batch), np.bool_)
+        mask[begin:end] = True
+        yield batch.take(mask)
         begin = end
 
 
@@ -59,19 +59,15 @@ def write_parts(stage: Staging, name: str, batch: CurationBatch) -> None:
 
 
 def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
-    """Write tables of one schema as the row groups of a Parquet file; without any, an empty one."""
+    """Write tables as the row groups of a Parquet file; an empty list gives an empty file."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
     if tables:
         tables = _unified(tables)
-        # Without dictionaries texts are read twice as fast, and the compression finds what repeats.
+        # Texts without dictionaries are read twice as fast and compress as well.
         with pq.ParquetWriter(
-            sink,
-            tables[0].schema,
-            compression="lz4",
-            use_dictionary=False,
-            write_statistics=False,
+            sink, tables[0].schema, compression="lz4", use_dictionary=False, write_statistics=False
         ) as w:
             for table in tables:
                 w.write_table(table, row_group_size=max(1, table.num_rows))
@@ -79,18 +75,18 @@ def write_tables(stage: Staging, name: str, tables: list[pa.Table]) -> None:
 
 
 def base_of(path: Path) -> Path:
-    """The file that has the texts of the documents of `path`: `path`, or the one it names."""
+    """Return the file with the texts of the documents of `path`: `path` itself, or its `BASE`."""
     import pyarrow.parquet as pq
 
     if not path.stat().st_size:
         return path
-    named = (pq.read_schema(path).metadata or {}).get(BASE)
-    return path if named is None else Path(os.path.normpath(path.parent / os.fsdecode(named)))
+    base = (pq.read_schema(path).metadata or {}).get(BASE)
+    return path if base is None else Path(os.path.normpath(path.parent / os.fsdecode(base)))
 
 
 @dataclass(frozen=True)
 class RemainingRows:
-    """(B,) the rows of the documents of a batch that stay, and their notes."""
+    """The remaining documents of a batch: (B,) their row numbers, and (B,) values of each note."""
 
     rows: NDArray[np.int64]
     notes: Mapping[str, Sequence[str | None]]
@@ -104,11 +100,11 @@ def write_left(
     remaining: Sequence[RemainingRows],
     notes: set[str],
 ) -> None:
-    """Write which documents of a shard stay, and their new notes.
+    """Write the row numbers of the remaining documents of a shard, and their new notes.
 
     Args:
-        folder: where the file will lie.
-        remaining: of each batch, in order.
+        folder: the final folder of the file, to which `BASE` is relative.
+        remaining: the remaining documents of each batch, in order.
         notes: the names of the new notes.
     """
     import pyarrow as pa
@@ -116,7 +112,7 @@ def write_left(
     tables = []
     if remaining:
         columns = {ROW: pa.array(np.concatenate([batch.rows for batch in remaining]), pa.int64())}
-        for note in sorted({*notes, *_added(shard)}):
+        for note in sorted({*notes, *_added_notes(shard)}):
             parts_of_note = (b.notes.get(note) or [None] * len(b.rows) for b in remaining)
             values = list(itertools.chain.from_iterable(parts_of_note))
             columns[NOTE + note] = pa.array(values, pa.large_string())
@@ -125,8 +121,8 @@ def write_left(
     write_tables(stage, name, tables)
 
 
-def _added(shard: Path) -> set[str]:
-    """The notes that a file of row numbers adds to those of its texts."""
+def _added_notes(shard: Path) -> set[str]:
+    """Return the names of the notes that a file with a `BASE` adds to those of the base."""
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(shard)
@@ -136,10 +132,10 @@ def _added(shard: Path) -> set[str]:
 
 
 def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[CurationBatch]:
-    """The batches of a file that `write_tables` or `write_left` wrote.
+    """Iterate over the batches of a file that `write_tables` or `write_left` wrote.
 
     Args:
-        only: the rows of the documents to read; batches without any are skipped.
+        only: the row numbers of the documents to read; None: all. Empty batches are skipped.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -147,32 +143,32 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     if not path.stat().st_size:
         return
     base = base_of(path)
-    remaining = None if base == path else read_columns(path)
-    rows = None if remaining is None else remaining.column(ROW).to_numpy()
+    kept = None if base == path else read_columns(path)
+    kept_rows = None if kept is None else kept.column(ROW).to_numpy()
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
             row_numbers = table.column(ROW).to_numpy()
-            chosen = np.ones(len(row_numbers), np.bool_)
-            for selected in (rows, only):
-                if selected is not None:
-                    chosen &= np.isin(row_numbers, selected)
-            if not chosen.any():
+            mask = np.ones(len(row_numbers), np.bool_)
+            for allowed in (kept_rows, only):
+                if allowed is not None:
+                    mask &= np.isin(row_numbers, allowed)
+            if not mask.any():
                 continue
-            table = table if chosen.all() else table.filter(pa.array(chosen))
+            table = table if mask.all() else table.filter(pa.array(mask))
             batch = CurationBatch.from_arrow(table)
-            if remaining is not None and rows is not None:
-                about = remaining.take(pa.array(np.searchsorted(rows, batch.rows)))
-                about = about.drop_columns([ROW])
-                columns = zip(about.schema.names, about.columns, strict=True)
+            if kept is not None and kept_rows is not None:
+                note_table = kept.take(pa.array(np.searchsorted(kept_rows, batch.rows)))
+                note_table = note_table.drop_columns([ROW])
+                columns = zip(note_table.schema.names, note_table.columns, strict=True)
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}
                 batch = batch.with_notes(notes)
             yield batch
 
 
 def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
-    """The texts of the documents with these ids in files that `write_tables` or `write_left` wrote.
-    Texts are read only of row groups that have one of the ids."""
+    """Return {id: text} for the documents with these ids in files that `write_tables` or
+    `write_left` wrote. Texts are read only from row groups that contain one of the ids."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -184,17 +180,16 @@ def texts_of(paths: Sequence[Path], ids: Collection[str]) -> dict[str, str]:
             continue
         with pq.ParquetFile(base_of(path)) as file:
             for number in range(file.num_row_groups):
-                chosen = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
-                if pc.any(chosen).as_py():
-                    table = file.read_row_group(number, [ID, TEXT]).filter(chosen)
-                    names, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
-                    texts_by_id.update(zip(names, texts, strict=True))
+                mask = pc.is_in(file.read_row_group(number, [ID]).column(ID), sought_ids)
+                if pc.any(mask).as_py():
+                    table = file.read_row_group(number, [ID, TEXT]).filter(mask)
+                    found_ids, texts = (table.column(name).to_pylist() for name in (ID, TEXT))
+                    texts_by_id.update(zip(found_ids, texts, strict=True))
     return texts_by_id
 
 
 def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A table that `write_tables` wrote, or some of its columns. Read in one thread and not as a
-    data set, whose discovery takes longer than reading most of these tables."""
+    """Read a table that `write_tables` wrote; `columns` None: all."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -202,7 +197,7 @@ def read_columns(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _unified(tables: list[pa.Table]) -> list[pa.Table]:
-    """The tables, each with the columns of all, in one order; missing columns are null."""
+    """Return the tables with the union of their columns, in one order; missing values are null."""
     import pyarrow as pa
 
     schema = pa.unify_schemas([table.schema for table in tables])

@@ -1,7 +1,6 @@
-"""Words that say of which sort a number behind them is: `Tel.:`, `passport no.`, `电话：`.
+"""Words that indicate the kind of a following number: `Tel.:`, `passport no.`, `电话：`.
 
-Most numbers have another word before them, so the word there alone decides whether the pattern of
-all phrases is asked.
+Most numbers follow another word, so the last word is checked before the pattern of all phrases.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ class Cues:
     """Phrases before a number.
 
     Args:
-        phrases: patterns of phrases of words with blanks between them, regardless of case.
-        links: patterns of words that may stand between a phrase and the number, besides those for
-            `number`.
+        phrases: patterns of phrases of words separated by blanks, regardless of case.
         letters: phrases of scripts without spaces between words.
-        short: abbreviations that are words, too: only with a colon or a word for number behind.
+        links: patterns of words between a phrase and the number, besides those for "number".
+        short: abbreviations that are also words: only before a colon or a word for "number".
     """
 
     def __init__(
@@ -44,7 +42,7 @@ class Cues:
         self._whole = re.compile(rf"(?:{words}{apart}){between}{link}\Z", re.IGNORECASE)
 
     def before(self, text: str, position: int) -> bool:
-        """Whether one of the phrases stands before `position`."""
+        """Whether one of the phrases precedes `position`."""
         piece = text[max(0, position - REACH) : position].rstrip(BETWEEN)
         last_word = piece[max(map(piece.rfind, APART)) + 1 :]
         if not (self._last.fullmatch(last_word) or piece.endswith(self._letters)):

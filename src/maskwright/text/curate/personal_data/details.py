@@ -1,7 +1,7 @@
-"""Personal details in texts: where they stand, and of which type.
+"""Find personal details in texts, with their type.
 
-Digits and `@` are few in prose, so arrays find their places first, and the patterns look only
-there. Every pattern is bounded and a place is looked at once, so the time is linear.
+Digits and `@` are rare in prose, so their positions are found with arrays first, and patterns are
+applied only there. Every pattern has a bounded length, so the time is linear.
 
     email    a name, `@` and a domain with a top level of letters, also `name [at] domain [dot] org`
     phone    international (+ and 8 to 15 digits, E.164), North American (3-3-4), national with a
@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 from maskwright.text.curate.personal_data.identity_numbers import identity_numbers
 from maskwright.text.curate.personal_data.telephones import phones
 
-BETWEEN = "\x00"  # no text has it
-# Of two details that overlap, the one whose type stands first here is taken.
+BETWEEN = "\x00"  # separates texts; no text contains it
+# Of two details that overlap, the one whose type is first here is kept.
 TYPES = ("email", "iban", "card", "ssn", "id", "ip", "phone", "profile")
-# Digits so near to each other may belong to one detail; more of the text around is looked at.
+# Most characters between two digits of one detail; characters around them that are searched.
 GAP, AROUND = 8, 48
 
 
@@ -51,14 +51,14 @@ class Detail:
 def details_of(
     texts: Sequence[str], types: Sequence[str], allowed: Callable[[str], bool] = lambda value: False
 ) -> list[Detail]:
-    """All details of these types, in the order of the texts, none overlapping another.
+    """Return all details of these types, in the order of the texts, without overlaps.
 
     Args:
-        allowed: whether a value is no personal detail, such as the address of one's own help desk.
+        allowed: whether a value is no personal detail, such as the address of a help desk.
     """
     joined = BETWEEN.join(map(_with_plain_digits, texts))
     ends = np.cumsum([len(text) + 1 for text in texts])
-    # One byte a character; what has none is a question mark, which no place is looked for at.
+    # One byte per character; those outside of Latin 1 become question marks.
     points = np.frombuffer(joined.encode("latin-1", "replace"), np.uint8)
     candidates: dict[str, list[tuple[int, int]]] = {
         "@": [(i, i + 1) for i in np.flatnonzero(points == ord("@")).tolist()],
@@ -72,8 +72,8 @@ def details_of(
     spans: list[tuple[int, int, int]] = []
     for rank, name in enumerate(TYPES):
         if name in types:
-            for where, finder in FINDERS[name]:
-                for begin, end in candidates[where]:
+            for kind, finder in FINDERS[name]:
+                for begin, end in candidates[kind]:
                     spans += ((b, e, rank) for b, e in finder(joined, begin, end))
     chosen = _apart(spans, allowed, joined)
     owners = np.searchsorted(ends, [begin for begin, _, _ in chosen], side="right")
@@ -92,14 +92,13 @@ def _with_plain_digits(text: str) -> str:
 
 @functools.cache
 def _foreign() -> re.Pattern[str]:
-    """What `_plain_digits` makes plain."""
+    """Return a pattern of the characters that `_plain_digits` replaces."""
     return re.compile(f"[{''.join(map(chr, _plain_digits()))}]")
 
 
 @functools.cache
 def _plain_digits() -> dict[int, str]:
-    """To ASCII from every decimal digit, and from full-width signs that details have; a character
-    for a character."""
+    """Return a translation table to ASCII for decimal digits and full-width signs."""
     digits = {
         n: str(unicodedata.decimal(chr(n))) for n in range(0x80, 0x10000) if chr(n).isdecimal()
     }
@@ -109,24 +108,25 @@ def _plain_digits() -> dict[int, str]:
 
 
 def _clusters(positions: NDArray[np.int64], size: int, least: int = 4) -> list[tuple[int, int]]:
-    """Begin and end of every stretch with at least `least` of these places near to each other."""
+    """Return (begin, end) of each span with at least `least` positions near to each other."""
     if positions.size < least:
         return []
     breaks = np.flatnonzero(np.diff(positions) > GAP) + 1
     firsts = np.concatenate([[0], breaks])
     lasts = np.concatenate([breaks, [positions.size]]) - 1
-    enough = lasts - firsts + 1 >= least
-    begins = positions[firsts[enough]] - AROUND
+    large = lasts - firsts + 1 >= least
+    begins = positions[firsts[large]] - AROUND
     return [
         (max(0, b), min(size, e))
-        for b, e in zip(begins.tolist(), (positions[lasts[enough]] + AROUND).tolist(), strict=True)
+        for b, e in zip(begins.tolist(), (positions[lasts[large]] + AROUND).tolist(), strict=True)
     ]
 
 
 def _apart(
     spans: list[tuple[int, int, int]], allowed: Callable[[str], bool], joined: str
 ) -> list[tuple[int, int, int]]:
-    """Those that no other of a higher rank, or of the same that begins before, overlaps."""
+    """Return the spans (begin, end, rank) that overlap no span of a smaller rank, or of the same
+    rank that begins earlier; without allowed values."""
     chosen: list[tuple[int, int, int]] = []
     covered: set[int] = set()  # every character of those kept: details are few and short
     for begin, end, rank in sorted(set(spans), key=lambda f: (f[2], f[0], -f[1])):
@@ -235,7 +235,7 @@ def _cards(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _issued(digits: list[int]) -> bool:
-    """Whether an issuer gives cards that begin so numbers of this length."""
+    """Whether an issuer uses numbers with this prefix and length."""
     first_digit, first_two, size = digits[0], digits[0] * 10 + digits[1], len(digits)
     if first_digit == 4:
         return size in (13, 16, 19)
@@ -290,13 +290,13 @@ def _ips(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
     for match in _IP4.finditer(text, begin, end):
         if not _is_public(match.group()):
             continue
-        around = (text, max(0, match.start() - 40), match.start())
+        before = (text, max(0, match.start() - 40), match.start())
         # Numbers of versions and sections have small parts.
         small = len(match.group()) < 9 and (
-            (_HEADING.search(*around) and _TITLE.match(text, match.end()))
-            or _PRODUCT.search(*around)
+            (_HEADING.search(*before) and _TITLE.match(text, match.end()))
+            or _PRODUCT.search(*before)
         )
-        if _HOST.search(*around) or not (small or _VERSION.search(*around)):
+        if _HOST.search(*before) or not (small or _VERSION.search(*before)):
             yield match.span()
 
 
@@ -310,7 +310,7 @@ def _ip6s(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_public(value: str) -> bool:
-    """Whether it is an address, and one that belongs to somebody."""
+    """Whether `value` is a valid and globally routable unicast address."""
     try:
         address = ipaddress.ip_address(value)
     except ValueError:

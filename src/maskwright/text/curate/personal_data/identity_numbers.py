@@ -1,4 +1,4 @@
-"""Identity numbers of persons in a text, by the check digits that their countries gave them.
+"""Find identity numbers of persons in a text, by their check digits.
 
     form and check digits     Brazil (CPF), Chile (RUT), China, Finland, France (NIR), Italy (codice
                               fiscale), Norway, Spain (DNI, NIE), Sweden, Switzerland (AHV)
@@ -6,7 +6,7 @@
     behind a word for it      any of 5 digits or more, with letters (passport, Steuer-ID, PESEL,
                               BSN, Aadhaar, licence, …)
 
-A number whose form is that of many others (11 digits) is one only behind such a word.
+Numbers of a common form, such as 11 digits, are recognised only after such a word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DAY, _MONTH = r"(?:0[1-9]|[12]\d|3[01])", r"(?:0[1-9]|1[0-2])"
 
 
 def identity_numbers(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where identity numbers stand that begin in `begin:end`."""
+    """Yield (begin, end) of the identity numbers in `text[begin:end]`."""
     for candidate in _FORM.finditer(text, begin, end):
         for pattern, right in _CHECKS:
             match = pattern.match(text, candidate.start(), end)

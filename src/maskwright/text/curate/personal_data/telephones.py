@@ -1,8 +1,8 @@
-"""Telephone numbers in a text.
+"""Find telephone numbers in a text.
 
-By their form: international, North American (3-3-4), national with a leading 0, of Russia, Brazil
-and China; behind a word for telephone, in some thirty languages, any number. Dates, and numbers
-behind a word such as ISBN, are none.
+By format: international, North American (3-3-4), national with a leading 0, of Russia, Brazil and
+China; after a word for telephone, in some thirty languages, any number. Dates, and numbers after a
+word such as ISBN, are excluded.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ DATE = re.compile(r"\(?(?:[0-3]?\d[./ -][01]?\d[./ -](?:19|20)\d\d|(?:19|20)\d\d
 
 
 def phones(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where telephone numbers stand that begin in `begin:end`."""
+    """Yield (begin, end) of the telephone numbers in `text[begin:end]`."""
     for number, pattern in enumerate(_PHONES):
         for match in pattern.finditer(text, begin, end):
             value = match.group()
@@ -108,10 +108,10 @@ def _counting(pairs: str) -> bool:
 
 
 def isbn(digits: str) -> bool:
-    """Whether ten digits are the number of a book (ISO 2108), by their check digit."""
+    """Whether ten digits are a valid ISBN (ISO 2108), by the check digit."""
     return len(digits) == 10 and sum(int(d) * (10 - n) for n, d in enumerate(digits)) % 11 == 0
 
 
 def _other_number(text: str, begin: int, end: int) -> bool:
-    """Whether it is a date, or a word before it says that it is another number."""
+    """Whether `text[begin:end]` is a date, or follows a word for another kind of number."""
     return bool(DATE.match(text, begin, end) or _NO_PHONE.search(text, max(0, begin - 24), begin))

@@ -1,7 +1,7 @@
-"""balance: domains are brought to given shares by removing documents of those with too many.
+"""balance: remove documents of some domains, so that all domains have given shares.
 
-The step repeats no document. To use a domain more often than its text allows, give pretraining a
-weight for it, which repeats documents without copies on disk.
+The step repeats no document. To use a domain more often than its text allows, give it a weight in
+pretraining, which repeats documents without copies on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "brings domains to wanted shares: weights, a temperature, or caps"
-NONE = "(none)"  # the domain of documents that have nothing in the column
+NONE = "(none)"  # the domain of documents without a value in the column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The domain, words and draw of each document, and a hash of its id to break ties."""
+        """Pass: return the domain, words, random number and hash of the id of each document."""
         import pyarrow as pa
 
         return pa.table(
@@ -117,7 +117,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove.
+        """Return the documents to remove, each with the limit of its domain (`wanted`).
 
         Raises:
             ConfigError: the corpus lacks a column or a domain, or a domain has no weight.
@@ -153,34 +153,35 @@ class Settings(CorpusStep):
         )
 
     def targets(self, domains: list[str], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(G,) the largest size that is kept of each domain, whose sizes are `totals`, (G,)."""
-        most = np.array([self.caps.get(d, self.cap) for d in domains], object)
-        room = np.minimum(totals, np.array([np.inf if m is None else m for m in most], float))
+        """Return (G,) the largest size to keep of each domain, given the sizes `totals`, (G,)."""
+        caps = np.array([self.caps.get(d, self.cap) for d in domains], object)
+        available = np.minimum(totals, np.array([np.inf if m is None else m for m in caps], float))
         if self.weights:
             shares = np.array([self.weights[d] for d in domains])
         elif self.temperature is not None:
             shares = np.where(totals > 0, totals, 0.0) ** self.temperature * (totals > 0)
         else:
-            return room
-        used = shares > 0
-        if not (used & (totals > 0)).any():
+            return available
+        wanted = shares > 0
+        if not (wanted & (totals > 0)).any():
             return np.zeros(len(domains))  # as where no document has a word
-        per_share = np.zeros(len(domains))
-        per_share[used] = room[used] / shares[used]
-        scale = per_share[used & (totals > 0)].min(initial=np.inf)
+        scales = np.zeros(len(domains))
+        scales[wanted] = available[wanted] / shares[wanted]
+        scale = scales[wanted & (totals > 0)].min(initial=np.inf)
         if self.keep is not None:
-            # The sum of min(room, scale * share) grows in straight lines between these scales:
-            # domains up to a corner are used up, the others have their share of it.
-            order = np.argsort(np.where(used, per_share, np.inf), kind="stable")[: used.sum()]
-            corners = per_share[order]
-            used_up = np.cumsum(room[order])
-            rest = shares.sum() - np.cumsum(shares[order])
-            sums = np.maximum.accumulate(used_up + corners * rest)
-            goal = min(self.keep * totals.sum(), sums[-1])
-            scale = max(scale, float(np.interp(goal, [0, *sums], [0, *corners])))
-        return np.where(used, np.minimum(room, scale * shares + 1e-6), 0.0)
+            # The total of min(available, scale * share) is piecewise linear in `scale`: at each
+            # corner another domain is used up.
+            order = np.argsort(np.where(wanted, scales, np.inf), kind="stable")[: wanted.sum()]
+            corners = scales[order]
+            used_up = np.cumsum(available[order])
+            open_shares = shares.sum() - np.cumsum(shares[order])
+            sums = np.maximum.accumulate(used_up + corners * open_shares)
+            target = min(self.keep * totals.sum(), sums[-1])
+            scale = max(scale, float(np.interp(target, [0, *sums], [0, *corners])))
+        return np.where(wanted, np.minimum(available, scale * shares + 1e-6), 0.0)
 
     def _require_domains(self, domains: list[str]) -> None:
+        """Refuse settings for unknown domains, and weights that lack a domain."""
         for setting, by_domain in (("weights", self.weights), ("caps", self.caps)):
             for name in by_domain:
                 if name not in domains:

@@ -1,16 +1,16 @@
-"""Lines that a site puts around its texts (menus, notices, footers) are cut.
+"""Cut the lines that a site puts around its texts (menus, notices, footers).
 
 Lines are compared regardless of case and white space, with each number as one digit, so that
-"Page 3" and "page 12" are equal. A line is boilerplate if all of this holds:
+"Page 3" and "page 12" are equal. A line is boilerplate if all of these hold:
 
     frequent   it occurs in enough documents
-    at an edge in nearly all of them it belongs to the frequent lines that begin or end the document
-    in company the same further lines stand beside it there repeatedly, or it is very frequent
-    anywhere   the texts around which it stands are different, no copies of each other
+    at an edge in nearly all of them it is one of the frequent lines that begin or end the document
+    in company it repeatedly has the same neighbouring lines there, or it is very frequent
+    anywhere   the other texts of these documents differ; they are not copies of each other
 
-The last three exclude common sentences: "Me too." is frequent in dialogues, but in their midst and
+The last three exclude common sentences: "Me too." is frequent in dialogues, but inside of them and
 alone; the lines of a text with many copies are frequent, but always around the same text. Lines
-with a phrase of a notice (cookies, rights reserved) are cut at an edge however rare they are.
+with a phrase of a notice (cookies, rights reserved) are cut at an edge even if they are rare.
 """
 
 from __future__ import annotations
@@ -59,16 +59,13 @@ PHRASES = (
     *("use cookies", "enable javascript", "terms of service", "terms and conditions"),
     "all rights reserved",
 )
-# Under this key the number of all documents is summed.
-EVERY = 0
+EVERY = 0  # the key of the total over all documents, in place of that of a line
 BUCKETS = 256
-# Templates are looked for in so many lines at each edge, of at most so many words.
-NEAR = 16
-MOST_WORDS = 24
+NEAR = 16  # lines at each edge that may have templates
+MOST_WORDS = 24  # of a line with templates
 LEAST_REST = 0.2
-# Companions are looked for in so many lines, and stand in such a share of a line's documents.
-REACH = 8
-RECURS = 0.2
+REACH = 8  # lines on each side of a line that are its companions
+RECURS = 0.2  # least share of a line's documents with a recurring companion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +108,14 @@ class Settings(CorpusStep):
         return "lines", self.count_lines
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the boilerplate lines: the document and the key, as the column `line`."""
+        """Return the boilerplate lines: document, and key of the line (`line`)."""
         tables = corpus.map("lines", self.count_lines)
         counted = tables.totals(["line"], ["documents"], self.min_documents)
         keys = counted.column("line").to_numpy()
         documents = counted.column("documents").to_numpy()
         document_count = int(documents[keys == EVERY].sum())
         keys = keys[(keys != EVERY) & (documents >= self.min_share * document_count)]
-        # A line whose company turns out to be no boilerplate is none either: look twice.
+        # Twice, as a line is no boilerplate if its companions turn out to be none.
         for turn in ("first", "second"):
             if not keys.size:
                 break
@@ -130,7 +127,8 @@ class Settings(CorpusStep):
         return tables.among("line", keys)
 
     def count_lines(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The lines of each document, each once, and the number of all documents of the batch."""
+        """Pass: return the keys of the distinct lines and templates of each document, with a count
+        of 1, and the number of documents of the batch under the key `EVERY`."""
         import pyarrow as pa
 
         line_keys, template_hashes, owner = self._keys(batch.lines)
@@ -151,41 +149,41 @@ class Settings(CorpusStep):
         )
 
     def count_places(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """For each frequent line the number of documents, and of documents where it is at an edge,
-        both by a bucket of the rest of the document, which is mostly equal for copies; and the
-        number of documents for each companion at an edge."""
+        """Pass: count, for each line in `side_input`, the documents (`documents`) and those with
+        the line at an edge (`edge`), by `bucket`, a hash of the rest of the document, which is
+        mostly equal for copies; and the documents for each companion at an edge (`other`)."""
         import pyarrow as pa
 
         assert side_input is not None
         batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
         lines = batch.lines
-        keys, frequent, _ = self._found(lines, side_input.column("line").to_numpy())
+        keys, frequent, _ = self._match_lines(lines, side_input.column("line").to_numpy())
         frequent_texts = np.unique(lines.texts[frequent])
-        edge = at_edge(lines, frequent | self._noticed(batch, frequent_texts))
+        edge = at_edge(lines, frequent | self._has_phrase_in(batch, frequent_texts))
         line_indices = np.flatnonzero(frequent)
         _, first_rows = _distinct(keys[line_indices], lines.texts[line_indices])
         line_indices = line_indices[np.sort(first_rows)]
         texts = lines.texts[line_indices]
-        at = edge[line_indices]
-        at_edges = np.unique(texts[at])
+        is_edge = edge[line_indices]
+        edge_texts = np.unique(texts[is_edge])
         buckets = np.zeros(len(batch), np.int64)
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[at_edges] = True
-        if chosen.any():
-            buckets[at_edges] = _rest_buckets(batch.take(chosen), edge[chosen[lines.texts]])
+        has_edge = np.zeros(len(batch), np.bool_)
+        has_edge[edge_texts] = True
+        if has_edge.any():
+            buckets[edge_texts] = _rest_buckets(batch.take(has_edge), edge[has_edge[lines.texts]])
         line_rows = np.stack(
             [keys[line_indices], np.full(len(line_indices), EVERY), buckets[texts]]
         )
-        pairs = _pairs(keys[line_indices[at]], texts[at])
+        pairs = _pairs(keys[line_indices[is_edge]], texts[is_edge])
         rows = np.concatenate([line_rows, pairs], axis=1)
         with np.errstate(over="ignore"):
             line, companion, bucket = rows.view(np.uint64)
-            _, chosen_rows, number = np.unique(
+            _, chosen_rows, groups = np.unique(
                 mix(mix(mix(line) + companion) + bucket), return_index=True, return_inverse=True
             )
         rows = rows[:, chosen_rows]
         size = rows.shape[1]
-        ats = np.concatenate([at, np.zeros(pairs.shape[1], np.bool_)])
+        edges = np.concatenate([is_edge, np.zeros(pairs.shape[1], np.bool_)])
         return pa.table(
             {
                 "row": pa.array(np.full(size, batch.rows[0]), pa.int64()),
@@ -193,34 +191,35 @@ class Settings(CorpusStep):
                     name: pa.array(column, pa.int64())
                     for name, column in zip(("line", "other", "bucket"), rows, strict=True)
                 },
-                "documents": pa.array(np.bincount(number, minlength=size), pa.int64()),
-                "edge": pa.array(np.bincount(number, ats, minlength=size).astype(np.int64)),
+                "documents": pa.array(np.bincount(groups, minlength=size), pa.int64()),
+                "edge": pa.array(np.bincount(groups, edges, minlength=size).astype(np.int64)),
             }
         )
 
     def _boilerplate(self, occurrences: pa.Table, document_count: int) -> NDArray[np.int64]:
+        """Return the keys of boilerplate lines, given the totals of `count_places`."""
         line, companion, _, documents_here, edge_here = (
             occurrences.column(name).to_numpy()
             for name in ("line", "other", "bucket", "documents", "edge")
         )
-        lines, number = np.unique(line, return_inverse=True)
+        lines, rows = np.unique(line, return_inverse=True)
         is_total = companion == EVERY
 
         def total(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[Any]:
-            return np.bincount(number[chosen], values[chosen].astype(float), len(lines))
+            return np.bincount(rows[chosen], values[chosen].astype(float), len(lines))
 
         documents, edge = total(documents_here, is_total), total(edge_here, is_total)
-        buckets = np.bincount(number[is_total], minlength=len(lines))
-        # So many buckets are expected to be hit by as many different texts.
+        buckets = np.bincount(rows[is_total], minlength=len(lines))
+        # The expected number of distinct buckets if all texts differ.
         expected = BUCKETS * (1 - (1 - 1 / BUCKETS) ** documents)
-        # Companions that come again, not those of one conversation.
-        again = ~is_total & (documents_here >= np.maximum(2, RECURS * documents[number]))
-        beside = total(documents_here, again)
+        # Companions in several documents, not those of one conversation.
+        recurring = ~is_total & (documents_here >= np.maximum(2, RECURS * documents[rows]))
+        company = total(documents_here, recurring)
         lone = max(self.lone_share * document_count, self.min_documents)
         return lines[
             (edge >= self.edge * documents)
             & (buckets >= self.different * expected)
-            & ((beside >= self.company * documents) | (documents >= lone))
+            & ((company >= self.company * documents) | (documents >= lone))
         ]
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
@@ -244,36 +243,36 @@ class Settings(CorpusStep):
         remaining_shares: NDArray[np.float64],
         indices: NDArray[np.int64],
     ) -> tuple[Sequence[str], list[Change]]:
-        """The texts of some documents without their boilerplate, and the changes. Sets
-        `remaining_shares` at `indices`."""
+        """Return the texts of a batch without boilerplate, and the changes. Set `remaining_shares`
+        at `indices`, the indices of these documents in the whole batch."""
         lines = batch.lines
-        _, cut, itself = self._found(lines, boilerplate_keys)
+        _, cut, is_own = self._match_lines(lines, boilerplate_keys)
         inside = np.zeros(len(cut), np.bool_)
         if self.inside_words and cut.any():
-            inside = cut & itself & (_word_counts(lines) >= self.inside_words)
-        noticed = self._noticed(batch, np.arange(len(batch)))
-        edge = at_edge(lines, cut | noticed)
+            inside = cut & is_own & (_word_counts(lines) >= self.inside_words)
+        has_phrase = self._has_phrase_in(batch, np.arange(len(batch)))
+        edge = at_edge(lines, cut | has_phrase)
         cut = (cut & edge) | inside
-        noticed = noticed & edge & ~cut
-        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", noticed)]
-        cut |= noticed
+        has_phrase = has_phrase & edge & ~cut
+        changes = [*line_changes(lines, "line", cut), *line_changes(lines, "phrase", has_phrase)]
+        cut |= has_phrase
         sizes = lines.total(lines.lengths)
         remaining_shares[indices] = 1.0 - shares(lines.total(cut * lines.lengths), sizes)
         changes = [replace(change, index=int(indices[change.index])) for change in changes]
         return remove_lines(batch.texts, lines, cut), changes
 
     def _with_phrase(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """(B,) whether a text has a phrase of a notice."""
-        low = [text.lower() for text in texts]
-        joined = "\n".join(low)
+        """Return (B,) whether each text has a phrase of a notice."""
+        lowered = [text.lower() for text in texts]
+        joined = "\n".join(lowered)
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
-        ends = np.cumsum([len(text) + 1 for text in low])
+        ends = np.cumsum([len(text) + 1 for text in lowered])
         has_phrase = np.zeros(len(texts), np.bool_)
         has_phrase[np.searchsorted(ends, np.array(hits, np.int64), "right")] = True
         return has_phrase
 
     def _keys(self, lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """(L,) the key of each line; the keys of its templates, and (T,) the line of each."""
+        """Return (L,) the key of each line; (T,) the keys of templates, and (T,) their lines."""
         short = lines.lengths <= self.max_line_length
         folded = FoldedCharacters(lines.characters, _covered(lines, short))
         line_keys = folded.hashes(lines.begins, lines.ends).view(np.int64)
@@ -281,33 +280,33 @@ class Settings(CorpusStep):
             return line_keys, line_keys[:0], line_keys[:0]
         return line_keys, *template_keys(lines, folded, self.template_words, self.max_line_length)
 
-    def _found(
+    def _match_lines(
         self, lines: Lines, boilerplate_keys: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """(L,) the known key of each line, its own or else the least of its templates; (L,) whether
-        it has one; (L,) whether that is its own."""
+        """Return (L,) the boilerplate key of each line: its own, or else the least of its
+        templates; (L,) whether it has one; and (L,) whether it is its own."""
         line_keys, template_hashes, owner = self._keys(lines)
-        itself = np.isin(line_keys, boilerplate_keys)
-        hit = np.isin(template_hashes, boilerplate_keys) & ~itself[owner]
-        best = np.full(len(line_keys), np.iinfo(np.int64).max)
-        np.minimum.at(best, owner[hit], template_hashes[hit])
-        templates = best < np.iinfo(np.int64).max
-        is_boilerplate = (itself | templates) & (lines.lengths <= self.max_line_length)
-        return np.where(templates, best, line_keys), is_boilerplate, itself
+        is_own = np.isin(line_keys, boilerplate_keys)
+        hit = np.isin(template_hashes, boilerplate_keys) & ~is_own[owner]
+        least = np.full(len(line_keys), np.iinfo(np.int64).max)
+        np.minimum.at(least, owner[hit], template_hashes[hit])
+        has_template = least < np.iinfo(np.int64).max
+        is_boilerplate = (is_own | has_template) & (lines.lengths <= self.max_line_length)
+        return np.where(has_template, least, line_keys), is_boilerplate, is_own
 
-    def _noticed(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(L,) whether a line of these texts has a phrase of a notice."""
+    def _has_phrase_in(self, batch: CurationBatch, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return (L,) whether each line of the texts at `indices` has a phrase of a notice."""
         lines = batch.lines
-        low = [batch.texts[index].lower() for index in indices.tolist()]
-        joined = "\n".join(low)
-        # Few texts have any: all are searched at once.
+        lowered = [batch.texts[index].lower() for index in indices.tolist()]
+        joined = "\n".join(lowered)
+        # All texts are searched at once, as few have any.
         hits = [hit for phrase in self.phrases for hit in _places_of(phrase.casefold(), joined)]
         if not hits:
             return np.zeros(len(lines.begins), np.bool_)
         points = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32)
         feeds = np.flatnonzero(points == LINE_END)
-        rows = np.searchsorted(feeds, hits)  # the line of each in `joined`
-        begins = np.cumsum([0, *(len(text) + 1 for text in low)])[:-1]
+        rows = np.searchsorted(feeds, hits)  # the line of each hit in `joined`
+        begins = np.cumsum([0, *(len(text) + 1 for text in lowered)])[:-1]
         firsts = np.full(len(batch), -1)
         firsts[indices] = np.searchsorted(feeds, begins)
         first_lines = firsts[lines.texts]
@@ -318,7 +317,7 @@ class Settings(CorpusStep):
 def _replace_texts(
     texts: Sequence[str], indices: NDArray[np.int64], replacements: Sequence[str]
 ) -> Sequence[str]:
-    """The texts with others at these places."""
+    """Return the texts with replacements at `indices`."""
     replaced = list(texts)
     for index, text in zip(indices.tolist(), replacements, strict=True):
         replaced[index] = text
@@ -326,7 +325,7 @@ def _replace_texts(
 
 
 def _places_of(phrase: str, text: str) -> Iterator[int]:
-    """Where the phrase begins; a phrase of more than one line is in no line."""
+    """Yield the positions of a phrase; none for one of several lines."""
     position = -1 if "\n" in phrase else text.find(phrase)
     while 0 <= position < len(text):
         yield position
@@ -336,18 +335,18 @@ def _places_of(phrase: str, text: str) -> Iterator[int]:
 def template_keys(
     lines: Lines, folded: FoldedCharacters, least: int, longest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(T,) hashes of lines near an edge with one word left out, for each of their words; (T,) the
-    line of each. Lines of fewer words than `least`, or of more characters, have none."""
+    """Return (T,) hashes of the templates (all words but one) of lines near an edge with at least
+    `least` words and at most `longest` characters, and (T,) the line of each."""
     characters = lines.characters
     number = np.arange(len(lines.begins))
-    near = np.minimum(
+    distance = np.minimum(
         number - lines.starts[lines.texts], lines.starts[lines.texts + 1] - 1 - number
     )
-    chosen = (near < NEAR) & (lines.lengths <= longest)
-    dark = _covered(lines, chosen)
-    dark &= (characters.classes & SPACE) == 0
-    edges = np.flatnonzero(dark[1:] != dark[:-1]) + 1
-    edges = np.concatenate([[0], edges]) if len(dark) and dark[0] else edges
+    chosen = (distance < NEAR) & (lines.lengths <= longest)
+    visible = _covered(lines, chosen)
+    visible &= (characters.classes & SPACE) == 0
+    edges = np.flatnonzero(visible[1:] != visible[:-1]) + 1
+    edges = np.concatenate([[0], edges]) if len(visible) and visible[0] else edges
     begins, ends = edges[0::2], edges[1::2]
     counts = np.searchsorted(begins, lines.ends) - np.searchsorted(begins, lines.begins)
     line = np.repeat(number, counts)
@@ -363,14 +362,14 @@ def template_keys(
     with np.errstate(over="ignore"):
         terms = hashes * _weights()[word_numbers]
         line_sums = np.repeat(np.add.reduceat(terms, line_begins) + sizes.astype(np.uint64), sizes)
-        # The place of the word that is left out is part of the key.
+        # The position of the missing word is part of the key.
         return mix(line_sums - terms + mix(word_numbers.astype(np.uint64) + np.uint64(1))).view(
             np.int64
         ), line
 
 
 def _word_counts(lines: Lines) -> NDArray[np.int64]:
-    """(L,) runs of characters without white space."""
+    """Return (L,) the number of runs of visible characters of each line."""
     space = (lines.characters.classes & SPACE) != 0
     return lines.count_positions(np.flatnonzero(~space[1:] & space[:-1]) + 1) + (
         lines.begins == 0 if len(space) and not space[0] else 0
@@ -383,7 +382,7 @@ def _weights() -> NDArray[np.uint64]:
 
 
 def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(N,) whether a character is in one of the chosen lines."""
+    """Return (N,) whether each character is in one of the chosen lines."""
     steps = np.zeros(len(lines.characters.points) + 1, np.int8)
     steps[lines.begins[chosen]] = 1
     steps[lines.ends[chosen]] = -1
@@ -391,10 +390,10 @@ def _covered(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 class FoldedCharacters:
-    """The characters of lines without white space and regard to case, each row of digits as one."""
+    """Hashes of sections without regard to case and white space, with a run of digits as one."""
 
     def __init__(self, characters: Characters, covered: NDArray[np.bool_]) -> None:
-        """Args: covered: (N,) the characters that will be asked for; others cost nothing."""
+        """Args: covered: (N,) whether a character may be in a section; others are skipped."""
         classes = characters.classes
         digit = (classes & DIGIT) != 0
         keep = covered & ((classes & SPACE) == 0)
@@ -403,40 +402,39 @@ class FoldedCharacters:
         self._sums = prefix_sums(characters.points[keep], _numbers)
 
     def hashes(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Of sections with white space on both sides."""
+        """Return the hashes of sections that have white space on both sides."""
         return section_hashes(self._sums, self._place[begins], self._place[ends])
 
 
 def _numbers(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """A number of each code point that is the same for both cases, and 0 for digits."""
+    """Map each code point to a number that is equal for both cases, and 0 for digits."""
     numbers = case_fold(points)
     numbers *= (classes_of(points) & DIGIT) == 0
     return numbers
 
 
 def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """(L,) whether a line is chosen, and all between it and the beginning or the end of its text
-    are; one other line, as the title of a page, is passed over where two chosen ones stand behind
-    it."""
+    """Return (L,) whether a line and all lines before it, or after it, in its text are chosen. One
+    other line, such as a title, is passed over if two chosen lines follow it."""
     texts, count = lines.texts, len(chosen)
     padded = np.concatenate([[False] * 2, chosen, [False] * 2])
-    owner = np.concatenate([[-1] * 2, texts, [-1] * 2])
+    text_of = np.concatenate([[-1] * 2, texts, [-1] * 2])
 
     def beside(step: int) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
-        return padded[where] & (owner[where] == texts)
+        return padded[where] & (text_of[where] == texts)
 
-    is_first, is_last = (owner[where : where + count] != texts for where in (1, 3))
-    passed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
-    head = _unbroken(passed, lines.starts, texts, forwards=True)
-    passed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
-    return chosen & (head | _unbroken(passed, lines.starts, texts, forwards=False))
+    is_first, is_last = (text_of[where : where + count] != texts for where in (1, 3))
+    allowed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
+    in_head = _unbroken(allowed, lines.starts, texts, forwards=True)
+    allowed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
+    return chosen & (in_head | _unbroken(allowed, lines.starts, texts, forwards=False))
 
 
 def _unbroken(
     passed: NDArray[np.bool_], starts: NDArray[np.int64], texts: NDArray[np.int64], forwards: bool
 ) -> NDArray[np.bool_]:
-    """(L,) whether all lines of the text up to this one, or from it on, are true."""
+    """Return (L,) whether `passed` is true for all lines of the text up to (or from) this one."""
     running = running_counts(~passed)
     if forwards:
         return running[1:] == running[starts[texts]]
@@ -446,7 +444,7 @@ def _unbroken(
 def _distinct(
     keys: NDArray[np.int64], texts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The keys of each text, each once; and their places."""
+    """Return the distinct keys of each text, and their indices in `keys`."""
     with np.errstate(over="ignore"):
         pairs = keys.view(np.uint64) + mix(texts.astype(np.uint64))
     order, opening = group_equal(pairs)
@@ -455,7 +453,7 @@ def _distinct(
 
 
 def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(3, P) of lines in their order: key, key of one near it in the same text, 0."""
+    """Return (3, P) for ordered lines: key, key of a line within `REACH` in the same text, 0."""
     pair_blocks = [np.zeros((2, 0), np.int64)]
     for step in range(1, REACH + 1):
         same_text = texts[step:] == texts[:-step]
@@ -466,9 +464,8 @@ def _pairs(keys: NDArray[np.int64], texts: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _rest_buckets(batch: CurationBatch, edge: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(B,) a number below `BUCKETS` of what is left without the lines at an edge: of its least hash
-    of five words, which two copies with small differences have in common; 0 where little is left,
-    as of copies that differ in one line."""
+    """Return (B,) a bucket below `BUCKETS` of the text without the lines at an edge: of its least
+    hash of five words, which is mostly equal for near copies; 0 if little text is left."""
     words, lines = batch.words, batch.lines
     hashes, starts = words.shingles(5)
     counts = np.diff(starts)

@@ -145,7 +145,7 @@ class Settings(Step):
     def _line_rules(
         self, batch: CurationBatch, opened: Mapping[str, Phrases | None]
     ) -> Sequence[tuple[str, NDArray[np.bool_]]]:
-        """Each rule with (L,) the lines that it cuts, in the order of the published code."""
+        """Return (rule, (L,) whether it cuts each line), in the order of the published code."""
         lines = batch.lines
         points = batch.characters.points
         rules = []
@@ -172,11 +172,11 @@ class Settings(Step):
         return rules
 
     def _bad_words(self) -> Phrases | None:
-        """The bad words.
+        """Read the bad words; None if there are none.
 
         Raises:
-            UsageError: there is no such file.
-            DataError: it is no list of words.
+            UsageError: the file does not exist.
+            DataError: the file is no list of words.
         """
         if not self.bad_words:
             return None
@@ -191,7 +191,7 @@ def _listed(phrases: Sequence[str]) -> Phrases | None:
 def _removals(
     batch: CurationBatch, rule: str, phrases: Phrases | None, applies: NDArray[np.bool_]
 ) -> list[Removal]:
-    """One for each document with a phrase: the first."""
+    """Return a removal for each document with a phrase, naming the first."""
     if phrases is None:
         return []
     begins, _, numbers = phrases.find(batch.words)
@@ -210,7 +210,7 @@ def _removals(
 
 
 def _tokens(lines: Lines) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First character of each run without white space, and the one behind its last."""
+    """Return begins and ends of the runs of visible characters."""
     space = (lines.characters.classes & SPACE) != 0
     edges = np.flatnonzero(np.diff(np.concatenate([[True], space]).view(np.int8)))
     return edges[0::2], edges[1::2]  # the last character is a line end

@@ -1,8 +1,7 @@
-"""classifier: the quality of each document, by your own examples of good and bad texts.
+"""classifier: score the quality of documents, by your own examples of good and bad texts.
 
-It learns from a labelled file when the curation begins and says how well it does on examples that
-it has not learned from; a classifier no better than chance is refused. Or a model that was
-fine-tuned judges.
+The classifier is trained on a labelled file when the curation begins, and evaluated by
+cross-validation; one no better than chance is refused. Alternatively a fine-tuned model is used.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ from maskwright.text.curate.step import (
 )
 
 BITS = 18
-SIZE = 4  # characters of a sequence
+SIZE = 4  # characters of a character n-gram
 FOLDS = 5
 SCALE = 10.0  # features are shares; this brings their sums near 1
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation, chosen by cross-validation
 # The dual problem: there are fewer examples than features.
 SOLVER: dict[str, Any] = dict(solver="liblinear", dual=True, random_state=0, tol=0.01)
-FIXED = 1 << 24  # weights as whole numbers
+FIXED = 1 << 24  # scale of weights, which are stored as integers
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features of B texts, sort by sort: (F,) places, and (B + 1,) where each text's begin."""
+    """Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text."""
 
     sorts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
 class LinearClassifier:
-    """What was learned.
+    """A linear classifier of hashed features.
 
     Attributes:
         weights: (2**18,) int64, in units of 2**-24.
-        bias: of the decision.
-        slope, shift: the probability is that of the logistic function at slope * decision + shift.
+        bias: the intercept of the decision function.
+        slope, shift: the probability is logistic(slope * decision + shift).
     """
 
     weights: NDArray[np.int64]
@@ -67,7 +66,7 @@ class LinearClassifier:
     shift: float
 
     def probabilities(self, features: Features) -> NDArray[np.float64]:
-        """(B,) of the class of good texts, in six decimals."""
+        """Return (B,) the probability of the class of good texts, rounded to six decimals."""
         decisions = np.zeros(len(features.sorts[0][1]) - 1)
         for columns, starts in features.sorts:
             sums = np.concatenate([[0], np.cumsum(self.weights[columns])])
@@ -78,13 +77,13 @@ class LinearClassifier:
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """How the classifier did on examples that it had not learned from.
+    """Cross-validated metrics of a classifier.
 
     Attributes:
-        accuracy: the share that was right.
+        accuracy: the share of correct predictions.
         usual: the share of the more frequent class.
-        area: under the ROC curve: 0.5 for chance.
-        chance: the probability of an area as large by chance.
+        area: the area under the ROC curve; 0.5 for chance.
+        chance: the probability of an area at least as large by chance.
     """
 
     accuracy: float
@@ -94,7 +93,7 @@ class HeldOutScores:
 
 
 def features_of(batch: CurationBatch) -> Features:
-    """The features of the texts of a batch."""
+    """Compute the features of the texts of a batch."""
     words, characters = batch.words, batch.characters
     pairs, pair_starts = words.shingles(2)
     folded = characters.points.astype(np.uint64)
@@ -105,11 +104,11 @@ def features_of(batch: CurationBatch) -> Features:
     with np.errstate(over="ignore"):
         for offset in range(SIZE):
             sequence = sequence * BASE + folded[offset : offset + count]
-    # A text's last sequence holds its line end; those that reach into the next text are left out.
+    # The last n-gram of a text includes its line end; those across two texts are dropped.
     complete = np.ones(count, np.bool_)
     for back in range(1, SIZE):
-        over = characters.offsets[1:] - back
-        complete[over[over < count]] = False
+        tails = characters.offsets[1:] - back
+        complete[tails[tails < count]] = False
     lengths = np.maximum(np.diff(characters.offsets) - SIZE + 1, 0)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     return Features(
@@ -128,29 +127,29 @@ def _places(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
 def train_classifier(
     batch: CurationBatch, good: NDArray[np.bool_]
 ) -> tuple[LinearClassifier, HeldOutScores]:
-    """A classifier of examples, and how it does on those that it has not learned from.
+    """Train a classifier, and evaluate it by cross-validation.
 
     Args:
-        batch: the texts; equal ones are in one fold.
-        good: (B,) the class of each.
+        batch: the texts; equal ones are in the same fold.
+        good: (B,) whether each text is good.
     """
     from scipy.stats import mannwhitneyu
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    # The same in any order of the examples.
+    # Sort the examples, so that their order has no effect.
     keys = hashes(batch.texts)
     order = np.lexsort((good, keys))
     batch, good, keys = _reorder(batch, order), good[order], keys[order]
     shares = _matrix(features_of(batch))
     document_counts = np.asarray((shares > 0).sum(axis=0)).ravel()
     rarity = np.log((1 + len(good)) / (1 + document_counts)) + 1
-    used = np.flatnonzero(document_counts)
-    matrix = shares.multiply(rarity[None, :]).tocsr()[:, used]
+    features = np.flatnonzero(document_counts)
+    matrix = shares.multiply(rarity[None, :]).tocsr()[:, features]
     folds = _folds(keys, good)
 
     def fit(strength: float, chosen: NDArray[np.bool_]) -> Any:
-        # Examples without a pattern do not converge; the trial shows that.
+        # Examples without a pattern do not converge; the metrics show that.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return LogisticRegression(C=strength, **SOLVER).fit(matrix[chosen], good[chosen])
@@ -169,33 +168,32 @@ def train_classifier(
     slope, shift = _calibrated(decisions, good)
     fitted = fit(strength, np.ones(len(good), np.bool_))
     weights = np.zeros(1 << BITS, np.int64)
-    weights[used] = np.rint(fitted.coef_[0] * rarity[used] * FIXED).astype(np.int64)
+    weights[features] = np.rint(fitted.coef_[0] * rarity[features] * FIXED).astype(np.int64)
     linear = LinearClassifier(weights, float(fitted.intercept_[0]), slope, shift)
-    test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
-    guessed = _logistic(linear.slope * decisions + linear.shift) > 0.5
+    rank_test = mannwhitneyu(decisions[good], decisions[~good], alternative="greater")
+    predicted = _logistic(linear.slope * decisions + linear.shift) > 0.5
     share = float(good.mean())
     trial = HeldOutScores(
-        float((guessed == good).mean()),
+        float((predicted == good).mean()),
         max(share, 1 - share),
-        float(test.statistic) / (good.sum() * (~good).sum()),
-        float(test.pvalue),
+        float(rank_test.statistic) / (good.sum() * (~good).sum()),
+        float(rank_test.pvalue),
     )
     return linear, trial
 
 
 def _calibrated(decisions: NDArray[np.float64], good: NDArray[np.bool_]) -> tuple[float, float]:
-    """Slope and shift of the logistic function; an example counts a little for the other class,
-    too, as it does where one sees only so many (Platt 1999, section 2.2)."""
+    """Return slope and shift of Platt scaling, with smoothed targets (Platt 1999, section 2.2)."""
     from sklearn.linear_model import LogisticRegression
 
     positives, negatives = good.sum(), (~good).sum()
     target = np.where(good, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    fitted = LogisticRegression(C=1e6).fit(
+    regression = LogisticRegression(C=1e6).fit(
         np.concatenate([decisions, decisions])[:, None],
         np.repeat([True, False], len(good)),
         sample_weight=np.concatenate([target, 1 - target]),
     )
-    return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
+    return float(regression.coef_[0, 0]), float(regression.intercept_[0])
 
 
 def _logistic(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -210,7 +208,7 @@ def _reorder(batch: CurationBatch, order: NDArray[np.int64]) -> CurationBatch:
 
 
 def _matrix(features: Features) -> Any:
-    """(B, 2**18) the share of each feature in the text's features of its sort, times `SCALE`."""
+    """Return (B, 2**18), sparse: the share of each feature in those of its kind, times `SCALE`."""
     import scipy.sparse
 
     total: Any = 0
@@ -226,7 +224,7 @@ def _matrix(features: Features) -> Any:
 
 
 def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(B,) a fold of each example: every class evenly, equal texts together."""
+    """Return (B,) the fold of each example: classes evenly divided, equal texts together."""
     folds = np.zeros(len(keys), np.int64)
     for members in (good, ~good):
         _, ranks = np.unique(keys[members], return_inverse=True)
@@ -293,7 +291,7 @@ class Settings(CorpusStep):
             self._learned()
 
     def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
-        """The quality of each document, by the weights that were learned."""
+        """Pass: return the quality of each document, by the classifier in `side_input`."""
         import pyarrow as pa
 
         weights = side_input.column("weights").to_numpy()
@@ -302,19 +300,19 @@ class Settings(CorpusStep):
         return pa.table({"row": batch.rows, "quality": quality})
 
     def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The quality of each document, by the model."""
+        """Pass: return the quality of each document, by the model."""
         import pyarrow as pa
 
         quality = probabilities(self.model, batch.texts, self.good_label)
         return pa.table({"row": batch.rows, "quality": quality})
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """The quality of each document, and the least that is kept.
+        """Return the quality of each document, and the least one that is kept (`least`).
 
         Raises:
-            UsageError, DataError, ConfigError: the examples are no two classes of texts, or the
+            UsageError, DataError, ConfigError: the examples are not texts of two classes, or the
                 classifier is no better than chance.
-            CheckpointError, IncompatibleError: the model cannot be asked.
+            CheckpointError, IncompatibleError: the model cannot be used.
         """
         import pyarrow as pa
 
@@ -332,11 +330,7 @@ class Settings(CorpusStep):
         )
 
     def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
-        """The examples and what is learned from them, once in a process for each content.
-
-        Raises:
-            As `gather`.
-        """
+        """Train on the examples, cached per process; raise the errors of `gather`."""
         examples, linear, trial = _train_on_file(
             self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
         )
@@ -352,6 +346,7 @@ class Settings(CorpusStep):
         return examples, linear, trial
 
     def _weights(self, corpus: CorpusHandle) -> pa.Table:
+        """Return the classifier as a side input of `score_pass`; report its metrics."""
         import pyarrow as pa
 
         examples, linear, trial = self._learned()

@@ -1,4 +1,4 @@
-"""Documents that contain texts of evaluation files are removed, or those texts are cut out.
+"""Remove documents that contain texts of evaluation files, or cut these texts out.
 
 A text of an evaluation file matches a document by any `overlap` consecutive words that they share
 (13 in GPT-3, Brown et al. 2020, appendix C). A shorter text, of at least `shortest` words, matches
@@ -6,7 +6,7 @@ where all of it is a line or sentence of the document; still shorter ones, such 
 searched for. Case and punctuation are ignored. In scripts without spaces letters count in place of
 words: two for a word of Chinese and Japanese, four of Thai.
 
-A finding tells for each evaluation file how many of its rows are in the corpus.
+A finding reports for each evaluation file how many of its rows are in the corpus.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class EvaluationText:
     """A text of an evaluation file.
 
     Attributes:
-        file: as the user named it.
-        row: its number in the file, from 1; a line, row or item, as the format counts.
+        file: the file, as the user named it.
+        row: the number of the line, row or item in the file, from 1.
         unit: what `row` counts.
-        column: where the text stands; empty in running text.
+        column: the column of the text; empty in running text.
     """
 
     file: str
@@ -69,16 +69,16 @@ class EvaluationText:
 
 
 def sources_of(paths: Sequence[str | Path]) -> list[Source]:
-    """The files of rows and texts that the paths mean.
+    """Find the files of rows and texts in `paths`.
 
     Raises:
-        UsageError: a path does not exist, or is nothing that can be read.
+        UsageError: a path does not exist, or cannot be read.
     """
     return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
 
 
 def read_texts(source: Source) -> Iterator[EvaluationText]:
-    """The texts of a file.
+    """Yield the texts of a file.
 
     Raises:
         DataError, StorageError, UsageError: bad rows; the file cannot be read.
@@ -95,7 +95,7 @@ def read_texts(source: Source) -> Iterator[EvaluationText]:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """The texts in a value of a row, however deep."""
+    """Yield the strings in a nested value of a row; a list of single words is one text."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -109,14 +109,13 @@ def texts_in(value: Any) -> Iterator[str]:
                 yield from texts_in(inner)
 
 
-# What may stand between two words of one sentence; anything else ends a line or sentence.
+# Characters between two words of one sentence; all others end a line or sentence.
 WITHIN = " \t\u00a0,'\u2019-"
 
 
 @dataclass(frozen=True)
 class Matches:
-    """Runs of words that are in the index: spans, and for each the evaluation texts that have it,
-    as a number of `TextSets`."""
+    """Spans of words that are in the index, and (R,) the set of texts of each, in `TextSets`."""
 
     spans: Spans
     sets: NDArray[np.int64]
@@ -124,9 +123,11 @@ class Matches:
 
 @dataclass(frozen=True)
 class Grams:
-    """Distinct hashes of runs of `size` words, sorted; whether each is a whole text, which must be
-    a line or sentence of its own; the set of evaluation texts that have it, in `TextSets`; and a
-    table of bits that says of most other hashes at once that they are not there."""
+    """N distinct n-grams of `size` words of the evaluation texts.
+
+    `complete`: whether each is a whole text, which must be a line or sentence of a document;
+    `hashes`: (N,), sorted; `sets`: (N,) the index in `TextSets` of the texts that contain it;
+    `sieve`: (2**b,) whether a hash begins with these bits, which excludes most other hashes."""
 
     size: int
     complete: bool
@@ -144,42 +145,42 @@ class Grams:
         return cls(size, complete, hashes, sets, sieve)
 
     def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which of `hashes` are here, and the set of each."""
+        """Return (M,) the indices of `hashes` that are among these, and (M,) the set of each."""
         bits = len(self.sieve).bit_length() - 1
         likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
         entries = np.searchsorted(self.hashes, hashes[likely])
         entries = np.minimum(entries, len(self.hashes) - 1)
-        right = self.hashes[entries] == hashes[likely]
-        return likely[right], self.sets[entries[right]]
+        equal = self.hashes[entries] == hashes[likely]
+        return likely[equal], self.sets[entries[equal]]
 
 
 @dataclass(frozen=True)
 class TextSets:
-    """Sets of evaluation texts, each once, the largest first.
+    """Distinct sets of evaluation texts, the largest first.
 
-    Runs of words that the same texts share have one set. A prompt that a thousand texts begin with
-    is then one number for each document that has it, not a thousand pairs.
+    N-grams of the same texts have the same set. A prompt that a thousand texts begin with is then
+    one number for each document that has it, not a thousand pairs.
 
     Attributes:
         starts: (S + 1,) set s has the texts `texts[starts[s]:starts[s + 1]]`, ascending.
-        texts: numbers of evaluation texts.
+        texts: indices of evaluation texts.
     """
 
     starts: NDArray[np.int64]
     texts: NDArray[np.int64]
 
     def of(self, number: int) -> NDArray[np.int64]:
-        """The texts of a set."""
+        """Return the texts of the set `number`."""
         return self.texts[self.starts[number] : self.starts[number + 1]]
 
     def union_sizes(self, combinations: Sequence[tuple[int, ...]]) -> list[int]:
-        """How many texts the sets of each combination have together.
+        """Return the size of the union of the sets of each combination.
 
-        Combinations in order share their beginnings, as a trie does; the texts of a beginning are
-        marked once. So documents that share a prompt cost their own texts, not those of the prompt.
+        Combinations are visited in order, and the texts of a common prefix are marked only once, as
+        in a trie. So documents that share a prompt cost only their other texts.
 
         Args:
-            combinations: ascending numbers of sets.
+            combinations: tuples of ascending indices of sets.
         """
         marked = np.zeros(int(self.texts.max(initial=-1)) + 1, np.bool_)
         path: list[tuple[int, NDArray[np.int64]]] = []  # each set and the texts that it added
@@ -207,13 +208,13 @@ class TextSets:
 
 @dataclass(frozen=True)
 class Index:
-    """The runs of words of all evaluation texts.
+    """The n-grams of all evaluation texts.
 
     Attributes:
-        texts: the texts that are looked for, without their text.
-        grams: the runs by their size.
-        sets: which texts have a run.
-        rows: of each file, in its order, how many rows it has, and how many are looked for.
+        texts: the texts that are searched for; their attribute `text` is empty.
+        grams: the n-grams by size.
+        sets: the sets of texts of the n-grams.
+        rows: by file, (the number of its rows, the number of rows that are searched for).
     """
 
     texts: Sequence[EvaluationText]
@@ -222,20 +223,20 @@ class Index:
     rows: dict[str, tuple[int, int]]
 
     def matches(self, batch: CurationBatch) -> Matches:
-        """Where the documents share words with evaluation texts."""
+        """Find the spans of words that documents share with evaluation texts."""
         words = batch.words
         stretches, boundaries = Stretches(words), boundaries_of(batch)
-        begins_alone = np.flatnonzero(boundaries[:-1])
+        at_boundary = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
             if grams.complete:
                 # A whole line or sentence: it begins and ends at a boundary, in one text.
-                firsts = begins_alone[begins_alone + grams.size <= len(words.hashes)]
+                firsts = at_boundary[at_boundary + grams.size <= len(words.hashes)]
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            at, sets = grams.find(stretches.hashes(firsts, grams.size))
-            firsts = firsts[at]
+            indices, sets = grams.find(stretches.hashes(firsts, grams.size))
+            firsts = firsts[indices]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
@@ -245,7 +246,7 @@ class Index:
 
 
 def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
-    """The index of evaluation files.
+    """Build the index of evaluation files.
 
     Raises:
         DataError, StorageError, UsageError: a file cannot be read.
@@ -253,18 +254,18 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     texts: list[EvaluationText] = []
     hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
     owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
-    rows: dict[str, tuple[int, int]] = {}
+    row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
-        read = list(read_texts(source))
-        words = words_of([entry.text for entry in read])
+        entries = list(read_texts(source))
+        words = words_of([entry.text for entry in entries])
         lengths, stretches = words.counts, Stretches(words)
-        letters = characters_of([entry.text for entry in read]).letters_per_word
+        letters = characters_of([entry.text for entry in entries]).letters_per_word
         long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
         for letters_each in np.unique(letters).tolist():
             for size in range(min(shortest, overlap) * letters_each, overlap * letters_each + 1):
                 complete = size < overlap * letters_each
-                # Shorter texts whole, longer ones by all their overlaps.
+                # Short texts as a whole, longer ones by all their n-grams.
                 fits = lengths == size if complete else lengths >= size
                 chosen = (letters == letters_each) & fits
                 counts = np.where(chosen, lengths - size + 1, 0)
@@ -273,9 +274,9 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 key = (size, complete)
                 hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entry for entry, fits in zip(read, long_enough.tolist(), strict=True) if fits]
+        sought = [entries[index] for index in np.flatnonzero(long_enough).tolist()]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
-        rows[source.shown] = (len({t.row for t in read}), len({t.row for t in sought}))
+        row_counts[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
@@ -283,28 +284,28 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
         Grams.of(*key, distinct, own_sets)
         for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
     ]
-    return Index(texts, grams, sets, rows)
+    return Index(texts, grams, sets, row_counts)
 
 
 def _runs(
     hashes: NDArray[np.uint64], owners: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct hashes, sorted; where the owners of each begin, and where the last end; and the
-    owners, each once for a hash, ascending."""
+    """Group owners by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
+    owner of each, and the distinct owners of each hash, ascending."""
     order = np.lexsort((owners, hashes))
     hashes, owners = hashes[order], owners[order]
-    other_hash = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    once = other_hash | np.concatenate([[True], owners[1:] != owners[:-1]])
-    hashes, owners, other_hash = hashes[once], owners[once], other_hash[once]
-    starts = np.append(np.flatnonzero(other_hash), len(hashes))
+    is_first = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+    distinct = is_first | np.concatenate([[True], owners[1:] != owners[:-1]])
+    hashes, owners, is_first = hashes[distinct], owners[distinct], is_first[distinct]
+    starts = np.append(np.flatnonzero(is_first), len(hashes))
     return hashes[starts[:-1]], starts, owners
 
 
 def _sets(
     runs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> tuple[TextSets, list[NDArray[np.int64]]]:
-    """The distinct sets of owners, and for each part of `runs` the set of each run. Equal sets are
-    known by the sum of their mixed numbers, as words are by their hashes."""
+    """Return the distinct sets of owners, and for each element of `runs`, pairs (starts, owners) as
+    from `_runs`, the index of the set of each hash. Sets are compared by a 64-bit hash."""
     empty = np.zeros(0, np.int64)
     owners = np.concatenate([empty, *(members for _, members in runs)])
     sizes = np.concatenate([empty, *(np.diff(starts) for starts, _ in runs)])
@@ -324,7 +325,7 @@ def _sets(
 
 
 def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
-    """(W + 1,) whether a line or sentence begins at each word of a batch; at the end one does."""
+    """Return (W + 1,) whether a line or sentence begins at each word, and True for the end."""
     words, characters = batch.words, batch.characters
     is_boundary = np.ones(len(words.hashes) + 1, np.bool_)
     offsets = characters.offsets[words.texts]
@@ -336,7 +337,7 @@ def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
 
 @functools.cache
 def _ends_a_sentence() -> NDArray[np.bool_]:
-    """Of every code point whether it stands for more than a pause."""
+    """Return, for every code point, whether it ends a sentence (is not in `WITHIN`)."""
     ends = np.ones(0x110000, np.bool_)
     ends[[ord(sign) for sign in WITHIN]] = False
     return ends
@@ -395,7 +396,7 @@ class Settings(CorpusStep):
         return [path for source in sources_of(self.evaluation) for path in source.paths]
 
     def open(self) -> Index:
-        """The words of the evaluation texts.
+        """Return the index of the evaluation texts.
 
         Raises:
             DataError, StorageError, UsageError: a file cannot be read.
@@ -404,7 +405,7 @@ class Settings(CorpusStep):
 
     # -------------------------------------------------------------------------- passes
     def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the sets of evaluation texts that a document shares words with."""
+        """Pass: return the sets of evaluation texts that each document shares words with."""
         import pyarrow as pa
 
         matches = opened_index(self).matches(batch)
@@ -417,7 +418,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Returns the documents with evaluation texts, each with the first text and the number."""
+        """Return contaminated documents, each with its first evaluation text and their number."""
         import pyarrow as pa
 
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
@@ -478,7 +479,7 @@ class Settings(CorpusStep):
 
 
 def span_places(spans: Spans, words: Words) -> list[str]:
-    """The characters of each span."""
+    """Return the range of characters of each span, in words."""
     firsts = words.starts[spans.texts] + spans.begins
     lasts = words.starts[spans.texts] + spans.ends - 1
     characters = zip(words.begins[firsts].tolist(), words.ends[lasts].tolist(), strict=True)
@@ -486,8 +487,7 @@ def span_places(spans: Spans, words: Words) -> list[str]:
 
 
 def opened_index(step: Settings) -> Index:
-    """The index of a step, made once in a process for each state of its files: passes need it,
-    too."""
+    """Return the index of a step, cached per process until its files change."""
     return _opened_index(step, tuple(map(file_state, step.files())))
 
 
@@ -499,10 +499,10 @@ def _opened_index(step: Settings, state: tuple[object, ...]) -> Index:
 def findings(
     index: Index, documents: NDArray[np.int64], sets: NDArray[np.int64]
 ) -> Iterator[Finding]:
-    """For each evaluation file how many of its rows are in the corpus.
+    """Yield a finding for each evaluation file: how many of its rows are in the corpus.
 
     Args:
-        documents, sets: pairs of a document and a set of evaluation texts that it has.
+        documents, sets: (P,) each: pairs of a document and a set of evaluation texts in it.
     """
     rows_hit: dict[str, set[int]] = {}
     sets_of: dict[str, list[int]] = {}
@@ -516,8 +516,8 @@ def findings(
     for file, (rows, sought) in index.rows.items():
         hit = len(rows_hit.get(file, ()))
         short = rows - sought
-        holders = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
-        evidence = f"in {counted(holders, 'document')}" if hit else ""
+        containing = len(np.unique(documents[np.isin(sets, sets_of.get(file, []))]))
+        evidence = f"in {counted(containing, 'document')}" if hit else ""
         if short:
             skipped = f"{counted(short, 'row')} with too short a text not looked for"
             evidence = f"{evidence}; {skipped}" if evidence else skipped

@@ -1,7 +1,7 @@
-"""All but one of the documents with the same text are removed.
+"""Remove all but one of the documents with the same text.
 
-Texts are compared by a 128-bit hash (BLAKE2b) after a normalisation, which settings control: case
-and runs of white space are ignored, punctuation is not. The texts that are kept stay unchanged.
+Texts are compared by a 128-bit hash (BLAKE2b) after normalisation: by default case and runs of
+white space are ignored, punctuation is not. The remaining texts are unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SUMMARY = "remove all but one of the documents with the same text"
 RULE = "exact-duplicate"
 KEYS = ("key_1", "key_2")
-# Of every byte of ASCII a blank for white space, else itself.
+# A translation table that maps ASCII white space to a blank.
 BLANKS = bytes(0x20 if byte < 0x80 and chr(byte).isspace() else byte for byte in range(256))
 PUNCTUATION = re.compile(r"[^\w\s]+|_+")
 
@@ -52,7 +52,7 @@ class Settings(OrderedStep):
     """Whether texts that differ in punctuation and symbols only are the same."""
 
     def compared(self, text: str) -> str:
-        """The normalised text; a text of symbols only keeps them, so that it is not blank."""
+        """Return the normalised text; a text of symbols only keeps them."""
         if self.ignore_case:
             text = text.lower()
         if self.ignore_punctuation:
@@ -60,7 +60,7 @@ class Settings(OrderedStep):
         return collapse_spaces(text) if self.ignore_spaces else text
 
     def _key(self, text: str) -> tuple[int, int]:
-        """The hash of the normalised text; ASCII is normalised as bytes."""
+        """Return the hash of the normalised text; ASCII is normalised as bytes, for speed."""
         if not text.isascii() or self.ignore_punctuation:
             return hash_128(self.compared(text))
         plain = text.encode()
@@ -69,7 +69,7 @@ class Settings(OrderedStep):
         return bytes_128(_collapse_ascii(plain) if self.ignore_spaces else plain)
 
     def hashes(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the hash, the columns of the order and the id of each document."""
+        """Pass: return the hash, the columns of the order and the id of each document."""
         import pyarrow as pa
 
         keys = [self._key(text) for text in batch.texts]
@@ -83,22 +83,22 @@ class Settings(OrderedStep):
         return "hashes", self.hashes
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove, each with the id of the one that is kept."""
+        """Return the documents to remove, each with the id of the one that is kept (`kept`)."""
         import pyarrow as pa
 
         tables = corpus.map("hashes", self.hashes)
         repeated = tables.repeated(KEYS, [DOCUMENT, *ORDER])
         keys = [repeated.column(name).to_numpy() for name in KEYS]
-        opening = np.zeros(repeated.num_rows, np.bool_)
+        is_first = np.zeros(repeated.num_rows, np.bool_)
         for key in keys:
-            opening[1:] |= key[1:] != key[:-1]
-        kept_rows = rows_to_keep(repeated, np.cumsum(opening))
+            is_first[1:] |= key[1:] != key[:-1]
+        kept_rows = rows_to_keep(repeated, np.cumsum(is_first))
         documents = repeated.column(DOCUMENT).to_numpy()
-        copies = kept_rows != np.arange(len(kept_rows))
+        is_copy = kept_rows != np.arange(len(kept_rows))
         return pa.table(
             {
-                DOCUMENT: pa.array(documents[copies], pa.int64()),
-                "kept": ids_of(tables, documents[kept_rows[copies]]),
+                DOCUMENT: pa.array(documents[is_copy], pa.int64()),
+                "kept": ids_of(tables, documents[kept_rows[is_copy]]),
             }
         )
 

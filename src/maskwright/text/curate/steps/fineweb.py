@@ -56,10 +56,10 @@ class Settings(Step):
         applies = in_languages(batch, self.languages)
         lines, characters = batch.lines, batch.characters
         short = lines.total(lines.lengths <= self.short_line_length)
-        again = find_repeats(lines.hashes, lines.texts) * lines.lengths
+        repeated_chars = find_repeats(lines.hashes, lines.texts) * lines.lengths
         ends = characters.count(characters.points == LINE_END) - 1  # one is laid behind each text
         punctuated = shares(lines.total(lines.ending_in(TERMINALS)), lines.counts)
-        duplicated = shares(lines.total(again), lines.total(lines.lengths))
+        duplicated = shares(lines.total(repeated_chars), lines.total(lines.lengths))
         line_ends = shares(ends, np.maximum(batch.words.counts, 1))
         rules = [
             ("line_punct_ratio", punctuated, self.line_punct_thr, None),

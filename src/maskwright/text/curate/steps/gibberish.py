@@ -1,6 +1,5 @@
-"""Characters that are no language: symbols, random letters and digits, keys at random, encoded
-bytes. What the rules ask holds in every language, so they need no list of words; letters that look
-like words and words in no order are for `perplexity`.
+"""Detect characters that are no language: symbols, random letters and digits, encoded bytes. The
+rules hold in every language and need no list of words; see `perplexity` for word-like text.
 """
 
 from __future__ import annotations
@@ -66,30 +65,30 @@ class Settings(Step):
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
-        dark = characters.count((classes & SPACE) == 0)
+        visible = characters.count((classes & SPACE) == 0)
         # A ruler of many hyphens is one symbol.
-        fresh = np.ones(len(points), np.bool_)
-        fresh[1:] = points[1:] != points[:-1]
+        is_new = np.ones(len(points), np.bool_)
+        is_new[1:] = points[1:] != points[:-1]
         symbol = (classes & SYMBOL) != 0
-        symbols = characters.count(symbol & fresh)
-        single = dark - characters.count(symbol & ~fresh)
+        symbols = characters.count(symbol & is_new)
+        distinct = visible - characters.count(symbol & ~is_new)
         runs = np.zeros(len(points), np.bool_)
         if len(points) > 3:
             equal = points[1:] == points[:-1]
             runs[3:] = equal[2:] & equal[1:-1] & equal[:-2] & ((classes[3:] & SPACE) == 0)
         words = batch.words
         lengths = words.ends - words.begins
-        over = lengths > LONG_WORD
-        long = np.bincount(words.texts[over], lengths[over], minlength=len(batch))
-        few = dark < self.min_characters
-        for values in (symbols, long):
-            values[few] = 0
-        runs_held = np.where(few, 0, characters.count(runs))
-        counts, mixed, consonants, hexadecimal = self._words(batch, few)
+        is_long = lengths > LONG_WORD
+        long_chars = np.bincount(words.texts[is_long], lengths[is_long], minlength=len(batch))
+        too_short = visible < self.min_characters
+        for values in (symbols, long_chars):
+            values[too_short] = 0
+        run_counts = np.where(too_short, 0, characters.count(runs))
+        counts, mixed, consonants, hexadecimal = self._words(batch, too_short)
         rules = [
-            ("gibberish_symbols", shares(symbols, single), self.max_symbols),
-            ("gibberish_runs", shares(runs_held, dark), self.max_run),
-            ("gibberish_long_words", shares(long, dark), self.max_long_words),
+            ("gibberish_symbols", shares(symbols, distinct), self.max_symbols),
+            ("gibberish_runs", shares(run_counts, visible), self.max_run),
+            ("gibberish_long_words", shares(long_chars, visible), self.max_long_words),
             ("gibberish_mixed_words", shares(mixed, counts), self.max_mixed_words),
             ("gibberish_consonants", shares(consonants, counts), self.max_consonants),
             ("gibberish_hexadecimal", shares(hexadecimal, counts), self.max_hexadecimal),
@@ -99,15 +98,15 @@ class Settings(Step):
         )
 
     def _words(self, batch: CurationBatch, few: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ...]:
-        """(B,) each: words, of these mixed ones, ones with many consonants, hexadecimal ones. 0
-        where a document has too few."""
+        """Return four (B,) counts: words; mixed words; words with many consonants in a row; and
+        hexadecimal words. All are 0 for documents that are too short to be judged."""
         words, size = batch.words, len(batch)
         classes, points = batch.characters.classes, batch.characters.points
-        owners = batch.characters.offsets[words.texts]
-        begins, ends = words.begins + owners, words.ends + owners
+        origins = batch.characters.offsets[words.texts]
+        begins, ends = words.begins + origins, words.ends + origins
         letter, digit = (classes & ALPHABETIC) != 0, (classes & DIGIT) != 0
 
-        # A change inside a word that words of no language have: behind place p stands p + 1.
+        # Changes between positions p and p + 1 that occur inside the words of no language.
         breaks = np.zeros(len(points), np.bool_)
         lower = (classes & LOWER) != 0
         breaks[:-1] = digit[:-1] & letter[1:]
@@ -116,24 +115,24 @@ class Settings(Step):
         mixed = _has_flag(breaks, begins, ends - 1)
 
         marks = _marks(points)
-        row = (marks & CONSONANT) != 0
-        if len(row) >= CONSONANTS:
+        consonants = (marks & CONSONANT) != 0
+        if len(consonants) >= CONSONANTS:
             for _ in range(CONSONANTS - 1):
-                row = row[:-1] & row[1:]
+                consonants = consonants[:-1] & consonants[1:]
         else:
-            row = row[:0]
-        clusters = _has_flag(row, begins, ends)
+            consonants = consonants[:0]
+        clusters = _has_flag(consonants, begins, ends)
 
-        # Most words are known for none by their first and last characters.
+        # The first and last characters exclude most words.
         hexadecimal = np.zeros(len(begins), np.bool_)
         digits = (marks & HEXADECIMAL) != 0
-        maybe = np.flatnonzero(digits[begins] & digits[ends - 1])
-        only = maybe[_count_flags(~digits, begins[maybe], ends[maybe]) == 0]
-        # A decimal number is none; `be` alone is one by chance.
-        begins, ends = begins[only], ends[only]
+        candidates = np.flatnonzero(digits[begins] & digits[ends - 1])
+        hex_words = candidates[_count_flags(~digits, begins[candidates], ends[candidates]) == 0]
+        # Exclude decimal numbers; words of two letters, such as `be`, count with letters alone.
+        begins, ends = begins[hex_words], ends[hex_words]
         lettered = _count_flags(letter, begins, ends) > 0
         lettered &= (_count_flags(digit, begins, ends) > 0) | (ends - begins == 2)
-        hexadecimal[only] = lettered
+        hexadecimal[hex_words] = lettered
 
         counts = words.counts
         judged = (counts >= self.min_words) & ~few
@@ -143,7 +142,7 @@ class Settings(Step):
 
 
 def _marks(points: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """(N,) of each character the bits `CONSONANT` and `HEXADECIMAL`."""
+    """Return (N,) the bits `CONSONANT` and `HEXADECIMAL` of each character."""
     low = np.minimum(points, 255).astype(np.uint8)
     return np.frombuffer(low.tobytes().translate(_table()), np.uint8)
 
@@ -163,7 +162,7 @@ def _table() -> bytes:
 def _has_flag(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether each section has a flag; few flags cost little. Sections lie in order, apart."""
+    """Return whether each section has a true flag; sections are ordered and do not overlap."""
     is_hit = np.zeros(len(begins), np.bool_)
     positions = np.flatnonzero(flags)
     sections = np.searchsorted(begins, positions, "right") - 1
@@ -174,7 +173,7 @@ def _has_flag(
 def _count_flags(
     flags: NDArray[np.bool_], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """How many flags each section has; few sections cost little. None is empty."""
+    """Return the number of true flags of each section; no section is empty."""
     if not begins.size:
         return np.zeros(0, np.int32)
     sizes = ends - begins

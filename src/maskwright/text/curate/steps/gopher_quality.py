@@ -104,7 +104,7 @@ class Settings(Step):
         return [Path(self.stop_words)] if self.stop_words else []
 
     def open(self) -> Mapping[str, NDArray[np.uint64]]:
-        """Of each language the hashes of its stop words."""
+        """Return the sorted hashes of the stop words of each language."""
         return {
             language: np.unique(words_of(words).hashes) for language, words in self._lists().items()
         }
@@ -131,8 +131,8 @@ class Settings(Step):
         tokens, alphabetic = _tokens(batch)
         bullet = np.isin(points[lines.begins], [ord(c) for c in BULLETS])
         # A hyphen is a bullet where white space is behind it; so is a star, unlike `**bold**`.
-        behind = points[np.minimum(lines.begins + 1, len(points) - 1)]
-        bullet &= (behind == 0x20) | (points[lines.begins] >= 0x80)
+        second = points[np.minimum(lines.begins + 1, len(points) - 1)]
+        bullet &= (second == 0x20) | (points[lines.begins] >= 0x80)
         bullet_lines = shares(lines.total(bullet), lines.counts)
         ending_lines = shares(lines.total(ellipses[lines.ends - 1]), lines.counts)
         ellipsis_ratio = shares(characters.count(ellipses), counts)
@@ -161,32 +161,32 @@ class Settings(Step):
     def _stop_words(
         self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
     ) -> NDArray[np.float64]:
-        """(B,) different stop words of the document's language; NaN where none are known."""
+        """Return (B,) the distinct stop words of the document's language; NaN without a list."""
         words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
         for language, hashes in opened.items():
             # A document whose language is not known is taken for English.
-            mine = np.fromiter(
+            in_language = np.fromiter(
                 (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
                 np.bool_,
                 len(batch),
             )
-            if not mine.any():
+            if not in_language.any():
                 continue
-            number = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
-            hit = hashes[number] == words.hashes
+            index = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
+            is_stop = hashes[index] == words.hashes
             # A bit for each stop word of each text.
             present = np.zeros((len(batch), len(hashes)), np.bool_)
-            present[words.texts[hit], number[hit]] = True
-            stop_word_counts = np.where(mine, present.sum(axis=1), stop_word_counts)
+            present[words.texts[is_stop], index[is_stop]] = True
+            stop_word_counts = np.where(in_language, present.sum(axis=1), stop_word_counts)
         return stop_word_counts
 
     def _lists(self) -> dict[str, Sequence[str]]:
-        """Of each language its stop words.
+        """Read the stop words of each language.
 
         Raises:
-            UsageError: there is no such file.
-            ConfigError: it is not such a file.
+            UsageError: the file does not exist.
+            ConfigError: the file does not contain lists of words.
         """
         lists: dict[str, Sequence[str]] = {"en": ENGLISH}
         if not self.stop_words:
@@ -203,9 +203,9 @@ class Settings(Step):
                 wanted='TOML, as de = ["der", "und"]',
             ) from error
         for language, words in plain.items():
-            fine = isinstance(words, list) and all(isinstance(w, str) for w in words)
-            single = fine and (words_of(words).counts == 1).all()
-            if not single:
+            is_list = isinstance(words, list) and all(isinstance(w, str) for w in words)
+            is_valid = is_list and (words_of(words).counts == 1).all()
+            if not is_valid:
                 raise ConfigError(
                     "not a list of words",
                     where="stop_words",
@@ -216,29 +216,29 @@ class Settings(Step):
 
 
 def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """(N,) the last dot of every run of three or more."""
+    """Return (N,) whether each character is the last dot of a run of three or more."""
     dot = np.concatenate([[False] * 3, points == ord("."), [False]])
     return dot[3:-1] & dot[2:-2] & dot[1:-3] & ~dot[4:]
 
 
 def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(B,) each: tokens between white space, and those of them that have a letter."""
+    """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
-    dark = (characters.classes & SPACE) == 0
+    visible = (characters.classes & SPACE) == 0
     letter = (characters.classes & ALPHABETIC) != 0
-    opening = dark.copy()
-    opening[1:] &= ~dark[:-1]
-    begins = np.flatnonzero(opening)
+    is_start = visible.copy()
+    is_start[1:] &= ~visible[:-1]
+    begins = np.flatnonzero(is_start)
     has_letter = letter[begins]
-    # Most tokens begin with a letter; the others are looked through.
+    # Most tokens begin with a letter; all characters of the others are searched.
     undecided = np.flatnonzero(~has_letter)
     if undecided.size:
         # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(dark[:-1] & ~dark[1:])[undecided] + 1
+        ends = np.flatnonzero(visible[:-1] & ~visible[1:])[undecided] + 1
         sizes = ends - begins[undecided]
         starts = np.cumsum(sizes) - sizes
         positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
         has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
     starts = np.searchsorted(begins, characters.offsets)
-    lettered = np.concatenate([[0], np.cumsum(has_letter)])
-    return np.diff(starts), np.diff(lettered[starts])
+    counts = np.concatenate([[0], np.cumsum(has_letter)])
+    return np.diff(starts), np.diff(counts[starts])

@@ -1,16 +1,14 @@
-"""The repetition rules of Gopher: Rae et al. 2021, appendix A.1.1, table A1, with the names of
-rules that datatrove gave them.
+"""The repetition rules of Gopher (Rae et al. 2021, appendix A.1.1, table A1), as in datatrove.
 
-    dup_line_frac, dup_para_frac             share of lines, paragraphs that stand earlier already
+    dup_line_frac, dup_para_frac             share of lines, paragraphs that occur earlier
     dup_line_char_frac, dup_para_char_frac   the same by characters
     top_2_gram ... top_4_gram                share of words' characters in the most frequent n-gram
-    duplicated_5_n_grams ... 10              share of words' characters in n-grams that stand
-                                             earlier already, none counted twice
+    duplicated_5_n_grams ... 10              share of words' characters in n-grams that occur
+                                             earlier, each character counted once
 
 An n-gram that occurs once is no repetition, however short the text. Words are those of
-`arrays/words.py`, without regard to case and punctuation. In scripts without spaces every letter is
-one of these, so there an n-gram has n times as many as a word has letters. Blank lines do not
-count.
+`arrays/words.py`, regardless of case and punctuation. In scripts without spaces, where they are
+letters, an n-gram has n times as many as a word has letters. Blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -103,33 +101,34 @@ class Settings(Step):
 
     def _lines(self, batch: CurationBatch) -> list[RuleMeasure]:
         lines = batch.lines
-        again = find_repeats(lines.hashes, lines.texts)
-        frac = shares(lines.total(again), lines.counts)
+        repeated = find_repeats(lines.hashes, lines.texts)
+        frac = shares(lines.total(repeated), lines.counts)
         frac[lines.counts < self.min_lines] = 0.0
-        chars = shares(lines.total(again * lines.lengths), lines.total(lines.lengths))
+        chars = shares(lines.total(repeated * lines.lengths), lines.total(lines.lengths))
         return [
             RuleMeasure("dup_line_frac", frac, high=self.dup_line_frac),
             RuleMeasure("dup_line_char_frac", chars, high=self.dup_line_char_frac),
         ]
 
     def _paragraphs(self, batch: CurationBatch) -> list[RuleMeasure]:
+        """Measure repeated paragraphs, by number and by characters."""
         lines = batch.lines
-        # A line begins a paragraph where its text begins, or a blank line stands before it.
-        opening = np.ones(len(lines.begins), np.bool_)
-        opening[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
-        first_lines = np.flatnonzero(opening)
-        last_lines = np.concatenate([first_lines[1:], [len(opening)]])[: len(first_lines)] - 1
+        # A paragraph begins at the beginning of a text, and after a blank line.
+        is_first = np.ones(len(lines.begins), np.bool_)
+        is_first[1:] = (np.diff(lines.numbers) != 1) | (np.diff(lines.texts) != 0)
+        first_lines = np.flatnonzero(is_first)
+        last_lines = np.concatenate([first_lines[1:], [len(is_first)]])[: len(first_lines)] - 1
         texts, begins = lines.texts[first_lines], lines.begins[first_lines]
         ends = lines.ends[last_lines]
         hashes = section_hashes(batch.characters.sums, begins, ends)
-        again = find_repeats(hashes, texts)
+        repeated = find_repeats(hashes, texts)
         size = len(batch)
         counts = np.bincount(texts, minlength=size)
-        frac = shares(np.bincount(texts, again, minlength=size), counts)
+        frac = shares(np.bincount(texts, repeated, minlength=size), counts)
         frac[counts < self.min_lines] = 0.0
         lengths = ends - begins
         chars = shares(
-            np.bincount(texts, again * lengths, minlength=size),
+            np.bincount(texts, repeated * lengths, minlength=size),
             np.bincount(texts, lengths, minlength=size),
         )
         return [

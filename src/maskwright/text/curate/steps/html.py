@@ -1,19 +1,18 @@
-"""HTML that was left in text becomes plain text.
+"""Convert HTML that was left in text to plain text.
 
-Tags of blocks end a line, tags inside a line vanish, scripts, styles and comments vanish with what
-they hold, character references become their characters. A text counts as HTML by its tags: pairs of
-an opening and a closing one, void ones as `<br>`, or blocks that begin a line. Tags are only those
-that HTML has, with attributes as HTML writes them, so `a < b`, `a<b and c>d`, `<unk>`,
-`List<String>` and `<name@example.org>` are text; so are what stands in backquotes and `<i>` without
-an end tag.
+Block tags end a line, inline tags are removed, scripts, styles and comments are removed with their
+content, character references are decoded. A text counts as HTML by its tags: pairs of an opening
+and a closing one, void ones such as `<br>`, or blocks that begin a line. Only tags and attributes
+of HTML are recognised, so `a < b`, `a<b and c>d`, `<unk>`, `List<String>` and `<name@example.org>`
+are text; so are anything in backquotes, and `<i>` without an end tag.
 
 A text that mentions tags (`begins with <ul> and`, or the word "tag") is about HTML, and counts as
 HTML only if tags also give it its structure: blocks that begin and end lines, attributes, comments.
 
-Other texts are unchanged, but for character references that no one writes by intent (`&nbsp;`,
-`&#39;`): there `&lt;`, `&gt;` and `&amp;` stay, since they may be the subject.
+In other texts only character references that nobody writes on purpose (`&nbsp;`, `&#39;`) are
+decoded, but not `&lt;`, `&gt;` and `&amp;`, which may be the subject.
 
-Each pattern stops at the next `<` or `&`, so that the time is proportional to the text.
+Each pattern stops at the next `<` or `&`, so that the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "markup left in text becomes plain text: tags, scripts, comments, character references"
-# Elements that vanish with what they hold.
+# Elements that are removed with their content.
 DROPPED = ("script", "style", "noscript", "template", "svg", "iframe")
 VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track")
@@ -55,10 +54,10 @@ INLINE = {
     *("sup", "time", "tt", "u", "var", "video", "wbr", "area", "base", "col", "colgroup"),
     *("embed", "link", "meta", "track"),
 }
-# Names that other notations have too (`<s>` begins a sentence): alone they prove nothing.
+# Names that other notations have too, such as `<s>`: they are not evidence of HTML.
 AMBIGUOUS = frozenset(("s", "data", "input", "output", "source", "link", "base", "title", "time"))
 NAMES = "|".join(sorted(BLOCKS | INLINE | set(DROPPED), key=len, reverse=True))
-# Names with a hyphen are elements of a page's own, which have an end tag.
+# Names with a hyphen are custom elements, which have an end tag.
 OWN = r"[a-z][a-z0-9_.]*-[a-z0-9_.-]*"
 # Attributes begin with one that has a value, or are words that HTML has as attributes; all of
 # `<b and c>` is text. Where quotation marks have no pair, the tag ends at the next bracket.
@@ -73,7 +72,7 @@ TAG = re.compile(
     (?:(?:[^<>"']|"[^"<]*"|'[^'<]*')*+>|[^<>]*>))))""",
     re.IGNORECASE | re.VERBOSE,
 )
-# What stands around a tag that is mentioned. Inside of HTML, words follow a tag at once.
+# The context of a tag that is mentioned. In HTML, words follow a tag directly.
 BEFORE = " \t\n\"'“‘(["
 BEHIND = re.compile(r"[ \t]+[a-z.…]|\s*\Z|[.,;:!?)\]=\"'”’—–-]")
 PUNCTUATION = tuple(".,;:!?)]")
@@ -116,40 +115,41 @@ class Settings(Step):
         return Outcome(texts=texts if changes else None, changes=changes)
 
     def _is_markup(self, text: str) -> bool:
+        """Whether a text counts as HTML; see the description of this module."""
         tags, structure = 0, 0
-        about = False
+        mentions = False
         open_tags: Counter[str] = Counter()
         for match in _outside_code(OPENING, text):
             name, begin = (match["name"] or "").lower(), match.start()
             if "-" in name:
                 continue
-            clear = name not in AMBIGUOUS
-            block = clear and name in BLOCKS - VOID
+            unambiguous = name not in AMBIGUOUS
+            block = unambiguous and name in BLOCKS - VOID
             if not name:  # a comment or a declaration
                 tags, structure = tags + 1, structure + 2
             elif match["close"]:
                 paired = open_tags[name] > 0
                 open_tags[name] -= paired
-                tags += 2 * (paired and clear)
-                about |= block and text.startswith(PUNCTUATION, match.end())
+                tags += 2 * (paired and unambiguous)
+                mentions |= block and text.startswith(PUNCTUATION, match.end())
                 structure += 2 * (name in DROPPED) or (block and _line_behind(text, match.end()))
             else:
                 open_tags[name] += name not in VOID
                 at_line = block and _line_before(text, begin)
-                tags += clear and (name in VOID or at_line)
+                tags += unambiguous and (name in VOID or at_line)
                 mentioned = _is_mentioned(text, match)
-                about |= mentioned
-                structure += 2 * (clear and bool(match["attributes"])) or (
+                mentions |= mentioned
+                structure += 2 * (unambiguous and bool(match["attributes"])) or (
                     at_line and not mentioned
                 )
             if tags >= self.min_tags and structure >= 2:
                 return True
-        about = about or SUBJECT.search(TAG.sub("", text)) is not None
-        return tags >= self.min_tags and not about
+        mentions = mentions or SUBJECT.search(TAG.sub("", text)) is not None
+        return tags >= self.min_tags and not mentions
 
 
 def _is_mentioned(text: str, match: re.Match[str]) -> bool:
-    """Whether an opening tag stands as a word of a sentence."""
+    """Whether an opening tag is used as a word of a sentence."""
     begin, end = match.span()
     if match["attributes"] or (begin and text[begin - 1] not in BEFORE):
         return False
@@ -159,7 +159,7 @@ def _is_mentioned(text: str, match: re.Match[str]) -> bool:
 
 
 def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The matches that do not begin in backquotes."""
+    """Yield the matches that do not begin in backquotes."""
     spans = [m.span() for m in CODE.finditer(text)] if "`" in text else []
     number = 0
     for match in pattern.finditer(text):
@@ -170,9 +170,9 @@ def _outside_code(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]
 
 
 def _plain(text: str, counts: dict[str, int]) -> str:
-    """The text without its tags; `counts` grows by what was there."""
+    """Remove the tags of a text, adding the numbers of tags and elements to `counts`."""
     # A noncharacter that the text does not have stands for a line end made by a tag.
-    mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
+    line_mark = next(c for c in map(chr, range(0xFDD0, 0xFDF0)) if c not in text)
     pieces: list[str] = []
     position = 0
     lower = ""
@@ -187,45 +187,45 @@ def _plain(text: str, counts: dict[str, int]) -> str:
             continue  # inside an element that vanished, or text
         pieces.append(text[position:begin])
         opening = match[0].lower()
-        ending = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
+        end_tag = {"<!--": "-->", "<![cdata[": "]]>"}.get(opening, "")
         if name in DROPPED and not match["close"]:
-            ending = f"</{name}"
-        if ending and ending not in unclosed:
+            end_tag = f"</{name}"
+        if end_tag and end_tag not in unclosed:
             lower = lower or _lower_ascii(text)
-            close = lower.find(ending, end)
-            if close < 0:
-                unclosed.add(ending)  # its tag alone goes
+            close_end = lower.find(end_tag, end)
+            if close_end < 0:
+                unclosed.add(end_tag)  # its tag alone goes
             elif opening == "<![cdata[":
-                pieces.append(text[end:close])
+                pieces.append(text[end:close_end])
                 counts["tags"] += 1
-                position = close + len(ending)
+                position = close_end + len(end_tag)
                 continue
             else:
-                close += len(ending)
+                close_end += len(end_tag)
                 if name:
-                    bracket = lower.find(">", close)
-                    close = bracket + 1 if bracket >= 0 else close
+                    bracket = lower.find(">", close_end)
+                    close_end = bracket + 1 if bracket >= 0 else close_end
                 counts["elements"] += 1
-                on_own_line = _line_behind(text, close) and _line_before(text, begin)
-                pieces.append(mark if on_own_line else "")
-                position = close
+                on_own_line = _line_behind(text, close_end) and _line_before(text, begin)
+                pieces.append(line_mark if on_own_line else "")
+                position = close_end
                 continue
         counts["tags"] += 1
         if name in CELLS and match["close"]:
             pieces.append("\t")
         elif (name in BLOCKS and name not in CELLS) or not name:
-            pieces.append(mark)
+            pieces.append(line_mark)
         elif name == "a" and begin == link_end and not match["close"]:
             pieces.append(" ")  # links of a menu, which are parted by their looks
         link_end = end if name == "a" else -1
         position = end
     pieces.append(text[position:])
-    return _join("".join(pieces).split(mark))
+    return _join("".join(pieces).split(line_mark))
 
 
 def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
-    """Where tags begin that are text for want of an end tag: `<file-name>`, `vector<i>`, and others
-    if they are mentioned in a sentence."""
+    """Return the positions of tags that are text as they lack an end tag: `<file-name>`,
+    `vector<i>`, and blocks that are mentioned in a sentence."""
     begins: set[int] = set()
     ends: Counter[str] = Counter()
     for match in reversed(matches):
@@ -248,7 +248,7 @@ def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
 
 
 def _lower_ascii(text: str) -> str:
-    """The text with the letters A to Z small, and of the same length."""
+    """Convert A to Z to lower case, which keeps the length."""
     return text.translate(LOWER)
 
 
@@ -264,7 +264,7 @@ def _line_behind(text: str, end: int) -> bool:
 
 
 def _join(pieces: list[str]) -> str:
-    """The parts, a line end between two of them; a blank line where the text had one there."""
+    """Join pieces with line ends, or with a blank line where the text had one."""
     joined: list[str] = []
     blank = False
     for piece in pieces:
@@ -283,7 +283,7 @@ def _join(pieces: list[str]) -> str:
 
 
 def _decode(text: str, markup: bool, counts: dict[str, int]) -> str:
-    """The text with its character references as characters."""
+    """Decode the character references of a text, adding their number to `counts`."""
 
     def character(match: re.Match[str]) -> str:
         if not markup and match[0].lower() in SUBJECTS:

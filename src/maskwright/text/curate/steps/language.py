@@ -1,4 +1,4 @@
-"""language: the language of each document is noted; others than those wanted are removed."""
+"""language: note the language of each document, and keep documents in given languages."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from maskwright.text.curate.step import (
 )
 
 LANES = 8192
-RESET = 0xFF  # a byte that UTF-8 never has; it leads every state to the first one
-LEAST = -30.0  # the logarithm of a probability that fastText does not give
+RESET = 0xFF  # a byte that UTF-8 never has; it resets the automaton to the first state
+LEAST = -30.0  # log-probability of languages that fastText does not return
 
 
 class Identifier(Protocol):
-    """A model that knows languages.
+    """A model that identifies languages.
 
     Attributes:
-        languages: (L,) their codes.
+        languages: L language codes.
     """
 
     languages: Sequence[str]
 
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
-        """(P, L) how well each language explains each passage: log-likelihoods without priors,
-        comparable within a passage; those of the passages of a text may be added."""
+        """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
+        comparable within a passage, and may be added over the passages of a text."""
         ...
 
 
@@ -55,8 +55,8 @@ class NaiveBayes:
     """The tables of py3langid.
 
     Attributes:
-        rows: (R * 256,) int32, by row and byte where the row of the next state is.
-        features: (R * 256,) int32, by row and byte the n-gram that the next state completes, or -1.
+        rows: (R * 256,) int32, by row + byte, the offset of the row of the next state.
+        features: (R * 256,) int32, by row + byte, the n-gram that the next state completes, or -1.
         depth: the length of the longest n-gram.
         weights: (F, L) log-probabilities of the n-grams; priors: (L,) of the languages.
     """
@@ -75,31 +75,31 @@ class NaiveBayes:
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
         completed = self._walk(data)
         gram_ends = np.flatnonzero(completed >= 0)
-        held = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
-        owners = np.repeat(np.arange(len(passages)), held)
+        gram_counts = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
+        passage_of = np.repeat(np.arange(len(passages)), gram_counts)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
-        pairs = _by_gram(completed[gram_ends], owners, bits)
-        opening = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-        begins = np.flatnonzero(opening)
-        often = np.diff(np.append(begins, len(pairs))).astype(np.float32)
+        pairs = _by_gram(completed[gram_ends], passage_of, bits)
+        is_first = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
+        begins = np.flatnonzero(is_first)
+        frequencies = np.diff(np.append(begins, len(pairs))).astype(np.float32)
         pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
         begins = np.zeros(len(self.weights) + 1, np.int32)
         np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
         counts = scipy.sparse.csc_matrix(
-            (np.log1p(often), rows, begins), (len(passages), len(self.weights))
+            (np.log1p(frequencies), rows, begins), (len(passages), len(self.weights))
         )
         return np.asarray(counts @ self.weights, np.float32)
 
     def _walk(self, data: NDArray[np.uint8]) -> NDArray[np.int32]:
-        """(N,) the n-gram that ends at each byte, or -1."""
+        """Return (N,) the n-gram that ends at each byte, or -1, walking many lanes at once."""
         lanes = min(LANES, max(1, len(data) // 64))
         length = -(-len(data) // lanes)
         padded = np.full(lanes * length + self.depth, RESET, np.uint8)
         padded[self.depth : self.depth + len(data)] = data
-        stretches = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
-        columns = np.ascontiguousarray(stretches.T)  # (length + depth, lanes)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, length + self.depth)[::length]
+        columns = np.ascontiguousarray(windows.T)  # (length + depth, lanes)
         completed = np.empty((length, lanes), np.int32)
         rows, moves = np.zeros(lanes, np.int32), np.empty(lanes, np.int64)
         for step, column in enumerate(columns):
@@ -113,7 +113,7 @@ class NaiveBayes:
 def _by_gram(
     grams: NDArray[np.int32], owners: NDArray[np.int64], bits: int
 ) -> NDArray[np.unsignedinteger[Any]]:
-    """Numbers `gram << bits | owner`, ascending.
+    """Return the numbers `gram << bits | owner` in ascending order.
 
     Args:
         owners: ascending, below 2**bits.
@@ -122,7 +122,7 @@ def _by_gram(
     if most << bits >= 1 << 32:
         return np.sort(grams.astype(np.uint64) << np.uint64(bits) | owners.astype(np.uint64))
     pairs = grams.astype(np.uint32) << np.uint32(bits) | owners.astype(np.uint32)
-    # 16 bits sort by counting, and keep the order of the owners; what is above them is small.
+    # A stable counting sort by 16 bits keeps the order of owners; the bits above are few.
     pairs = pairs[np.argsort((grams & 0xFFFF).astype(np.uint16), kind="stable")]
     if most <= 0xFFFF:
         return pairs
@@ -132,11 +132,11 @@ def _by_gram(
 
 @functools.cache
 def open_py3langid() -> NaiveBayes:
-    """The model inside the package py3langid, once per process.
+    """Load the model inside the package py3langid, once per process.
 
     Raises:
-        UsageError: it is not installed.
-        DataError: the package is of another form than is known.
+        UsageError: the package is not installed.
+        DataError: the model has an unknown format.
     """
     langid = require(
         "identifying languages",
@@ -163,28 +163,28 @@ def open_py3langid() -> NaiveBayes:
             wanted="py3langid 0.4",
             do=install("py3langid==0.4.0"),
         ) from error
-    # One look-up of a state's row and one of its n-gram for each byte.
-    after, completed = rows[moves], features[moves]
-    return NaiveBayes(names, after, completed, _depth(moves, rows), weights, priors)
+    # Tables that give the next row and n-gram with one look-up each per byte.
+    next_rows, completed = rows[moves], features[moves]
+    return NaiveBayes(names, next_rows, completed, _depth(moves, rows), weights, priors)
 
 
 def _depth(moves: NDArray[np.uint32], rows: NDArray[np.int32]) -> int:
-    """After how many bytes at most a state forgets: its distance from the first one."""
+    """Return the largest distance of a state from the first one: the length of its memory."""
     table = moves.reshape(-1, 256)
     reached = np.zeros(len(rows), np.bool_)
-    reached[0], front, depth = True, np.zeros(1, np.int64), 0
-    while front.size:
-        after = np.zeros(len(rows), np.bool_)
-        after[table[np.unique(rows[front] >> 8)].ravel()] = True
-        front = np.flatnonzero(after & ~reached)
-        reached[front] = True
-        depth += bool(front.size)
+    reached[0], frontier, depth = True, np.zeros(1, np.int64), 0
+    while frontier.size:
+        successors = np.zeros(len(rows), np.bool_)
+        successors[table[np.unique(rows[frontier] >> 8)].ravel()] = True
+        frontier = np.flatnonzero(successors & ~reached)
+        reached[frontier] = True
+        depth += bool(frontier.size)
     return depth
 
 
 @dataclass(frozen=True)
 class FastText:
-    """A model of fastText that predicts languages as `__label__en`."""
+    """A fastText model that predicts labels such as `__label__en`."""
 
     languages: Sequence[str]
     model: Any
@@ -198,16 +198,16 @@ class FastText:
         for n, (names, values) in enumerate(zip(labels, numbers, strict=True)):
             for name, value in zip(names, values, strict=True):
                 scores[n, columns[_code(name)]] = np.log(max(float(value), 1e-12))
-        # A probability says no more of a long passage: as many units as naive Bayes has.
+        # Probabilities do not grow with the passage; scale them like those of naive Bayes.
         return scores * np.sqrt([[max(1, len(p))] for p in passages]).astype(np.float32)
 
 
 def open_fasttext(path: Path) -> FastText:
-    """The model in a file.
+    """Load a fastText model.
 
     Raises:
-        UsageError: fastText is not installed, or there is no such file.
-        DataError: no model that predicts languages.
+        UsageError: fastText is not installed, or the file does not exist.
+        DataError: the file is no fastText model.
     """
     if not path.is_file():
         raise UsageError(
@@ -234,12 +234,12 @@ def open_fasttext(path: Path) -> FastText:
 
 
 def _code(label: str) -> str:
-    """`en` of `__label__en`, and of `__label__eng_Latn` the first part."""
+    """Return `en` for `__label__en`, `eng` for `__label__eng_Latn`."""
     return label.removeprefix("__label__").partition("_")[0]
 
 
 def require_model(model: str) -> None:
-    """Raises ConfigError unless it is `py3langid` or `fasttext:PATH`."""
+    """Raise ConfigError unless `model` is `py3langid` or `fasttext:PATH`."""
     if model != "py3langid" and not model.removeprefix("fasttext:").strip() == model[9:] != "":
         raise ConfigError(
             "an unknown model of languages",
@@ -252,25 +252,25 @@ def require_model(model: str) -> None:
 
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
-DOMINANT = 0.8  # share of the documents from which on a first look keeps one language
+DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
 LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
-# How much better another language must explain a document than one that is kept, or a passage than
-# that of its document: the natural logarithm of the ratio, per square root of the bytes. Neighbours
-# such as Danish and Norwegian seldom reach it, German in an English text always does.
+# Least difference of log-likelihoods, per square root of the bytes, by which another language must
+# exceed a kept one for a document, or that of its document for a passage. Danish and Norwegian
+# seldom reach it, German in an English text always does.
 MARGIN = 2.0
 _WORDS = re.compile(r"[\W\d_]+")
-SHORT = 64  # bytes of a passage of which a second language is not said
+SHORT = 64  # passages of fewer bytes have no second language
 
 
 @dataclass(frozen=True)
 class Languages:
-    """What was found of B documents.
+    """The languages of B documents.
 
     Attributes:
-        codes: (B,) the languages, `und` or `zxx`.
-        probabilities: (B,) of the languages; 0 for `und` and `zxx`.
-        other_shares: (B,) the share of a document in other languages than its own and those wanted.
-        second: (B,) the language of most of that share, or "".
+        codes: B language codes, `und` or `zxx`.
+        probabilities: (B,) the probability of each language; 0 for `und` and `zxx`.
+        other_shares: (B,) the share of bytes in languages other than its own and preferred ones.
+        second: B codes of the most frequent of these other languages, or "".
     """
 
     codes: Sequence[str]
@@ -299,7 +299,7 @@ class Settings(Step):
     """py3langid (its model comes with it) or fasttext:PATH."""
 
     def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
-        """With the language that most documents have, if there is one."""
+        """Keep only the language of at least `DOMINANT` of the documents, if there is one."""
         decided = Counter(
             {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
         )
@@ -340,12 +340,12 @@ class Settings(Step):
         return () if self.model == "py3langid" else (Path(self.model[9:]),)
 
     def open(self) -> NaiveBayes | FastText:
-        """The model.
+        """Load the model.
 
         Raises:
-            UsageError: it is not installed, or there is no such file.
+            UsageError: it is not installed, or the file does not exist.
             DataError: the model is damaged.
-            ConfigError: it does not know a language in `keep`.
+            ConfigError: the model does not know a language in `keep`.
         """
         model: NaiveBayes | FastText
         if self.model == "py3langid":
@@ -394,32 +394,32 @@ class Settings(Step):
 def identify(
     texts: Sequence[str], model: Identifier, most: int, preferred: Sequence[str] = ()
 ) -> Languages:
-    """The languages of texts, from at most so many passages of each.
+    """Identify the languages of texts, from at most `most` passages of each.
 
-    The scores of the passages add up; divided by the square root of the bytes they are calibrated
-    (the rule of py3langid), and their softmax is the probability.
+    The scores of passages are added and divided by the square root of the bytes, which calibrates
+    them (the rule of py3langid); their softmax is the probability. A text that cannot be
+    distinguished from one of the `preferred` languages by `MARGIN` is assigned to it.
     """
     passages, owners = passages_of(texts, most)
     sizes = np.fromiter(map(len, passages), np.int64, len(passages))
     scores = model.scores(passages)  # (P, L)
     starts = np.searchsorted(owners, np.arange(len(texts)))
-    read = np.add.reduceat(sizes, starts)
+    text_bytes = np.add.reduceat(sizes, starts)
     total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + _priors(model)
-    logits = total / np.sqrt(read)[:, None]
-    names, columns, twice = _merged(model.languages)
+    logits = total / np.sqrt(text_bytes)[:, None]
+    names, columns, duplicates = _merged(model.languages)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    for first_column, other_column in twice:
+    for first_column, other_column in duplicates:
         odds[:, first_column] += odds[:, other_column]
     merged = odds[:, columns]
     merged /= merged.sum(axis=1, keepdims=True)
     best = merged.argmax(axis=1)
     columns_wanted = [names.index(code) for code in preferred if code in names]
     if columns_wanted:
-        # What cannot be told from a wanted language is taken for it.
         nearest = np.array(columns_wanted)[merged[:, columns_wanted].argmax(axis=1)]
         rows = np.arange(len(texts))
-        close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
-        best = np.where(close, nearest, best)
+        is_close = merged[rows, nearest] * math.exp(MARGIN) >= merged[rows, best]
+        best = np.where(is_close, nearest, best)
     codes = [names[n] for n in best]
     # Rounded: the last bits depend on how many texts are computed at once.
     probabilities = merged[np.arange(len(texts)), best].round(6)
@@ -427,8 +427,8 @@ def identify(
         if undecided := _without_language(text):
             codes[n], probabilities[n] = undecided, 0.0
 
-    # A passage in another language, and by a margin.
-    for first_column, other_column in twice:
+    # Find passages that are by a margin in another language.
+    for first_column, other_column in duplicates:
         scores[:, first_column] = np.maximum(scores[:, first_column], scores[:, other_column])
     passage_scores = scores[:, columns]
     own_scores = passage_scores[np.arange(len(passages)), best[owners]]
@@ -436,15 +436,15 @@ def identify(
         if code in names:
             own_scores = np.maximum(own_scores, passage_scores[:, names.index(code)])
     best_columns = passage_scores.argmax(axis=1)
-    lead = passage_scores.max(axis=1) - own_scores
-    foreign = (lead > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
-    other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / read
+    excess = passage_scores.max(axis=1) - own_scores
+    foreign = (excess > MARGIN * np.sqrt(sizes)) & (sizes >= SHORT) & (probabilities[owners] > 0)
+    other_shares = np.add.reduceat(np.where(foreign, sizes, 0), starts) / text_bytes
     second = [""] * len(texts)
     for n in np.flatnonzero(other_shares).tolist():
         span = slice(starts[n], starts[n + 1] if n + 1 < len(texts) else len(passages))
         foreign_sizes = np.where(foreign[span], sizes[span], 0)
-        amounts = np.bincount(best_columns[span], foreign_sizes, len(names))
-        second[n] = names[int(amounts.argmax())]
+        by_language = np.bincount(best_columns[span], foreign_sizes, len(names))
+        second[n] = names[int(by_language.argmax())]
     return Languages(codes, probabilities, other_shares, second)
 
 
@@ -453,20 +453,20 @@ def _priors(model: Identifier) -> NDArray[np.float32]:
 
 
 def _merged(languages: Sequence[str]) -> tuple[list[str], list[int], list[tuple[int, int]]]:
-    """The languages, each once, with their first columns, and pairs of the first and a further
-    column of those that have two, as Serbian for its two scripts."""
+    """Return the distinct languages, the first column of each, and pairs (first, further column)
+    for languages with two columns, such as Serbian for its two scripts."""
     firsts: dict[str, int] = {}
-    twice = []
+    duplicates = []
     for column, name in enumerate(languages):
         if name in firsts:
-            twice.append((firsts[name], column))
+            duplicates.append((firsts[name], column))
         else:
             firsts[name] = column
-    return list(firsts), list(firsts.values()), twice
+    return list(firsts), list(firsts.values()), duplicates
 
 
 def _without_language(text: str) -> str:
-    """`zxx` for a text without letters, `und` for one with too few, "" for others."""
+    """Return `zxx` for a text without letters, `und` for one with too few, "" for others."""
     beginning = text[: 2 * LEAST_LETTERS]
     if len(_WORDS.sub("", beginning)) >= LEAST_LETTERS and beginning.isascii():
         return ""

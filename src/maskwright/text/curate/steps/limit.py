@@ -1,4 +1,4 @@
-"""limit: at most a given number of documents or words is kept, chosen by their content."""
+"""limit: keep at most a given number of documents or words, selected by their content."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The words and draw of each document, and a hash of its id to break ties."""
+        """Pass: return the words, random number and hash of the id (for ties) of each document."""
         import pyarrow as pa
 
         return pa.table(
@@ -64,7 +64,7 @@ class Settings(CorpusStep):
         )
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove."""
+        """Return the documents to remove."""
         import pyarrow as pa
 
         table = corpus.map("count", self.count).read()

@@ -1,10 +1,10 @@
-"""All but one of each cluster of nearly equal documents are removed.
+"""Remove all but one document of each cluster of near-duplicates.
 
     signatures   MinHash of the shingles of words, in bands (Broder 1997; Lee et al. 2107.06499)
-    candidates   documents that agree in a band: found with probability 1 - (1 - s**rows)**bands
-                 for a pair of Jaccard similarity s
-    comparison   the true Jaccard similarity of the candidates' sets of shingles; pairs below the
-                 threshold are dropped, so no document is removed by a chance of its hashes
+    candidates   pairs that agree in a band: with probability 1 - (1 - s**rows)**bands for a pair
+                 of Jaccard similarity s
+    comparison   the exact Jaccard similarity of the candidates' sets of shingles; pairs below the
+                 threshold are dropped, so that hash collisions remove no document
     clusters     the connected components of the remaining pairs; the first in order is kept
 
 The default, 14 bands of 8 rows over 5 words, is that of FineWeb: half of all pairs of similarity
@@ -38,16 +38,16 @@ from maskwright.text.curate.step import (
     Tables,
 )
 
-# Shingles that are worked on at once: with their products they fit into the second cache.
+# Shingles that are processed at once: with their products they fit into the L2 cache.
 BLOCK = 1 << 15
 SEED = 0x6D696E68617368
 
 
 def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Hashes of every `size` consecutive words; of a text with fewer words, of all its words.
+    """Hash every `size` consecutive words; for a text with fewer words, all its words.
 
     Returns:
-        (S,) uint64, and (B + 1,) int64 where each text's begin; a text without words has none.
+        (S,) uint64 hashes, and (B + 1,) the index of the first one of each text.
     """
     hashes, starts = words.shingles(size)
     short = np.flatnonzero((words.counts > 0) & (words.counts < size))
@@ -66,7 +66,7 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
             long_enough = offset < words.counts[short]
             word_indices = words.starts[short[long_enough]] + offset
             values[long_enough] = values[long_enough] * BASE + words.hashes[word_indices]
-        # The number of words keeps a short text apart from a shingle that begins with it.
+        # The number of words distinguishes a short text from a shingle that begins with it.
         values += words.counts[short].astype(np.uint64)
     shingles[is_whole_text] = mix(values)
     return shingles, begins
@@ -75,10 +75,10 @@ def shingles_of(words: Words, size: int) -> tuple[NDArray[np.uint64], NDArray[np
 def signatures(
     hashes: NDArray[np.uint64], starts: NDArray[np.int64], count: int, block: int = BLOCK
 ) -> NDArray[np.uint32]:
-    """(count, B) the least value of every permutation over each text's shingles.
+    """Return (count, B) MinHash values: the least value of each permutation over a text's shingles.
 
     Args:
-        hashes, starts: as `shingles_of` gives them; every text must have a shingle.
+        hashes, starts: as from `shingles_of`; every text must have a shingle.
     """
     factors = multipliers(count)
     points = (hashes >> np.uint64(32)).astype(np.uint32)
@@ -99,13 +99,13 @@ def signatures(
 
 @functools.cache
 def multipliers(count: int) -> NDArray[np.uint32]:
-    """(count,) odd numbers, always the same."""
+    """Return (count,) fixed odd multipliers, the permutations of `signatures`."""
     numbers = mix(np.arange(1, count + 1, dtype=np.uint64) + np.uint64(SEED))
     return (numbers >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
 def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np.uint64]:
-    """(bands, B) one hash for the `rows` minima of each band.
+    """Return (bands, B) a hash of the `rows` minima of each band.
 
     Args:
         minima: (bands * rows, B).
@@ -119,50 +119,52 @@ def band_hashes(minima: NDArray[np.uint32], bands: int, rows: int) -> NDArray[np
 
 
 def set_hashes(hashes: NDArray[np.uint64], starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """(B,) one hash for all shingles of a text with their numbers, whatever their order; texts for
-    which it is equal have a Jaccard similarity of 1. Every text must have a shingle."""
+    """Return (B,) a hash of the multiset of shingles of each text. Texts with equal hashes have a
+    Jaccard similarity of 1. Every text must have a shingle."""
     with np.errstate(over="ignore"):
         return mix(np.add.reduceat(mix(hashes), starts[:-1]))
 
 
+# All documents of buckets up to this size are paired; in larger ones each is paired with as many
+# hubs, and with so many next documents.
 SMALL, HUBS, NEXT = 24, 8, 2
 
 
 def pairs_in_buckets(
     keys: NDArray[np.uint64], documents: NDArray[np.int64], order: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
-    """(P, 2) pairs of documents, the smaller number first; each pair once.
+    """Return (P, 2) distinct pairs of documents of a bucket, the smaller number first.
 
     Args:
         keys: (R,) the bucket of each row.
-        documents: (R,) int64 below 2**32; no document twice in a bucket.
-        order: (K, R) by which the rows of a bucket are arranged; the last is different for each.
+        documents: (R,) int64 below 2**32; no document occurs twice in a bucket.
+        order: (K, R) sort keys of the rows within a bucket, the primary one first.
     """
     rows = np.lexsort((*order[::-1], keys))
-    keys_given, documents_given = keys, documents
+    all_keys, unsorted = keys, documents
     keys, documents = keys[rows], documents[rows]
     begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))[: len(keys)]
     sizes = np.diff(np.append(begins, len(keys)))
     pair_blocks = []
-    ranks = np.arange(len(keys)) - np.repeat(begins, sizes)
+    offsets = np.arange(len(keys)) - np.repeat(begins, sizes)
     bucket_sizes = np.repeat(sizes, sizes)
     small = bucket_sizes <= SMALL
-    for step in range(1, min(SMALL, int(sizes.max(initial=1)))):
-        # All pairs of a small bucket; the neighbours in a large one.
-        first_rows = np.flatnonzero((ranks + step < bucket_sizes) & (small | (step <= NEXT)))
-        pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + step]], axis=1))
+    for gap in range(1, min(SMALL, int(sizes.max(initial=1)))):
+        # All pairs of a small bucket, neighbours in a large one.
+        first_rows = np.flatnonzero((offsets + gap < bucket_sizes) & (small | (gap <= NEXT)))
+        pair_blocks.append(np.stack([documents[first_rows], documents[first_rows + gap]], axis=1))
     large = np.flatnonzero(~small)
     if large.size:
-        hubs = np.lexsort((order[-1], keys_given))
+        hub_order = np.lexsort((order[-1], all_keys))
         first_rows = np.repeat(begins, sizes)[large]
         for hub in range(HUBS):
-            pairs = np.stack([documents[large], documents_given[hubs[first_rows + hub]]], axis=1)
+            pairs = np.stack([documents[large], unsorted[hub_order[first_rows + hub]]], axis=1)
             pair_blocks.append(pairs[pairs[:, 0] != pairs[:, 1]])
     return unique_pairs(np.concatenate(pair_blocks)) if pair_blocks else np.zeros((0, 2), np.int64)
 
 
 def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(P, 2) each pair once, sorted, the smaller number first."""
+    """Return (P, 2) the distinct pairs, sorted, the smaller number first."""
     low, high = pairs.min(axis=1), pairs.max(axis=1)
     codes = np.unique((low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64))
     mask = np.uint64(0xFFFFFFFF)
@@ -170,7 +172,7 @@ def unique_pairs(pairs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """(count,) the number of each document's connected component."""
+    """Return (count,) the index of the connected component of each document."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -182,52 +184,52 @@ def components(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 def portions(
     pairs: NDArray[np.int64], sizes: NDArray[np.int64], limit: int
 ) -> list[NDArray[np.int64]]:
-    """The pairs in portions whose documents together have a size of about `limit` at most.
+    """Divide pairs into portions whose documents have a total size of at most about `limit`.
 
-    Connected documents stay together as far as possible, so that there are few portions and a
-    document is in few of them.
+    Connected documents stay together if possible, so that a document is in few portions.
 
     Args:
-        pairs: (P, 2) of documents, numbers below len(sizes).
-        sizes: (D,) of the documents.
+        pairs: (P, 2) indices of documents.
+        sizes: (D,) the size of each document.
     """
     if not len(pairs):
         return []
-    used = np.unique(pairs)
-    if sizes[used].sum() <= limit:
+    members = np.unique(pairs)
+    if sizes[members].sum() <= limit:
         return [pairs]
-    groups = components(pairs, len(sizes))[used]
-    rows = np.lexsort((used, groups))
-    used, groups = used[rows], groups[rows]
-    used_sizes = sizes[used]
-    opening = np.concatenate([[True], np.diff(groups) != 0])
-    group = np.cumsum(opening) - 1
-    group_sizes = np.add.reduceat(used_sizes, np.flatnonzero(opening))
+    groups = components(pairs, len(sizes))[members]
+    rows = np.lexsort((members, groups))
+    members, groups = members[rows], groups[rows]
+    member_sizes = sizes[members]
+    is_first = np.concatenate([[True], np.diff(groups) != 0])
+    group_of = np.cumsum(is_first) - 1
+    group_sizes = np.add.reduceat(member_sizes, np.flatnonzero(is_first))
     half = max(1, limit // 2)
-    small = (group_sizes <= half)[group]
-    # Groups that fit lie in blocks of the whole size; of larger ones two half blocks meet.
-    before = np.cumsum(np.where(small, used_sizes, 0)) - np.where(small, used_sizes, 0)
-    room = limit - int(group_sizes[group_sizes <= half].max(initial=0))
-    blocks = before[opening][group] // room
-    before = np.cumsum(np.where(small, 0, used_sizes)) - np.where(small, 0, used_sizes)
-    blocks = np.where(small, blocks, blocks.max() + 1 + before // half)
-    block = np.zeros(len(sizes), np.int64)
-    block[used] = blocks
-    low, high = np.sort(block[pairs], axis=1).T
-    codes = low * (block.max() + 1) + high
+    is_small = (group_sizes <= half)[group_of]
+    # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
+    # limit, so that two blocks fit into a portion.
+    small_sizes, large_sizes = member_sizes * is_small, member_sizes * ~is_small
+    small_offsets = np.cumsum(small_sizes) - small_sizes
+    large_offsets = np.cumsum(large_sizes) - large_sizes
+    block_size = limit - int(group_sizes[group_sizes <= half].max(initial=0))
+    blocks = small_offsets[is_first][group_of] // block_size
+    block_of = np.zeros(len(sizes), np.int64)
+    block_of[members] = np.where(is_small, blocks, blocks.max() + 1 + large_offsets // half)
+    low, high = np.sort(block_of[pairs], axis=1).T
+    codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
     cuts = np.flatnonzero(np.diff(codes[order])) + 1
-    chunks: list[NDArray[np.int64]] = []
-    room = 0
-    for chunk in np.split(order, cuts):
-        size = int(sizes[np.unique(pairs[chunk])].sum())
-        if chunks and size <= room:
-            chunks[-1] = np.concatenate([chunks[-1], pairs[chunk]])
+    portions: list[NDArray[np.int64]] = []
+    size_left = 0
+    for rows in np.split(order, cuts):
+        size = int(sizes[np.unique(pairs[rows])].sum())
+        if portions and size <= size_left:
+            portions[-1] = np.concatenate([portions[-1], pairs[rows]])
         else:
-            chunks.append(pairs[chunk])
-            room = limit
-        room -= size
-    return chunks
+            portions.append(pairs[rows])
+            size_left = limit
+        size_left -= size
+    return portions
 
 
 if TYPE_CHECKING:
@@ -268,8 +270,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- passes
     def signatures(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: of each document with words its bands, the hash of its set, the number of its
-        shingles, the columns of the order and the id."""
+        """Pass: the bands, set hash, number of shingles, order and id of documents with words."""
         import pyarrow as pa
 
         hashes, starts = shingles_of(batch.words, self.shingle)
@@ -291,7 +292,7 @@ class Settings(OrderedStep):
         )
 
     def sets(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the sets of shingles of the documents that are known, each sorted."""
+        """Pass: return the sorted set of shingles of each document in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -299,63 +300,62 @@ class Settings(OrderedStep):
         hashes, starts = shingles_of(chosen.words, self.shingle)
         for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
             hashes[begin:end].sort()
-        new = np.ones(len(hashes), np.bool_)
-        new[1:] = hashes[1:] != hashes[:-1]
-        new[starts[:-1][np.diff(starts) > 0]] = True
-        cuts = np.concatenate([[0], np.cumsum(new)])[starts]
-        listed = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[new]))
-        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": listed})
+        is_new = np.ones(len(hashes), np.bool_)
+        is_new[1:] = hashes[1:] != hashes[:-1]
+        is_new[starts[:-1][np.diff(starts) > 0]] = True
+        cuts = np.concatenate([[0], np.cumsum(is_new)])[starts]
+        sets = pa.LargeListArray.from_arrays(pa.array(cuts), pa.array(hashes[is_new]))
+        return pa.table({"row": pa.array(chosen.rows, pa.int64()), "set": sets})
 
     # -------------------------------------------------------------------------- gather
     def first_pass(self) -> tuple[str, Pass]:
         return "signatures", self.signatures
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the documents to remove, each with the id of the one that is kept, and the id and
-        similarity of the document that links them."""
+        """Return the documents to remove, each with the id of the document that is kept (`kept`),
+        and the id and similarity of the one that links them (`linked`, `jaccard`)."""
         tables = corpus.map("signatures", self.signatures)
-        about = tables.read([DOCUMENT, "size"])
-        documents = about.column(DOCUMENT).to_numpy()
-        sizes = about.column("size").to_numpy().astype(np.int64)
-        equal = self._equal_sets(tables, documents)
-        candidates = self._candidates(tables, documents, equal)
+        size_table = tables.read([DOCUMENT, "size"])
+        documents = size_table.column(DOCUMENT).to_numpy()
+        sizes = size_table.column("size").to_numpy().astype(np.int64)
+        firsts = self._equal_sets(tables, documents)
+        candidates = self._candidates(tables, documents, firsts)
         pairs, similarities = self._compared(corpus, candidates, documents, sizes)
         # Documents with equal sets are linked with similarity 1.
-        copies = np.flatnonzero(equal != np.arange(len(equal)))
-        pairs = np.concatenate([pairs, np.stack([equal[copies], copies], axis=1)])
-        similarities = np.concatenate([similarities, np.ones(len(copies))])
+        equal = np.flatnonzero(firsts != np.arange(len(firsts)))
+        pairs = np.concatenate([pairs, np.stack([firsts[equal], equal], axis=1)])
+        similarities = np.concatenate([similarities, np.ones(len(equal))])
         return self._removals(tables, documents, pairs, similarities)
 
     def _bands(self) -> list[str]:
         return [f"band_{number}" for number in range(self.bands)]
 
     def _equal_sets(self, tables: Tables, documents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(D,) for each document, by its place in `documents`, the first in order of those with the
-        same set."""
+        """Return (D,) for each document the index of the first one in order with the same set."""
         repeated = tables.repeated(["set"], [DOCUMENT, *ORDER])
         keys = repeated.column("set").to_numpy()
         indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
-        equal = np.arange(len(documents))
+        firsts = np.arange(len(documents))
         if len(keys):
-            opening = np.concatenate([[True], keys[1:] != keys[:-1]])
-            equal[indices] = indices[rows_to_keep(repeated, np.cumsum(opening))]
-        return equal
+            is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+            firsts[indices] = indices[rows_to_keep(repeated, np.cumsum(is_first))]
+        return firsts
 
     def _candidates(
         self, tables: Tables, documents: NDArray[np.int64], equal: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """(P, 2) places in `documents` of the pairs that share a band; documents with the same set
-        are there once. One band is in memory at a time."""
+        """Return (P, 2) the pairs that share a band, as indices into `documents`; of documents with
+        equal sets only the first. One band is in memory at a time."""
         names = self._bands()
         is_unique = equal == np.arange(len(equal))
         pairs = np.zeros((0, 2), np.int64)
         for number, name in enumerate(names):
-            nexts = [names[(number + step) % len(names)] for step in (1, 2)]
-            arranged = [column for column in dict.fromkeys(nexts) if column != name] + ["set"]
-            repeated = tables.repeated([name], [DOCUMENT, *arranged])
+            others = [names[(number + step) % len(names)] for step in (1, 2)]
+            order_names = [column for column in dict.fromkeys(others) if column != name] + ["set"]
+            repeated = tables.repeated([name], [DOCUMENT, *order_names])
             indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
             rows = is_unique[indices]
-            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *arranged))
+            keys, *order = (repeated.column(key).to_numpy()[rows] for key in (name, *order_names))
             band_pairs = pairs_in_buckets(keys, indices[rows], np.stack(order))
             pairs = unique_pairs(np.concatenate([pairs, band_pairs]))
         return pairs
@@ -367,7 +367,8 @@ class Settings(OrderedStep):
         documents: NDArray[np.int64],
         sizes: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The candidates whose true similarity reaches the threshold, and the similarities."""
+        """Return (P, 2) the candidates whose exact similarity reaches the threshold, and (P,) the
+        similarities; all numbers of documents are indices into `documents`."""
         import pyarrow as pa
 
         pairs, similarities = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
@@ -388,6 +389,7 @@ class Settings(OrderedStep):
         pairs: NDArray[np.int64],
         similarities: NDArray[np.float64],
     ) -> pa.Table:
+        """Return the table of `gather`, given all links between documents."""
         import pyarrow as pa
 
         used = np.unique(pairs)
@@ -413,19 +415,19 @@ class Settings(OrderedStep):
         indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy()).tolist()
         removals = []
         for index, kept_id, linked, similarity in sorted(zip(indices, *columns, strict=True)):
-            over = "" if linked == kept_id else f" through {linked}"
-            value = f"{kept_id}{over}, Jaccard {similarity:.3f}"
+            via = "" if linked == kept_id else f" through {linked}"
+            value = f"{kept_id}{via}, Jaccard {similarity:.3f}"
             allowed = f"below {self.threshold:g} to every document that is kept before it"
             removals.append(Removal(index, RULE, value, allowed=allowed, survivor=kept_id))
         return Outcome(removals=removals)
 
 
 def jaccards(pairs: NDArray[np.int64], sets: Any) -> NDArray[np.float64]:
-    """(P,) the similarity of each pair of sets.
+    """Return (P,) the Jaccard similarity of each pair of sets.
 
     Args:
-        pairs: (P, 2) numbers of sets.
-        sets: an Arrow column of lists, each sorted and without repetition.
+        pairs: (P, 2) indices into `sets`.
+        sets: an Arrow column of lists, each without repetition.
     """
     merged = sets.combine_chunks() if hasattr(sets, "combine_chunks") else sets
     values = merged.values.to_numpy(zero_copy_only=False)
@@ -445,14 +447,14 @@ def closest_links(
     kept_rows: NDArray[np.int64],
     ranks: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(D,) for each document the one that it is linked to, and how similar that is: the kept one
-    where they were compared, else the most similar, the first in order of equals."""
+    """Return (D,) for each document the one that it is linked to, and (D,) their similarity: the
+    kept one if they were compared, or else the most similar, ties by order."""
     links = np.concatenate([pairs, pairs[:, ::-1]])
-    values = np.concatenate([similarities, similarities])
+    weights = np.concatenate([similarities, similarities])
     if not len(links):
         return np.zeros(0, np.int64), np.zeros(0)
-    direct = links[:, 1] == kept_rows[links[:, 0]]
-    rows = np.lexsort((ranks[links[:, 1]], -values, ~direct, links[:, 0]))
-    opening = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
+    to_kept = links[:, 1] == kept_rows[links[:, 0]]
+    rows = np.lexsort((ranks[links[:, 1]], -weights, ~to_kept, links[:, 0]))
+    is_first = np.concatenate([[True], np.diff(links[rows, 0]) != 0])
     # Every document of a pair has a link, so these are all of them in their order.
-    return links[rows, 1][opening], values[rows][opening]
+    return links[rows, 1][is_first], weights[rows][is_first]

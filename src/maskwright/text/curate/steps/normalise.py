@@ -10,9 +10,8 @@
     form          normalisation form NFC
     blank-lines   rows of blank lines shortened
 
-What was changed, and how often (of `mojibake`, `quotes`, `references` and `form` in how many
-lines), is told for each document. Joiners, direction marks and the
-ideographic space belong to their scripts and stay.
+The number of changes (for `mojibake`, `quotes`, `references` and `form`: of changed lines) is
+recorded. Joiners, direction marks and the ideographic space belong to their scripts and are kept.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ RULES = {
     "invisible": dict.fromkeys(INVISIBLE, ""),
     "controls": dict.fromkeys(CONTROLS + NONCHARACTERS, ""),
 }
-# Where a character is removed, if not everywhere: `Ã` with a soft hyphen may be an `í` of a wrong
-# encoding that was left alone.
+# Contexts in which a character is removed; `Ã` with a soft hyphen may be a wrongly decoded `í`.
 PLACES = {
     "\u200b": re.compile(rf"\u200b(?:(?<![{UNSPACED}]\u200b)|(?![{UNSPACED}]))"),
     "\u00ad": re.compile("\u00ad(?:(?<![ÂÃ]\u00ad)|(?=\\w))"),
@@ -149,7 +147,7 @@ class Settings(Step):
 
 
 def _texts_with(characters: Characters, sought: set[str]) -> Iterator[tuple[int, set[str]]]:
-    """The texts that have some of the wanted characters, and which of them the batch has."""
+    """Yield (index, characters) for texts with any of `sought`; characters: those in the batch."""
     table = np.zeros(sys.maxunicode + 1, np.bool_)
     table[[ord(c) for c in sought]] = True
     chosen = table[characters.points]
@@ -166,7 +164,7 @@ def _replace(
     present: set[str],
     changes: list[Change],
 ) -> str:
-    # One replacement for each character that is there: `str.translate` takes 20 times as long.
+    """Replace characters by rule and record changes; `str.translate` takes 20 times as long."""
     for rule, table in rules.items():
         before, count = text, 0
         for character in sorted(present & table.keys()):

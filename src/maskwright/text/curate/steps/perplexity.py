@@ -1,9 +1,9 @@
-"""perplexity: texts that a language model finds far too surprising, or far too little, are removed.
+"""perplexity: remove texts with a very high or very low perplexity under a language model.
 
-The model is a word n-gram model of the files `good`, or of the corpus itself, or a model of
-Maskwright. No text is scored by a model that was trained on it: the training texts are divided into
-halves by their content, and each text is scored by the half without it. Senseless text has a high
-perplexity, boilerplate and repeated text a low one (Wenzek et al. 2019, CCNet, section 3.3).
+The model is a word n-gram model of the files `good` or of the corpus itself, or a model of
+Maskwright. The training texts are divided into halves by their content, and each text is scored by
+the model of the half without it. Senseless text has a high perplexity, boilerplate and repeated
+text a low one (Wenzek et al. 2019, CCNet, section 3.3).
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ SIZE = 1000
 
 
 def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
-    """The documents of these files in their order, until `most_words` were read.
+    """Yield batches of the documents of files, in order, until `most_words` words were read.
 
     Raises:
-        UsageError, DataError: as the reader, `where` put before the place.
+        UsageError, DataError: from the reader, with `where` as a prefix of the place.
     """
     words, texts, ids = 0, list[str](), list[str]()
     try:
@@ -75,29 +75,27 @@ def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iter
 
 
 MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
-FEWEST = 20  # numbers of a group that a median is taken from
-NARROWEST = 0.1  # the least standard deviation, so that equal texts do not make all others odd
+FEWEST = 20  # fewest values of a group that has a median
+NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
 
 
 def robust(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Median and robust standard deviation of numbers that are no NaN."""
-    middle = float(np.median(values))
-    return middle, max(NARROWEST, MAD * float(np.median(np.abs(values - middle))))
+    """Return the median and the robust standard deviation of values without NaN."""
+    median = float(np.median(values))
+    return median, max(NARROWEST, MAD * float(np.median(np.abs(values - median))))
 
 
 def deviations(
-    values: NDArray[np.float64],
-    groups: Sequence[str],
-    reference: NDArray[np.float64] | None = None,
+    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """(N,) how many deviations each of `values` is from the median of its group, or of the
-    `reference`; NaN in groups of fewer than 20 numbers."""
+    """Return (N,) the distance of each value from the median of its group, or of `reference` if it
+    is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
     scaled = np.full(len(values), np.nan)
     if reference is not None:
         usable = reference[~np.isnan(reference)]
         if len(usable) >= FEWEST:
-            middle, width = robust(usable)
-            scaled = (values - middle) / width
+            median, scale = robust(usable)
+            scaled = (values - median) / scale
         return scaled.round(6)
     _, numbers, counts = np.unique(
         np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
@@ -108,8 +106,8 @@ def deviations(
         members = order[ends[number] - counts[number] : ends[number]]
         usable = values[members][~np.isnan(values[members])]
         if len(usable) >= FEWEST:
-            middle, width = robust(usable)
-            scaled[members] = (values[members] - middle) / width
+            median, scale = robust(usable)
+            scaled[members] = (values[members] - median) / scale
     return scaled.round(6)
 
 
@@ -117,7 +115,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
-QUANTILES, SPREAD = (0.001, 0.999), 2.5  # the limits where none are set
+QUANTILES, SPREAD = (0.001, 0.999), 2.5  # limits if none are set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,14 +227,14 @@ class Settings(CorpusStep):
 
     # -------------------------------------------------------------------------- passes
     def halves(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """(B,) the half that each text is in."""
+        """Return (B,) whether each text is in the second half."""
         return np.asarray(draws(texts, PERPLEXITY, self.seed) >= 0.5)
 
     def first_pass(self) -> tuple[str, Pass] | None:
         return None if self.model or self.good else ("size", self.size_pass)
 
     def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Of each document its words, and a draw for the training part."""
+        """Pass: return the words of each document, and a random number to select training texts."""
         import pyarrow as pa
 
         words = word_counts(batch.texts)
@@ -244,8 +242,8 @@ class Settings(CorpusStep):
         return pa.table({"row": batch.rows, "words": words, "draw": draw})
 
     def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
-        """The units of the training documents of a batch, their halves and groups, and whether they
-        are long enough to have a perplexity."""
+        """Pass: return the units, half and group of each training document in `side_input`, and
+        whether it is long enough to have a perplexity (`long`)."""
         import pyarrow as pa
 
         batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
@@ -261,11 +259,11 @@ class Settings(CorpusStep):
         )
 
     def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
-        """The bits per word of each document, and its group."""
+        """Pass: return the bits per word and the group of each document, by two n-gram models."""
         return self._scores(batch, self.bits(batch, models_of(side_input)))
 
     def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The bits per token of each document, by the model."""
+        """Pass: return the bits per token of each document, by `model`, and its group."""
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
     def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
@@ -279,7 +277,7 @@ class Settings(CorpusStep):
         return pa.array([value or "" for value in batch.note(self.by)], pa.string())
 
     def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
-        """(B,) the bits per word, by the model of the other half; NaN for short texts."""
+        """Return (B,) the bits per word by the model of the other half; NaN for short texts."""
         bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
         return self._long(batch, bits)
 
@@ -287,11 +285,11 @@ class Settings(CorpusStep):
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """The perplexity of each document and the limits.
+        """Return for each document its bits, its deviation and the limits of the perplexity.
 
         Raises:
-            DataError: too little text to learn from, or to take limits from.
-            UsageError, IncompatibleError, CheckpointError: the model cannot be asked.
+            DataError: there is too little text to train on, or to compute limits from.
+            UsageError, IncompatibleError, CheckpointError: the model cannot be used.
         """
         import pyarrow as pa
 
@@ -305,32 +303,32 @@ class Settings(CorpusStep):
             scores = self._of_corpus(corpus)
         bits = scores.column("bits").to_numpy()
         groups = scores.column("group").to_pylist()
-        away = deviations(bits, groups, reference)
+        deviation = deviations(bits, groups, reference)
         limits = self.limits(bits if reference is None else reference, reference is not None)
-        corpus.say(self._finding(bits, away, limits))
+        corpus.say(self._finding(bits, deviation, limits))
         low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
         return pa.table(
             {
                 DOCUMENT: scores.column(DOCUMENT),
                 "bits": bits,
-                "deviation": away,
+                "deviation": deviation,
                 "low": low,
                 "high": high,
             }
         )
 
     def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
-        """Models of the good part, and the bits of its own texts, each by the other half."""
+        """Return the two models of the good part, and (G,) the bits of its texts, each crossed."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
         units = concatenate([units_of(batch) for batch in batches])
-        lesson = TrainingHalves.of(units, halves, self.order)
-        models = lesson.models()
+        training = TrainingHalves.of(units, halves, self.order)
+        models = training.models()
         return models, np.concatenate([self.bits(batch, models) for batch in batches])
 
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
-        """The scores of the documents by models of the corpus. The models are trained twice, the
-        second time without documents that were far too surprising."""
+        """Return the scores of the documents by models of the corpus. The models are trained twice,
+        the second time without documents of a very high perplexity."""
         import pyarrow as pa
 
         sizes = corpus.map("size", self.size_pass).read()
@@ -340,49 +338,51 @@ class Settings(CorpusStep):
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
         if not documents.size or len(words) < FEWEST:
             return self._unscored(corpus)
-        read = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
-        listed = read.column("units").combine_chunks()
-        units = Units(listed.flatten().to_numpy(), listed.offsets.to_numpy())
-        halves = read.column("half").to_numpy()
+        table = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+        lists = table.column("units").combine_chunks()
+        units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
+        halves = table.column("half").to_numpy()
         if halves.all() or not halves.any():
             return self._unscored(corpus)
-        lesson = TrainingHalves.of(units, halves, self.order)
-        # The first scores only decide who teaches the second models.
-        bits = np.where(read.column("long").to_numpy(), lesson.bits(), np.nan)
-        away = deviations(bits, read.column("group").to_pylist())
-        models = lesson.models(without=away > SPREAD)
+        training = TrainingHalves.of(units, halves, self.order)
+        # The first scores only select the training texts of the second models.
+        bits = np.where(table.column("long").to_numpy(), training.bits(), np.nan)
+        deviation = deviations(bits, table.column("group").to_pylist())
+        models = training.models(without=deviation > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
 
     def _unscored(self, corpus: CorpusHandle) -> pa.Table:
-        """No perplexity for any document, where a limit is a distance from others.
+        """Return scores of NaN for all documents.
 
         Raises:
-            DataError: a limit is a number or a quantile.
+            DataError: a limit is a number or a quantile, and not a number of deviations.
         """
         if self._set("low") or self._set("high"):
             raise _too_little()
         return corpus.map("none", self.no_pass).read()
 
     def no_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """No bits of any document."""
+        """Pass: return NaN for the bits of each document."""
         return self._scores(batch, np.full(len(batch), np.nan))
 
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
-        """The least and the largest perplexity, by number or quantile; None for a side that is
-        limited by deviations.
+        """Return the least and the largest perplexity; None for a side limited by deviations.
+
+        Args:
+            bits: of the good part if `good`, or else of all documents.
 
         Raises:
-            DataError: there are fewer than 20 texts to take a quantile from, or in the good part.
+            DataError: there are fewer than 20 texts to compute a quantile of.
         """
         sorted_bits = np.sort(bits[~np.isnan(bits)])
         bounds: list[float | None] = []
-        for side, usual in zip(("low", "high"), QUANTILES, strict=True):
+        for side, default in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
             if number is not None:
                 bounds.append(number)
                 continue
             if quantile is None and self.spread is None and good:
-                quantile = usual
+                quantile = default
             if quantile is None and not good:
                 bounds.append(None)  # by deviations, which too few texts do not have
                 continue
@@ -408,6 +408,7 @@ class Settings(CorpusStep):
         away: NDArray[np.float64],
         limits: tuple[float | None, float | None],
     ) -> Finding:
+        """Return a finding about the limits; `away`: the deviations of the documents."""
         spread = SPREAD if self.spread is None else self.spread
         bounds = [
             f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
@@ -417,9 +418,9 @@ class Settings(CorpusStep):
         ]
         usable = bits[~np.isnan(bits)]
         evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
-        without = int((np.isnan(away) & ~np.isnan(bits)).sum())
-        if without and None in limits:
-            evidence += f"; {without:,} documents have no limit, as their group is too small"
+        unlimited = int((np.isnan(away) & ~np.isnan(bits)).sum())
+        if unlimited and None in limits:
+            evidence += f"; {unlimited:,} documents have no limit, as their group is too small"
         message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
         if not len(usable) and None in limits:
             return Finding(
@@ -431,9 +432,9 @@ class Settings(CorpusStep):
         assert gathered is not None
         rows = gathered.column("row").to_numpy()
         order = np.argsort(rows, kind="stable")
-        at = order[np.searchsorted(rows[order], batch.rows)]
+        indices = order[np.searchsorted(rows[order], batch.rows)]
         # Rounded: the last bits of a power depend on how many are computed at once.
-        values = np.exp2(gathered.column("bits").to_numpy()[at]).round(3)
+        values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
         measures = (
@@ -441,17 +442,17 @@ class Settings(CorpusStep):
         )
         if low is None or high is None:
             spread = SPREAD if self.spread is None else self.spread
-            away = gathered.column("deviation").to_numpy()[at]
+            deviation = gathered.column("deviation").to_numpy()[indices]
             measures.append(
                 RuleMeasure(
                     "perplexity_deviation",
-                    away,
+                    deviation,
                     low=-spread if low is None else None,
                     high=spread if high is None else None,
                 )
             )
-        noted = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
-        return Outcome(measures=measures, notes={"perplexity": noted})
+        notes = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
+        return Outcome(measures=measures, notes={"perplexity": notes})
 
 
 def _too_little() -> DataError:
@@ -466,12 +467,11 @@ def _too_little() -> DataError:
 
 @dataclass(frozen=True)
 class TrainingHalves:
-    """Texts that models learn from.
+    """Training texts, divided into two halves.
 
     Attributes:
-        halves: (B,) the half of each text.
-        units: of the texts of each half.
-        counts: of the units of each half.
+        halves: (B,) whether each text is in the second half.
+        units, counts: the units of the texts of each half, and their n-gram counts.
     """
 
     halves: NDArray[np.bool_]
@@ -485,13 +485,13 @@ class TrainingHalves:
         return cls(halves, by_half, counts)
 
     def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
-        """The model of each half.
+        """Train the model of each half.
 
         Args:
-            without: (B,) the texts that are left out.
+            without: (B,) whether a text is left out; None: no text is.
 
         Raises:
-            DataError: no text is in one of the halves.
+            DataError: one of the halves has no text.
         """
         trained_models = []
         for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
@@ -504,7 +504,7 @@ class TrainingHalves:
         return trained_models
 
     def bits(self) -> NDArray[np.float64]:
-        """(B,) the bits per unit of each text, by the model of the other half."""
+        """Return (B,) the bits per unit of each text, by the model of the other half."""
         bits, models = np.empty(len(self.halves)), self.models()
         for half, units in enumerate(self.units):
             bits[self.halves == bool(half)] = models[1 - half].bits(units)
@@ -514,7 +514,7 @@ class TrainingHalves:
 def crossed_bits(
     units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
-    """(B,) the bits per unit of texts, each by the model of the half that it is not in."""
+    """Return (B,) the bits per unit of texts, each by the model of the other half."""
     bits = np.empty(len(halves))
     for chosen, model in ((halves, models[0]), (~halves, models[1])):
         bits[chosen] = model.bits(units.of(chosen))

@@ -1,4 +1,4 @@
-"""personal: personal details are masked, or documents that have them removed."""
+"""personal: mask personal details, or remove documents that contain them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Settings(Step):
         return (Path(self.allow),) if self.allow else ()
 
     def open(self) -> frozenset[str]:
-        """The allowed values, without regard to case.
+        """Read the allowed values, in case-folded form.
 
         Raises:
             UsageError, DataError: the file cannot be read, or lists nothing.
@@ -120,7 +120,7 @@ class Settings(Step):
 
 
 class _Type(dict[str, str]):
-    """What a placeholder is filled with; other braces stay."""
+    """The value of `{type}` in a placeholder; other braces are kept."""
 
     def __init__(self, name: str) -> None:
         super().__init__(type=name.upper())
@@ -137,7 +137,7 @@ def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:
 
 
 def _changes(by_text: dict[int, list[Detail]]) -> list[Change]:
-    """One for each document and type: how many, and where; never the value."""
+    """Return a change for each document and type: the number and places, never the value."""
     changes = []
     for index, details in by_text.items():
         for name in sorted({d.type for d in details}):

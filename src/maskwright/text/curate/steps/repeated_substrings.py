@@ -1,17 +1,16 @@
-"""Stretches of at least `length` words that occur earlier in the corpus are cut out of the texts.
+"""Cut spans of at least `length` words that occur earlier in the corpus out of the texts.
 
-The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), without its
-memory: equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
+The result is that of a suffix array of the whole corpus (Lee et al. 2107.06499), with less memory:
+equal windows of `length` words have the same fingerprint (`winnow.py`), so that only the
 surroundings of fingerprints that occur twice are compared.
 
-    prints    the fingerprints of all texts; those that occur once are out
-    runs      around the others, neighbouring windows with one fingerprint, as one hash: runs that
-              are equal repeat each other in all windows
-    windows   of runs that share a fingerprint and differ, at the ends of what is repeated, one run
-              of each form is compared window by window
+    prints    the fingerprints of all texts; those that occur once are dropped
+    runs      neighbouring windows with the same repeated fingerprint, compared by one hash
+    windows   runs that share a fingerprint but differ, at the ends of repeated spans: one of each
+              kind is compared window by window
 
-A window is kept at its first place in the first document in order. All others are cut, up to the
-next word that stays. Work and memory are linear in the number of repeated words.
+A window is kept at its first position in the first document in order. All others are cut, up to the
+next remaining word. Work and memory are linear in the number of repeated words.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 SUMMARY = "cut out what at least 50 words in a row repeat of earlier text"
 RULE = "repeated-substring"
 SHORTEST = 5
-# Runs, and windows, in memory at a time.
+# Most runs, and most windows, in memory at a time.
 AT_ONCE = 1 << 22
 
 
@@ -52,7 +51,7 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- passes
     def prints(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the fingerprints of a batch and how often each occurs."""
+        """Pass: return the distinct fingerprints of a batch and the count of each."""
         import pyarrow as pa
 
         runs = runs_of(batch.words, Stretches(batch.words), self.length)
@@ -67,16 +66,16 @@ class Settings(OrderedStep):
         )
 
     def runs(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the runs whose fingerprints are known."""
+        """Pass: return the runs whose fingerprints are in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
         words = batch.words
         stretches = Stretches(words)
         runs = runs_of(words, stretches, self.length)
-        hot = side_input.column("print").to_numpy()
-        at = np.minimum(np.searchsorted(hot, runs.prints), len(hot) - 1)
-        runs = runs.take(hot[at] == runs.prints)
+        repeated = side_input.column("print").to_numpy()
+        entries = np.minimum(np.searchsorted(repeated, runs.prints), len(repeated) - 1)
+        runs = runs.take(repeated[entries] == runs.prints)
         texts = np.searchsorted(words.starts, runs.firsts, "right") - 1
         hashes = stretches.hashes(runs.firsts, runs.counts + self.length - 1)
         return pa.table(
@@ -90,7 +89,7 @@ class Settings(OrderedStep):
         )
 
     def windows(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: every window of the runs that are known."""
+        """Pass: return every window of the runs in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -109,7 +108,7 @@ class Settings(OrderedStep):
         )
 
     def ordered(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """The pass: the columns of the order of the documents that are known."""
+        """Pass: return the columns of the order for the documents in `side_input`."""
         import pyarrow as pa
 
         assert side_input is not None
@@ -118,13 +117,13 @@ class Settings(OrderedStep):
 
     # -------------------------------------------------------------------------- gather
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Returns the stretches to cut: document, first word, and the word after the last."""
+        """Return the spans to cut: document, first word (`begin`), word after the last (`end`)."""
         import pyarrow as pa
 
-        hot = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
+        repeated = corpus.map("prints", self.prints).totals(["print"], ["count"], least=2)
         span_blocks = [Spans(*np.zeros((3, 0), np.int64))]
-        for number, portion in enumerate(portions(hot.column("count").to_numpy(), AT_ONCE)):
-            side_input = pa.table({"print": pa.array(hot.column("print").to_numpy()[portion])})
+        for number, portion in enumerate(portions(repeated.column("count").to_numpy(), AT_ONCE)):
+            side_input = pa.table({"print": pa.array(repeated.column("print").to_numpy()[portion])})
             span_blocks += self._of_prints(corpus, number, side_input)
             span_blocks = [_merge_all(span_blocks)]
         spans = span_blocks[0]
@@ -139,7 +138,7 @@ class Settings(OrderedStep):
     def _of_prints(
         self, corpus: CorpusHandle, number: int, side_input: pa.Table
     ) -> Iterator[Spans]:
-        """The spans to cut around some fingerprints."""
+        """Yield the spans to cut around the fingerprints in `side_input`, the portion `number`."""
         import pyarrow as pa
 
         tables = corpus.map(f"runs-{number}", self.runs, side_input)
@@ -153,26 +152,26 @@ class Settings(OrderedStep):
             return
         involved, texts = np.unique(documents, return_inverse=True)
         ranks = self._ranks(corpus, number, involved)
-        rows = np.lexsort((positions, ranks[texts], runs, prints))
-        new_print = np.concatenate([[True], prints[rows][1:] != prints[rows][:-1]])
-        new_run = new_print | np.concatenate([[True], runs[rows][1:] != runs[rows][:-1]])
-        again = rows[~new_run]
+        order = np.lexsort((positions, ranks[texts], runs, prints))
+        new_print = np.concatenate([[True], prints[order][1:] != prints[order][:-1]])
+        new_run = new_print | np.concatenate([[True], runs[order][1:] != runs[order][:-1]])
+        repeats = order[~new_run]
         ends = positions + counts + self.length - 1
-        yield Spans(documents[again], positions[again], ends[again])
-        # Fingerprints with runs of more than one form.
-        forms = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
-        mixed = rows[new_run & (forms > 1)]
-        # Equal windows have one fingerprint, so they are cut between fingerprints only.
-        for second, portion in enumerate(portions(counts[mixed], AT_ONCE, prints[mixed])):
-            chosen = mixed[portion]
-            about = pa.table(
+        yield Spans(documents[repeats], positions[repeats], ends[repeats])
+        # Runs of fingerprints that have more than one distinct run.
+        variants = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
+        differing = order[new_run & (variants > 1)]
+        # Portions hold all runs of a fingerprint, as equal windows have equal fingerprints.
+        for part, portion in enumerate(portions(counts[differing], AT_ONCE, prints[differing])):
+            chosen = differing[portion]
+            part_input = pa.table(
                 {
                     DOCUMENT: pa.array(documents[chosen], pa.int64()),
                     "place": pa.array(positions[chosen], pa.int32()),
                     "count": pa.array(counts[chosen], pa.int32()),
                 }
             )
-            yield self._of_windows(corpus, f"windows-{number}-{second}", about, involved, ranks)
+            yield self._of_windows(corpus, f"windows-{number}-{part}", part_input, involved, ranks)
 
     def _of_windows(
         self,
@@ -182,20 +181,21 @@ class Settings(OrderedStep):
         involved: NDArray[np.int64],
         ranks: NDArray[np.int64],
     ) -> Spans:
+        """Return the spans of repeated windows, but for the first of each by document rank."""
         table = corpus.map(name, self.windows, side_input).repeated(["window"], [DOCUMENT, "place"])
         windows = table.column("window").to_numpy()
         documents = table.column(DOCUMENT).to_numpy()
         positions = table.column("place").to_numpy().astype(np.int64)
-        rows = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
-        new = np.ones(len(rows), np.bool_)
-        new[1:] = windows[rows][1:] != windows[rows][:-1]
-        again = rows[~new]
-        return Spans(documents[again], positions[again], positions[again] + self.length)
+        order = np.lexsort((positions, ranks[np.searchsorted(involved, documents)], windows))
+        is_new = np.ones(len(order), np.bool_)
+        is_new[1:] = windows[order][1:] != windows[order][:-1]
+        repeats = order[~is_new]
+        return Spans(documents[repeats], positions[repeats], positions[repeats] + self.length)
 
     def _ranks(
         self, corpus: CorpusHandle, number: int, documents: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """(D,) the place of each document in the order of these."""
+        """Return (D,) the rank of each document in the order of these documents."""
         import pyarrow as pa
 
         side_input = pa.table({DOCUMENT: pa.array(documents, pa.int64())})
@@ -209,36 +209,36 @@ class Settings(OrderedStep):
             return Outcome()
         columns = [gathered.column(name).to_numpy() for name in ("row", "begin", "end")]
         spans = merge_spans(Spans(np.searchsorted(batch.rows, columns[0]), columns[1], columns[2]))
-        done = cut_spans(batch, spans)
+        cut = cut_spans(batch, spans)
         changes = [
             Change(text, RULE, f"{end - begin} words", f"characters {low} to {high}")
             for text, begin, end, (low, high) in zip(
                 spans.texts.tolist(),
                 spans.begins.tolist(),
                 spans.ends.tolist(),
-                done.characters.tolist(),
+                cut.characters.tolist(),
                 strict=True,
             )
         ]
-        return Outcome(texts=done.texts, changes=changes)
+        return Outcome(texts=cut.texts, changes=changes)
 
 
 def portions(
     counts: NDArray[np.int64], limit: int, groups: NDArray[np.uint64] | None = None
 ) -> list[slice]:
-    """Slices of rows whose counts add up to about `limit`; rows of a group stay together."""
+    """Return slices of rows whose counts add up to about `limit`, without splitting a group."""
     if not len(counts):
         return []
     blocks = (np.cumsum(counts) - counts) // limit
     if groups is not None:
-        opening = np.concatenate([[True], groups[1:] != groups[:-1]])
-        blocks = blocks[opening][np.cumsum(opening) - 1]
+        is_first = np.concatenate([[True], groups[1:] != groups[:-1]])
+        blocks = blocks[is_first][np.cumsum(is_first) - 1]
     cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(counts)]
     return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
 def _merge_all(spans: list[Spans]) -> Spans:
-    """All spans as one, merged."""
+    """Concatenate and merge spans."""
     columns = [
         np.concatenate([getattr(block, name) for block in spans])
         for name in ("texts", "begins", "ends")

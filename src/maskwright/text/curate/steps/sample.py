@@ -1,4 +1,4 @@
-"""sample: a share of the documents is kept, chosen by their content."""
+"""sample: keep a share of the documents, selected by their content."""
 
 from __future__ import annotations
 

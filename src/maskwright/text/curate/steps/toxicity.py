@@ -1,4 +1,4 @@
-"""toxicity: documents with words of the user's own lists are removed. There is no built-in list."""
+"""toxicity: remove documents with words of the user's own lists. There is no built-in list."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ class Settings(Step):
         return [Path(path) for path in (*self.words, *filter(None, [self.allow]))]
 
     def open(self) -> Lists:
-        """The lists.
+        """Read the lists.
 
         Raises:
-            UsageError, DataError: a file cannot be read, or has nothing, or an entry without words.
+            UsageError, DataError: a file cannot be read, is empty, or has an entry without words.
         """
         listed = [(*e, path) for path in self.words for e in read_entries(path, "words")]
         allowed = (
@@ -86,25 +86,25 @@ class Settings(Step):
         words = batch.words
         firsts, lasts, phrases = opened.listed.find(words)
         if opened.allowed is not None and firsts.size:
-            fine = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
-            firsts, lasts, phrases = firsts[~fine], lasts[~fine], phrases[~fine]
+            is_allowed = _inside(firsts, lasts, *opened.allowed.find(words)[:2])
+            firsts, lasts, phrases = firsts[~is_allowed], lasts[~is_allowed], phrases[~is_allowed]
         owners = words.texts[firsts]
         counts = np.bincount(owners, minlength=len(batch))
         covered = np.bincount(owners, lasts - firsts + 1, len(batch))
         shares = covered / np.maximum(words.counts, 1)
         removals = []
         for index in np.flatnonzero(counts).tolist():
-            over = self._over(int(counts[index]), float(shares[index]))
-            if over is not None:
-                rule, allowed = over
-                at = int(np.searchsorted(owners, index))
-                where = f"characters {words.begins[firsts[at]]} to {words.ends[lasts[at]]}"
-                value = opened.listed.texts[phrases[at]]
+            broken = self._over(int(counts[index]), float(shares[index]))
+            if broken is not None:
+                rule, allowed = broken
+                first = int(np.searchsorted(owners, index))
+                where = f"characters {words.begins[firsts[first]]} to {words.ends[lasts[first]]}"
+                value = opened.listed.texts[phrases[first]]
                 removals.append(Removal(index, rule, value, where, allowed))
         return Outcome(removals=removals)
 
     def _over(self, count: int, share: float) -> tuple[str, str] | None:
-        """The rule that a document breaks and what it allows."""
+        """Return the rule that a document breaks and what it allows, or None."""
         most = 0 if self.most is None and self.most_share is None else self.most
         if most is not None and count > most:
             return "listed_words", f"at most {most} listed words; it has {count}"
@@ -119,10 +119,10 @@ def _inside(
     outer_firsts: NDArray[np.int64],
     outer_lasts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Whether each stretch of words lies within one of the outer ones."""
+    """Return (N,) whether each span of words (first, last) is within one of the outer spans."""
     if not outer_firsts.size:
         return np.zeros(len(firsts), np.bool_)
     order = np.argsort(outer_firsts, kind="stable")
-    reach = np.maximum.accumulate(outer_lasts[order])
-    at = np.searchsorted(outer_firsts[order], firsts, side="right") - 1
-    return (at >= 0) & (reach[np.maximum(at, 0)] >= lasts)
+    max_last = np.maximum.accumulate(outer_lasts[order])
+    outer = np.searchsorted(outer_firsts[order], firsts, side="right") - 1
+    return (outer >= 0) & (max_last[np.maximum(outer, 0)] >= lasts)
