@@ -80,14 +80,14 @@ def differences(
         quickly: hash the first 256 MiB only.
     """
     changes = []
-    sizes = 0
+    total_bytes = 0
     for name, digest in read.items():
         path = Path(name)
         if not path.is_file():
             changes.append(f"{name} is not there")
             continue
-        sizes += path.stat().st_size
-        if not (quickly and sizes > QUICKLY) and hash_file(path) != digest:
+        total_bytes += path.stat().st_size
+        if not (quickly and total_bytes > QUICKLY) and hash_file(path) != digest:
             changes.append(f"{name} has changed")
     if corpus.limit_bytes is None and read:
         for path in paths:
@@ -137,7 +137,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         ConfigError: a path with an unset variable, or a file that would be read twice.
         IncompatibleError: the text has changed since a part of it was read.
     """
-    by_value = recipe.corpus.mix_by is not None
+    mixed_by_value = recipe.corpus.mix_by is not None
     texts: list[CorpusText] = []
     if is_prepared(recipe.corpus, folder):
         for line in _changes_note(recipe.corpus, folder):
@@ -146,52 +146,54 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
             # Until the tokenizer is there, or the values.
-            spooled = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
-            share = 1 / TEXT_TO_STORE + spooled
-            storage.require_space(folder, share * text_bytes(recipe.corpus))
+            spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
+            bytes_per_byte = 1 / TEXT_TO_STORE + spooled
+            storage.require_space(folder, bytes_per_byte * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        trained = _tokenizer(recipe, texts, say)
-        _keep_read(folder, texts)
-        trained.save(tokenizer_folder)
+        new_tokenizer = _make_tokenizer(recipe, texts, say)
+        _record_tokenizer_files(folder, texts)
+        new_tokenizer.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    if by_value:
+    if mixed_by_value:
         train = _stores_by_value(folder, texts, store_of)
-        names = [store.path.name for store in train]
+        store_names = [store.path.name for store in train]
     else:
-        names = _parts(recipe.corpus, folder) or []
-        texts_of_stores = [[text] for text in texts] or [[]] * len(names)
+        store_names = _training_store_names(recipe.corpus, folder) or []
+        texts_of_stores = [[text] for text in texts] or [[]] * len(store_names)
         train = tuple(
             store_of(name, store_texts)
-            for name, store_texts in zip(names, texts_of_stores, strict=True)
+            for name, store_texts in zip(store_names, texts_of_stores, strict=True)
         )
-    _require_tokenizers_text(folder, names, recipe.corpus)
-    files_for_it = recipe.corpus.held_out_text  # the same for all texts
-    held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
-    if by_value and texts:
+    _require_tokenizers_text(folder, store_names, recipe.corpus)
+    has_held_out_files = recipe.corpus.held_out_text  # the same for all texts
+    held_out = store_of(HELD_OUT, texts[:1] if has_held_out_files else texts)
+    if mixed_by_value and texts:
         build_by_value(recipe, folder, texts[0], tokenizer)
-    if files_for_it:
-        _require_no_copies(folder, names)
+    if has_held_out_files:
+        _require_no_copies(folder, store_names)
     else:
-        _require_same_text(folder, names)
+        _require_same_text(folder, store_names)
     mixture = {}
     if len(train) > 1:
-        mixture["mixture"] = _shares(recipe.corpus, folder, train)
+        mixture["mixture"] = _describe_shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
     prepared = PreparedCorpus(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **_where_from(recipe.corpus, folder),
+            **_provenance(recipe.corpus, folder),
             **mixture,
-            "read": {store_name: _origin(folder, store_name) for store_name in (*names, HELD_OUT)},
+            "read": {
+                store_name: _origin(folder, store_name) for store_name in (*store_names, HELD_OUT)
+            },
             "train": prepared.train_fingerprint,
             "held_out": held_out.fingerprint,
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
-    return replace(prepared, provenance=_read(provenance_file))
+    return replace(prepared, provenance=_read_record(provenance_file))
 
 
 def _stores_by_value(
@@ -199,18 +201,22 @@ def _stores_by_value(
 ) -> tuple[TokenStore, ...]:
     """A store for each value of the column that is mixed by; without `texts` they exist."""
     values = values_of(folder)
-    if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
+    if texts and not (
+        values and all(_is_store(folder, n) for n in _mixed_store_names(len(values)))
+    ):
         (text,) = texts
         by_value = text.by_value()
         keep_values(folder, str(text.corpus.mix_by), by_value.values)
         return tuple(
             store_of(name, texts, documents=by_value.of(value), lines=name == f"{TRAIN}-0")
-            for name, value in zip(_numbered(len(by_value.values)), by_value.values, strict=True)
+            for name, value in zip(
+                _mixed_store_names(len(by_value.values)), by_value.values, strict=True
+            )
         )
-    return tuple(store_of(name, []) for name in _numbered(len(values or [])))
+    return tuple(store_of(name, []) for name in _mixed_store_names(len(values or [])))
 
 
-def _numbered(count: int) -> list[str]:
+def _mixed_store_names(count: int) -> list[str]:
     """Names of training stores that are mixed."""
     return [f"{TRAIN}-{number}" for number in range(count)]
 
@@ -247,25 +253,25 @@ def _store(
         documents: the documents of the store; None: all of its part.
         lines: print the findings of reading the texts.
     """
-    path, held_out = folder / "data" / name, name == HELD_OUT
+    path, is_held_out = folder / "data" / name, name == HELD_OUT
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
             documents = itertools.chain.from_iterable(
-                text.held_out() if held_out else text.training() for text in texts
+                text.held_out() if is_held_out else text.training() for text in texts
             )
-        counting, unknown = tokenizer.counting()
+        counting_tokenizer, unknown = tokenizer.counting()
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
-        def keep() -> None:
-            _keep_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
+        def record_origin() -> None:
+            _record_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
 
         sentences = needs_sentences(recipe)
-        build_store(documents, counting, path, sentences=sentences, read=keep)
+        build_store(documents, counting_tokenizer, path, sentences=sentences, read=record_origin)
         reported = texts if lines else ()
         for line in itertools.chain.from_iterable(
-            text.report_lines(held_out=held_out) for text in reported
+            text.report_lines(held_out=is_held_out) for text in reported
         ):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
@@ -288,16 +294,16 @@ def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
     are folded, and all bytes come back. The text itself may be gone by now."""
     for number in range(min(len(store.document_bytes), SAMPLED_DOCUMENTS)):
         text = tokenizer.decode(store.document(number).tolist())
-        if len(text.encode()) != store.document_bytes[number] or _folds(tokenizer, text):
+        if len(text.encode()) != store.document_bytes[number] or _folds_case(tokenizer, text):
             return False
     return True
 
 
-def _folds(tokenizer: Tokenizer, text: str) -> bool:
+def _folds_case(tokenizer: Tokenizer, text: str) -> bool:
     """Whether the tokenizer reads capitals of `text` as small letters. Its cleaning is asked, and
     not its vocabulary, which may lack some of them."""
-    loud, quiet = text.upper(), text.lower()
-    return loud != quiet and tokenizer.normalise(loud) == tokenizer.normalise(quiet)
+    upper, lower = text.upper(), text.lower()
+    return upper != lower and tokenizer.normalise(upper) == tokenizer.normalise(lower)
 
 
 def _origin_file(folder: Path, name: str) -> Path:
@@ -306,7 +312,7 @@ def _origin_file(folder: Path, name: str) -> Path:
     return folder / "data" / f"{name}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
+def _record_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
     """Record the files of the last readings with their hashes, the findings on them, and the
     characters unknown to the tokenizer."""
     counts_of_texts = [text.counts for text in texts if text.counts is not None]
@@ -327,7 +333,7 @@ def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Find
 def _origin(folder: Path, name: str) -> dict[str, Any]:
     """The files that a store was made of, with their hashes and findings."""
     path = _origin_file(folder, name)
-    return _read(path) if path.is_file() else {}
+    return _read_record(path) if path.is_file() else {}
 
 
 def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
@@ -339,7 +345,7 @@ def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list
     """
     read: dict[str, str] = {}
     for record in sorted((folder / "data").glob("*-origin.json")):
-        read |= _files(_read(record), record)
+        read |= _checked_files(_read_record(record), record)
     paths = []
     for name in (*corpus.text, *corpus.held_out_text):
         with contextlib.suppress(
@@ -359,7 +365,7 @@ def text_is_there(corpus: Corpus) -> bool:
 
 def is_prepared(corpus: Corpus, folder: Path) -> bool:
     """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
-    names = _parts(corpus, folder)
+    names = _training_store_names(corpus, folder)
     if names is None or not (folder / "tokenizer").is_dir():
         return False
     return all(_is_store(folder, name) for name in (*names, HELD_OUT))
@@ -386,13 +392,13 @@ def take_tokens(source: Path, folder: Path) -> None:
             DISK.fsync_folder(folder)
 
 
-def _parts(corpus: Corpus, folder: Path) -> list[str] | None:
+def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
     """The names of the stores that are trained on; None if they depend on a text that was not yet
     read."""
     if corpus.mix_by is not None:
         values = values_of(folder)
-        return None if values is None else _numbered(len(values))
-    return _numbered(len(corpus.text)) if corpus.mixed else [TRAIN]
+        return None if values is None else _mixed_store_names(len(values))
+    return _mixed_store_names(len(corpus.text)) if corpus.mixed else [TRAIN]
 
 
 def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
@@ -405,7 +411,7 @@ def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     ]
 
 
-def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
+def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Where the text came from; by the recipe's names if these lead nowhere now."""
     try:
         return CorpusText(corpus, folder).provenance()
@@ -413,7 +419,7 @@ def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
         return {"source": "files", "files": [*corpus.text, *corpus.held_out_text]}
 
 
-def _keep_read(folder: Path, texts: Sequence[CorpusText]) -> None:
+def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
     """Record the files of the tokenizer's text, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
@@ -422,7 +428,7 @@ def _keep_read(folder: Path, texts: Sequence[CorpusText]) -> None:
         )
 
 
-def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
+def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
     """The files of a record with their hashes.
 
     Raises:
@@ -459,8 +465,8 @@ def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
         ) from error
 
 
-def _files_of(folder: Path, name: str) -> dict[str, str]:
-    return _files(_origin(folder, name), _origin_file(folder, name))
+def _files_by_store(folder: Path, name: str) -> dict[str, str]:
+    return _checked_files(_origin(folder, name), _origin_file(folder, name))
 
 
 def _require_tokenizers_text(folder: Path, names: Sequence[str], corpus: Corpus) -> None:
@@ -469,14 +475,20 @@ def _require_tokenizers_text(folder: Path, names: Sequence[str], corpus: Corpus)
     Raises:
         IncompatibleError: a file has changed, gone or been added meanwhile.
     """
-    learned = _files_of(folder, TOKENIZER)
-    cut: dict[str, str] = {}
+    tokenizer_files = _files_by_store(folder, TOKENIZER)
+    store_files: dict[str, str] = {}
     for store_name in names:
-        cut |= _files_of(folder, store_name)
-    if not learned or not cut:
+        store_files |= _files_by_store(folder, store_name)
+    if not tokenizer_files or not store_files:
         return
-    every = {**learned, **cut} if corpus.limit_bytes is None else learned.keys() & cut.keys()
-    if changed := [name for name in every if learned.get(name) != cut.get(name)]:
+    compared_names = (
+        {**tokenizer_files, **store_files}
+        if corpus.limit_bytes is None
+        else tokenizer_files.keys() & store_files.keys()
+    )
+    if changed := [
+        name for name in compared_names if tokenizer_files.get(name) != store_files.get(name)
+    ]:
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
@@ -487,12 +499,16 @@ def _require_same_text(folder: Path, names: Sequence[str]) -> None:
     Raises:
         IncompatibleError: a file has changed between the two readings.
     """
-    before: dict[str, str] = {}
+    training_files: dict[str, str] = {}
     for store_name in names:
-        before |= _files_of(folder, store_name)
-    after = _files_of(folder, HELD_OUT)
-    if before and after and before != after:
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        training_files |= _files_by_store(folder, store_name)
+    held_out_files = _files_by_store(folder, HELD_OUT)
+    if training_files and held_out_files and training_files != held_out_files:
+        changed = [
+            name
+            for name in {**training_files, **held_out_files}
+            if training_files.get(name) != held_out_files.get(name)
+        ]
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
@@ -502,34 +518,36 @@ def _require_no_copies(folder: Path, names: Sequence[str]) -> None:
     Raises:
         DataError: naming both.
     """
-    learned = {
+    training_names = {
         digest: name
         for store_name in names
-        for name, digest in _files_of(folder, store_name).items()
+        for name, digest in _files_by_store(folder, store_name).items()
     }
-    for name, digest in _files_of(folder, HELD_OUT).items():
-        if digest in learned:
+    for name, digest in _files_by_store(folder, HELD_OUT).items():
+        if digest in training_names:
             raise DataError(
                 "a held-out file is training text, too",
                 where=name,
-                found=f"a copy of {learned[digest]}",
+                found=f"a copy of {training_names[digest]}",
                 wanted="other texts in corpus.held_out_text",
                 do="remove one of them, and choose another --out",
             )
 
 
-def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
+def _describe_shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
     """The share of each text, or value, among the training rows, and how often it is read in an
     epoch."""
     sizes = np.array([store.num_tokens for store in train])
     begin, end = shares(corpus, sizes.tolist())
-    times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
+    times_per_epoch = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     names = names_of(corpus, folder)
     descriptions = (
         f"{_percent(first_share)}"
         f"{f' to {_percent(last_share)}' if corpus.weights_end else ''} {name} "
-        f"({often:.2g} times an epoch)"
-        for name, first_share, last_share, often in zip(names, begin, end, times, strict=True)
+        f"({times:.2g} times an epoch)"
+        for name, first_share, last_share, times in zip(
+            names, begin, end, times_per_epoch, strict=True
+        )
     )
     return ", ".join(descriptions)
 
@@ -538,7 +556,7 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
     except DataError as error:
@@ -550,7 +568,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
+def _make_tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
     if isinstance(recipe.tokenizer, TokenizerFolder):
         tokenizer, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
     else:

@@ -133,20 +133,20 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
     if recipe.rows.length < longest:
         where = f"training.phases.{lengths.index(longest)}.length"
     for name, stack in network.stacks.items():
-        read = partial(_length_read, recipe, network, name)
+        length_read = partial(_length_read, recipe, network, name)
         limit = stack.longest
-        needed = read(longest)
+        needed = length_read(longest)
         if limit is None or needed <= limit:
             continue
-        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        longest_fitting = bisect.bisect_right(range(limit + 1), limit, key=length_read) - 1
         raise IncompatibleError(
             "rows are longer than the model's table of positions",
             where=whose or where,
             found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
             wanted=f"at most {limit} ({name})",
-            do=f"make {where} {fitting} or less, or give the model more positions"
+            do=f"make {where} {longest_fitting} or less, or give the model more positions"
             if recipe.training.phases or whose
-            else f"--set rows.length={fitting}, or give the model more positions",
+            else f"--set rows.length={longest_fitting}, or give the model more positions",
         )
 
 
@@ -158,12 +158,12 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
     longest = max(phase.length for phase in recipe.phases)
     for name, stack in network.stacks.items():
         table = stack.embeddings.positions
-        read = _length_read(recipe, network, name, longest)
-        if isinstance(table, Learned) and read < NEARLY * table.length:
+        positions_read = _length_read(recipe, network, name, longest)
+        if isinstance(table, Learned) and positions_read < NEARLY * table.length:
             return Finding(
                 "untrained-positions",
                 f"the {name} has vectors for {table.length:,} positions, of which rows of "
-                f"{longest:,} tokens train {read:,}",
+                f"{longest:,} tokens train {positions_read:,}",
                 "longer texts will meet untrained vectors",
                 "longer rows in training.phases, or a smaller table",
             )
@@ -176,10 +176,10 @@ def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length:
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
         # A row of packed texts has at least one special token; other rows may be all text.
-        text = length if kind in ("stream", "windows") else length - 1
+        text_length = length if kind in ("stream", "windows") else length - 1
         if kind == "blocks" and spec.text_length is not None:
-            text = spec.text_length(options, length)
-        inputs, targets = spec.lengths(options, max(2, text))
+            text_length = spec.text_length(options, length)
+        inputs, targets = spec.lengths(options, max(2, text_length))
         return int(max(length, inputs) if stack == "encoder" else targets)
     extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
     return length + (extra and stack == "encoder")

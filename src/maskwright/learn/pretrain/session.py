@@ -98,8 +98,8 @@ def start_session(
         IncompatibleError: model, objective, tokenizer or checkpoint do not belong together.
         ResourceError: the model does not fit into memory.
     """
-    saved = has_checkpoint(out)
-    objective, family = _objective(recipe, out, prepared, chosen, saved, say)
+    has_saved = has_checkpoint(out)
+    objective, family = _objective(recipe, out, prepared, chosen, has_saved, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer = start_optimizer(recipe.training.optimizer, parameters)
     stages = HeadFirst.of(
@@ -109,16 +109,16 @@ def start_session(
         optimizer = ParameterRates(optimizer, stages)
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
-    about = _about(recipe, out, prepared, chosen)
+    facts = _manifest_facts(recipe, out, prepared, chosen)
     decoder_start = objective.start if isinstance(objective, EncoderDecoder) else None
     network = objective.product.config
     model = card.about(
         recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
     )
-    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, about, model)
+    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, model)
     state = TrainState()
-    if saved:
-        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
+    if has_saved:
+        state = _restore(checkpoints, optimizer, average, facts, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
     if stages is not None:
@@ -126,16 +126,18 @@ def start_session(
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
-        for finding in _pairs(recipe, train_rows[-1]):
+        for finding in _pair_findings(recipe, train_rows[-1]):
             say(finding.line())
-    run: dict[str, Any] = {}
+    run_description: dict[str, Any] = {}
     if processes.first:
-        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
-        for line in run.get("mixture", ()):
+        run_description = _run_description(
+            recipe, prepared, objective, train_rows[-1], held_out, facts["machine"]
+        )
+        for line in run_description.get("mixture", ()):
             say(line)
-        for finding in _held_out_targets(run["references"]["targets"]):
+        for finding in _few_targets_findings(run_description["references"]["targets"]):
             say(finding.line())
-        document.write(out / RUN, json.dumps(run, indent=2) + "\n")
+        document.write(out / RUN, json.dumps(run_description, indent=2) + "\n")
     return TrainingSession(
         recipe=recipe,
         out=out,
@@ -148,7 +150,7 @@ def start_session(
         state=state,
         train_rows=train_rows,
         held_out_rows=held_out,
-        run=run,
+        run=run_description,
         stream=stream or sys.stdout,
         average=average,
         stages=stages,
@@ -183,7 +185,9 @@ def _objective(
     return objective, family
 
 
-def _about(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine) -> dict[str, Any]:
+def _manifest_facts(
+    recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine
+) -> dict[str, Any]:
     """The facts in a checkpoint's manifest that a resumed run must match."""
     original = find(str(out))  # what changed since is free to change
     return {
@@ -198,7 +202,7 @@ def _about(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine)
     }
 
 
-def _described(
+def _run_description(
     recipe: Recipe,
     prepared: PreparedCorpus,
     objective: Objective,
@@ -208,7 +212,7 @@ def _described(
 ) -> dict[str, Any]:
     """The content of run.json, which the panel and the page show, including the reference
     losses."""
-    lines = likelihood.reference_lines(
+    references = likelihood.reference_lines(
         objective,
         likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
         train_rows,
@@ -228,7 +232,7 @@ def _described(
         "ask": _ask(recipe, prepared, objective),
         "corpus": prepared.provenance,
         **mixture_of_run(recipe, train_rows, prepared.train),
-        "references": lines.to_json(),
+        "references": references.to_json(),
         "machine": machine_,
     }
 
@@ -237,15 +241,15 @@ def _ask(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> dict
     """The example of use on the page; None if the model can neither fill masks nor generate."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
-    ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
+    usage = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
     # What two stacks read is shown as the encoder gets it, with its special tokens.
     plain = not isinstance(objective, EncoderDecoder)
-    if ask is None:
+    if usage is None:
         return None
-    return {"verb": ask.verb, "prompt": ask.prompt, "prompt_of_samples": plain}
+    return {"verb": usage.verb, "prompt": usage.prompt, "prompt_of_samples": plain}
 
 
-def _held_out_targets(targets: int) -> Iterator[Finding]:
+def _few_targets_findings(targets: int) -> Iterator[Finding]:
     """The finding that too little text is held out for reliable figures."""
     if targets < FEW_TARGETS:
         yield Finding(
@@ -256,23 +260,25 @@ def _held_out_targets(targets: int) -> Iterator[Finding]:
         )
 
 
-def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
+def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
     """The share of negatives among the pairs of sentences, and the finding that nearly all pairs
     have the same label: nothing can be learned from those."""
-    looked_at = np.arange(min(len(rows), LOOKED_AT))
-    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
-    if pair_label is None:
+    row_indices = np.arange(min(len(rows), LOOKED_AT))
+    labels = rows.rows(row_indices, 0).pair_label if len(row_indices) else None
+    if labels is None:
         return
-    share = float((pair_label == 1).mean())
+    negative_share = float((labels == 1).mean())
     swapped = row_kind(recipe) == "swapped-pairs"
     description = "in the wrong order" if swapped else "the second part is from another document"
-    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({description})"
+    negatives = (
+        f"{negative_share:.1%} of the first {len(row_indices):,} are negatives ({description})"
+    )
     yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
-    if not UNEVEN <= share <= 1 - UNEVEN:
+    if not UNEVEN <= negative_share <= 1 - UNEVEN:
         yield Finding(
             "pairs-of-one-kind",
-            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences have "
-            "the same label, so the pair task has little to learn",
+            f"{max(negative_share, 1 - negative_share):.0%} of the first {len(row_indices):,} "
+            "pairs of sentences have the same label, so the pair task has little to learn",
             remedy="documents need several sentences",
         )
 
@@ -334,9 +340,9 @@ def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
     training, every = recipe.training, recipe.checkpoints.every
     bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
     steps = training.budget.steps
-    written = 1 if not every else 2 if steps is None else -(-steps // every)
-    available = len(commit.numbered(out / "checkpoints"))
-    count = min(recipe.checkpoints.keep + 1, written) - available
+    num_written = 1 if not every else 2 if steps is None else -(-steps // every)
+    existing = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, num_written) - existing
     return parameters * bytes_each * max(0, count)
 
 
@@ -351,8 +357,8 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     if chosen.device.type != "cpu":
         return  # where memory that is not there is an error, and no end by the system
     parameters = num_parameters(architecture)
-    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
-    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
+    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
     needed = parameters * bytes_each
     if needed > available:
         raise ResourceError(
@@ -362,18 +368,18 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
             wanted=f"at most the {available:,} bytes that are free",
             do="choose a smaller model",
         )
-    step = max(phase.batch * phase.length for phase in recipe.phases)
-    activations = kept_bytes(architecture, step, chosen.compute.itemsize)
+    tokens_per_step = max(phase.batch * phase.length for phase in recipe.phases)
+    activations = kept_bytes(architecture, tokens_per_step, chosen.compute.itemsize)
     if needed + activations / training.microbatches <= available:
         return
-    fitting = [n for n in recipe.divisors if needed + activations / n <= available]
+    fitting_divisors = [n for n in recipe.divisors if needed + activations / n <= available]
     raise ResourceError(
         "the model and one microbatch do not fit into memory together",
         where="training.microbatches",
-        found=f"{step // training.microbatches:,} tokens at once need "
+        found=f"{tokens_per_step // training.microbatches:,} tokens at once need "
         f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
         wanted=f"at most the {available:,} bytes that are free",
-        do=f"--set training.microbatches={fitting[0]} does the same work with less"
-        if fitting
+        do=f"--set training.microbatches={fitting_divisors[0]} does the same work with less"
+        if fitting_divisors
         else "choose a smaller model or shorter rows",
     )

@@ -88,14 +88,14 @@ class HeadFirst:
     def begin(self, state: TrainState) -> None:
         """Follow the run's `state` from now on."""
         self.state = state
-        self._let(not self.alone)
+        self._set_body_trainable(not self.alone)
 
     def __call__(self, step: int) -> dict[str, float]:
-        body = 0.0 if self.alone else self.choice.body_rate
-        return {name: body if self._is_body(name) else 1.0 for name in self.parameters.named}
+        body_factor = 0.0 if self.alone else self.choice.body_rate
+        return {name: body_factor if self._is_body(name) else 1.0 for name in self.parameters.named}
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-        if self._held and not self.alone:
+        if self._body_frozen and not self.alone:
             if self.out is not None:
                 save(
                     self.out,
@@ -105,14 +105,14 @@ class HeadFirst:
                         if n in self.new
                     },
                 )
-            self._let(True)
+            self._set_body_trainable(True)
 
     def at_end(self, state: TrainState) -> None:
         pass
 
-    def _let(self, learn: bool) -> None:
+    def _set_body_trainable(self, learn: bool) -> None:
         """Train or freeze the body: a step without its gradients is much cheaper."""
-        self._held = not learn
+        self._body_frozen = not learn
         for name, parameter in self.parameters.named.items():
             if self._is_body(name):
                 parameter.requires_grad_(learn)
@@ -187,7 +187,7 @@ def pinned(recipe: Recipe) -> Recipe:
     """
     model, tokenizer = recipe.model, recipe.tokenizer
     if isinstance(model, Folder):
-        layout(replace(model, path=str(_full(model.path))))
+        layout(replace(model, path=str(_full_path(model.path))))
         full, digest = pinned_folder(model.path, model.sha256)
         model = replace(model, path=full, sha256=digest)
         if model.head_first != 0.0 or model.body_rate != 1.0:
@@ -196,9 +196,9 @@ def pinned(recipe: Recipe) -> Recipe:
         model_tokenizer = TokenizerFolder(path=full)
         tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else model_tokenizer
     if isinstance(tokenizer, TokenizerFolder):
-        path = _full(tokenizer.path)
+        path = _full_path(tokenizer.path)
         loaded = Tokenizer.load(path)
-        fingerprint = _same(path, loaded.fingerprint, tokenizer.fingerprint)
+        fingerprint = _require_digest(path, loaded.fingerprint, tokenizer.fingerprint)
         tokenizer = TokenizerFolder(path=str(path), fingerprint=fingerprint)
         if isinstance(model, Folder):
             pretrained.require_tokenizer(Tokenizer.load(model.path).fingerprint, loaded)
@@ -245,21 +245,21 @@ def pinned_folder(path: str, expected_digest: str | None = None) -> tuple[str, s
     Raises:
         IncompatibleError: that is not the hash that is `expected_digest`.
     """
-    full = _full(path)
-    return str(full), _same(full, fingerprint(full), expected_digest)
+    full = _full_path(path)
+    return str(full), _require_digest(full, fingerprint(full), expected_digest)
 
 
 def require_same(folder: Path, expected_digest: str | None) -> None:
     """Refuse a model folder whose hash is not `expected_digest`, if there is one."""
     if expected_digest is not None:
-        _same(folder, fingerprint(folder), expected_digest)
+        _require_digest(folder, fingerprint(folder), expected_digest)
 
 
-def _full(path: str) -> Path:
+def _full_path(path: str) -> Path:
     return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
 
 
-def _same(where: Path, digest: str, expected_digest: str | None) -> str:
+def _require_digest(where: Path, digest: str, expected_digest: str | None) -> str:
     if expected_digest is not None and digest != expected_digest:
         raise IncompatibleError(
             "the model folder has changed since the recipe was written",

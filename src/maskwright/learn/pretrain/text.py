@@ -84,7 +84,9 @@ class CorpusText:
         """
         if ranges := self.corpus.characters:
             return self._characters(ranges.tokenizer)
-        return self._part(held_out=False, keep=self._by_value() or Spool(self._folder, keep))
+        return self._part(
+            held_out=False, keep=self._new_value_spools() or Spool(self._folder, keep)
+        )
 
     def training(self) -> Iterator[Document]:
         """The training part; it is not kept, unless `for_tokenizer` kept it."""
@@ -105,7 +107,7 @@ class CorpusText:
                 pass
         return by_value
 
-    def _by_value(self) -> ByValue | None:
+    def _new_value_spools(self) -> ByValue | None:
         """A place for the documents of each value, if the text is mixed by a column."""
         return None if self.corpus.mix_by is None else ByValue(self.corpus, self._folder)
 
@@ -173,7 +175,7 @@ class CorpusText:
             spools[held_out] = keep
         if not held_out and self.paths and not self.held_out_paths:
             spools[True] = Spool(self._folder)
-        for document, out in self._divided():
+        for document, out in self._labelled_documents():
             if out in spools:
                 spools[out].add(document)
             if out is held_out:
@@ -184,52 +186,57 @@ class CorpusText:
             is_held_out: spool for is_held_out, spool in spools.items() if spool.complete
         }
 
-    def _divided(self) -> Iterator[tuple[Document, bool]]:
+    def _labelled_documents(self) -> Iterator[tuple[Document, bool]]:
         """The documents, each with whether it is held out; one reading of the files."""
         documents, share = self._documents(self.paths), self.corpus.held_out
         if self.held_out_paths:
             yield from ((document, False) for document in documents)
             return
         first_documents = Spool(self._folder)
-        chosen = self._chosen(_added(documents, first_documents))
+        held_out_hashes = self._chosen(_spooled(documents, first_documents))
         for document in itertools.chain(first_documents, documents):
-            if chosen is not None and not chosen:
-                begin, end = _halves(document, share)
-                yield begin, False
-                yield end, True
+            if held_out_hashes is not None and not held_out_hashes:
+                training_part, held_out_part = _split_document(document, share)
+                yield training_part, False
+                yield held_out_part, True
                 continue
-            number = _hash(document.text)
-            yield document, number < share if chosen is None else number in chosen
+            document_hash = _hash(document.text)
+            yield (
+                document,
+                document_hash < share
+                if held_out_hashes is None
+                else document_hash in held_out_hashes,
+            )
 
     def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
         """The hashes of the held-out documents of a small corpus, or of one whose share would hold
         out none or all; empty for a single text. None where the share alone decides, as the first
         documents show."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
-        count, sides = 0, set()
+        count, outcomes = 0, set()
         for count, document in enumerate(documents, start=1):
-            number = _hash(document.text)
-            sizes[number] = sizes.get(number, 0) + len(document.text.encode())
-            sides.add(number < self.corpus.held_out)
-            if count > SMALL_CORPUS and len(sides) == 2:
+            document_hash = _hash(document.text)
+            sizes[document_hash] = sizes.get(document_hash, 0) + len(document.text.encode())
+            outcomes.add(document_hash < self.corpus.held_out)
+            if count > SMALL_CORPUS and len(outcomes) == 2:
                 return None
         if not sizes:
             return None
-        chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
+        chosen = _smallest_hashes(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
         held_out_count = (
             f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
         )
-        of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._division = f"of {of}{'s' * (len(sizes) > 1)} {held_out_count} held out"
+        total = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
+        self._division = f"of {total}{'s' * (len(sizes) > 1)} {held_out_count} held out"
         return chosen
 
     @cached_property
-    def _whole(self) -> str:
+    def _whole_text(self) -> str:
         """All of the text, of which a recipe takes ranges of characters."""
         return "\n".join(d.text for d in self._documents(self.paths))
 
     def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
-        text = self._whole
+        text = self._whole_text
         if len(text) < limits[1]:
             raise DataError(
                 "the text is shorter than the recipe's character ranges",
@@ -243,7 +250,7 @@ class CorpusText:
         )
 
 
-def _added(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
+def _spooled(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
     """The documents, which are kept in `spool` as they go by."""
     for document in documents:
         spool.add(document)
@@ -256,27 +263,27 @@ def _hash(text: str) -> float:
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
-def _least(sizes: dict[float, int], share: float) -> set[float]:
+def _smallest_hashes(sizes: dict[float, int], share: float) -> set[float]:
     """The smallest hashes that together make up a `share` of the text; never all of them, and none
     that is most of the text unless it is alone."""
-    out: set[float] = set()
-    total, bytes_taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
+    chosen: set[float] = set()
+    total, bytes_taken, min_count = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:
-        if len(out) >= least and bytes_taken >= share * total:
+        if len(chosen) >= min_count and bytes_taken >= share * total:
             break
-        out.add(number)
+        chosen.add(number)
         bytes_taken += sizes[number]
-    return out
+    return chosen
 
 
-def _halves(document: Document, share: float) -> tuple[Document, Document]:
+def _split_document(document: Document, share: float) -> tuple[Document, Document]:
     """A document cut in two at a blank, the second part about a `share` of it."""
     text = document.text
     target = min(len(text) - 1, int(len(text) * (1 - share)))
     blank = next((n for n in range(target, 0, -1) if text[n].isspace()), target)
-    begin_text, end_text = text[:blank].strip(), text[blank:].strip()
-    end = replace(document, text=end_text, id=f"{document.id}:{blank}")
-    return replace(document, text=begin_text), end
+    first_text, second_text = text[:blank].strip(), text[blank:].strip()
+    second_part = replace(document, text=second_text, id=f"{document.id}:{blank}")
+    return replace(document, text=first_text), second_part
 
 
 def text_bytes(corpus: Corpus) -> int:

@@ -67,10 +67,10 @@ def train_and_report(
         tokenizer.save(out)
     say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
     remedy = f"--kind byte-bpe ({REMEDY})"
-    measured = report(tokenizer, text.held_out(), remedy)
-    if not measured.total.tokens:
+    token_report = report(tokenizer, text.held_out(), remedy)
+    if not token_report.total.tokens:
         message = "the text is too short for a held-out part"
         say(Finding("nothing-held-out", message, "measured on the training text").line())
-        measured = report(tokenizer, text.for_tokenizer(), remedy)
-    say(measured.render())
+        token_report = report(tokenizer, text.for_tokenizer(), remedy)
+    say(token_report.render())
     return tokenizer
