@@ -90,12 +90,12 @@ def _with_keywords(function: Callable[..., Path]) -> None:
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
     for field in fields:
-        usual = field.default
+        default = field.default
         if field.default_factory is not dataclasses.MISSING:
-            usual = field.default_factory()
+            default = field.default_factory()
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
-            inspect.Parameter(field.name, keyword, default=usual, annotation=field.type)
+            inspect.Parameter(field.name, keyword, default=default, annotation=field.type)
         )
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     descriptions = lines_of(FinetuneRecipe)
@@ -118,7 +118,7 @@ def finetune_recipe(
         dry: only print how the data was read and what the training would cost; write nothing.
     """
     machine.use_threads(recipe.threads)
-    computer = machine.choose(recipe.precision, recipe.device)
+    chosen_machine = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     methods = recipe.methods
     if not recipe.curve:
@@ -139,35 +139,35 @@ def finetune_recipe(
         rejects=None if dry else out / REJECTS,
         **vars(recipe.read),
     )
-    _say_what_was_read(examples, say)
-    made_from = {
+    _print_dataset(examples, say)
+    input_hashes = {
         "model": fingerprint(hashes(opened.path, opened.hashes)),
         "data": hash_rows(examples),
     }
     for name, recorded_hash in recipe.made_from.items():
-        if recorded_hash != made_from.get(name, recorded_hash):
+        if recorded_hash != input_hashes.get(name, recorded_hash):
             message = f"the {name} is not what it was when the recipe was written"
             say(Finding("recipe-of-other-inputs", message, "so the result will be another").line())
 
     text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     task_type = task_for(examples.task.name, options=text_to_text)
-    _refuse_idle(recipe, task_type)
+    _require_used(recipe, task_type)
     options = _options(
         task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
     )
     if recipe.within_words is not None:
         options = {**options, "within_words": recipe.within_words}
     length = recipe.length
-    made_with = _made_with(opened.path, task_type, say)
-    if made_with is not None and task_type.alone:
-        options = {**_made_further(made_with, opened, recipe, say), **options}
-        length = length or made_with.length
-    elif made_with is not None and (besides := made_with.beside_the_model()):
-        message = f"the folder makes vectors with {', '.join(besides)}"
+    vector_folder = _vector_folder(opened.path, task_type, say)
+    if vector_folder is not None and task_type.alone:
+        options = {**_folder_options(vector_folder, opened, recipe, say), **options}
+        length = length or vector_folder.length
+    elif vector_folder is not None and (ignored := vector_folder.beside_the_model()):
+        message = f"the folder makes vectors with {', '.join(ignored)}"
         say(Finding("vectors-not-made-so", message, "this task goes without").line())
     if recipe.pooling is None and task_type.head == "sequence":
-        if made_with is not None and made_with.poolings in (("mean",), ("max",)):
-            (model_pooling,) = made_with.poolings
+        if vector_folder is not None and vector_folder.poolings in (("mean",), ("max",)):
+            (model_pooling,) = vector_folder.poolings
             finding = Finding(
                 "other-pooling",
                 f"the model was made for the {model_pooling} over a text's tokens, and this task "
@@ -185,14 +185,14 @@ def finetune_recipe(
             )
             say(finding.line())
     settings = partial(_settings, recipe, config.width)
-    if busy := machine.busy(recipe.threads, computer.device.type):
+    if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
     common: dict[str, Any] = {
         "seeds": recipe.seed_numbers,
         "length": length,
         "long": recipe.long,
         "options": options,
-        "machine": computer,
+        "machine": chosen_machine,
         "stream": stream,
     }
     if dry:
@@ -211,7 +211,7 @@ def finetune_recipe(
         return out
     files = hashes(data)
     require_as_read(examples)
-    recipe_text = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
+    recipe_text = render(replace(recipe, made_from=input_hashes | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(
             opened,
@@ -230,7 +230,7 @@ def finetune_recipe(
     return out
 
 
-def _made_with(
+def _vector_folder(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
     """How a sentence-transformers folder computes its vectors; None for another folder. A folder
@@ -250,7 +250,7 @@ def _made_with(
         return None
 
 
-def _made_further(
+def _folder_options(
     made_with: sentence_transformers_folder.SentenceFolder,
     opened: Model,
     recipe: FinetuneRecipe,
@@ -286,11 +286,11 @@ def _made_further(
     return {**options, "pooling": "+".join(ordered)}
 
 
-def _say_what_was_read(examples: Dataset, say: Say) -> None:
+def _print_dataset(examples: Dataset, say: Say) -> None:
     for line in examples.task.lines():
         say(line)
-    looked = survey.survey(examples)
-    for table in looked.tables():
+    overview = survey.survey(examples)
+    for table in overview.tables():
         say("\n" + tables.for_terminal(table))
     if examples.sampled:
         drawn_parts = ", ".join(
@@ -301,11 +301,11 @@ def _say_what_was_read(examples: Dataset, say: Say) -> None:
         if examples.together:
             name = examples.task.columns[examples.together]
             say(f"rows that share their {name!r} are in the same part")
-    for finding in looked.findings:
+    for finding in overview.findings:
         say(finding.line())
 
 
-def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
+def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
     """Refuse settings that have no effect for the task.
 
     Raises:

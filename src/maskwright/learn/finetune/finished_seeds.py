@@ -71,19 +71,19 @@ def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifferenc
     """The differences of one entry, by the names of options of the command line."""
     if saved == requested:
         return []
-    apart: list[tuple[str, Any, Any]] = [(name, saved, requested)]
+    changes: list[tuple[str, Any, Any]] = [(name, saved, requested)]
     if isinstance(saved, dict) and isinstance(requested, dict):
-        apart = list(dotted.differences(saved, requested))
+        changes = list(dotted.differences(saved, requested))
     differences = []
-    for path, old, new in apart:
+    for path, old, new in changes:
         hashed = isinstance(old, str) and len(old) == HASH
-        pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
+        pairs = ("another", "its own") if hashed else (_text(old), _text(new))
         option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
         differences.append(SettingDifference(*(f"{option} {value}" for value in pairs)))
     return differences
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
@@ -109,17 +109,17 @@ class FinishedSeeds:
         requested = json.loads(canonical_json(dict(self.about)))
         for folder in sorted(self.folder.glob("seed-*")):
             saved = commit.verify(folder).about
-            apart = [
+            changes = [
                 change
                 for name in sorted(requested.keys() | saved.keys())
                 for change in _differences(name, saved.get(name), requested.get(name))
             ]
-            if apart:
+            if changes:
                 raise UsageError(
                     "an unfinished fine-tuning with other settings is there",
                     where=folder,
-                    found="; ".join(change.saved for change in apart[:8]),
-                    wanted="; ".join(change.requested for change in apart[:8])
+                    found="; ".join(change.saved for change in changes[:8]),
+                    wanted="; ".join(change.requested for change in changes[:8])
                     + ", as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",
@@ -148,7 +148,7 @@ class FinishedSeeds:
             staging.write_bytes(WEIGHTS, files.chunks(weights))
 
         commit.commit(
-            self._of(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
+            self._path(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
         )
 
     def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
@@ -157,7 +157,7 @@ class FinishedSeeds:
         Raises:
             CheckpointError: the files are damaged.
         """
-        folder = self._of(seed)
+        folder = self._path(seed)
         if not folder.is_dir():
             return None
         weights = files.open_file(folder / WEIGHTS)
@@ -179,12 +179,12 @@ class FinishedSeeds:
 
     def has(self, seed: int) -> bool:
         """Whether `seed` is saved."""
-        return self._of(seed).is_dir()
+        return self._path(seed).is_dir()
 
     def finish(self) -> None:
         """Remove all saved seeds."""
         if self.folder.is_dir():
             commit.remove_folder(self.folder)
 
-    def _of(self, seed: int) -> Path:
+    def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}"

@@ -127,14 +127,14 @@ def strategy(curve: LabelCurve) -> Table:
     rows = []
     for count in curve.counts:
         best = curve.best(count)
-        apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
-        alike = [approach for approach, differs in apart.items() if differs is False]
-        unknown = [approach for approach, differs in apart.items() if differs is None]
+        significant = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
+        alike = [approach for approach, differs in significant.items() if differs is False]
+        unknown = [approach for approach, differs in significant.items() if differs is None]
         shown_names = ", ".join(alike) or "–"
         if unknown:
-            every = len(unknown) == len(apart)
+            none_known = len(unknown) == len(significant)
             shown_names = (
-                NOT_KNOWN if every else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
+                NOT_KNOWN if none_known else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
             )
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
@@ -174,30 +174,30 @@ def journeys(curve: LabelCurve) -> Table:
 
 def verdicts(curve: LabelCurve) -> list[str]:
     """The gain from pretraining at each number of labels, in a sentence each."""
-    without = [*curve.baselines, SCRATCH]
-    ours = [approach for approach in curve.figures if approach not in without]
+    unpretrained = [*curve.baselines, SCRATCH]
+    pretrained = [approach for approach in curve.figures if approach not in unpretrained]
     sentences = []
     for count in curve.counts:
-        best, rival = curve.best(count, ours), curve.best(count, without)
+        best, rival = curve.best(count, pretrained), curve.best(count, unpretrained)
         gap = curve.mean(best, count) - curve.mean(rival, count)
-        apart = curve.apart(best, rival, count)
+        significant = curve.apart(best, rival, count)
         many_seeds = len(curve.figures[best][count]) > 1
-        unknown = "and as no seed changed either" if many_seeds else "with one seed"
-        word = {
-            None: f"{unknown} there is no verdict",
+        no_verdict = "and as no seed changed either" if many_seeds else "with one seed"
+        verdict = {
+            None: f"{no_verdict} there is no verdict",
             False: "which these seeds do not tell from nothing",
             True: "by more than the spread",
-        }[apart]
+        }[significant]
         sentences.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "
             f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
             f"({rival.removesuffix(UNTRAINED)}), "
-            f"{word}."
+            f"{verdict}."
         )
     return sentences
 
 
-def _lines(curve: LabelCurve) -> Iterator[Line]:
+def _chart_lines(curve: LabelCurve) -> Iterator[Line]:
     shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
     for number, (approach, by_count) in enumerate(curve.figures.items()):
         spread = [
@@ -216,7 +216,7 @@ def _lines(curve: LabelCurve) -> Iterator[Line]:
 
 def render(curve: LabelCurve, about: dict[str, Any]) -> str:
     """The page as text."""
-    lines = list(_lines(curve))
+    lines = list(_chart_lines(curve))
     approaches = list(curve.figures)
     moved = [
         Line(
@@ -287,7 +287,7 @@ def measure_curve(
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
     task_type = task_type.of_data(data)
     eval_part = TEST if TEST in data.parts else VALIDATION
-    numbers = _numbers(counts, len(data.parts[TRAIN]))
+    label_counts = _label_counts(counts, len(data.parts[TRAIN]))
     about = {
         "task": task_type.task,
         "model": model.folder.name,
@@ -297,10 +297,10 @@ def measure_curve(
         "settled": dict(task_type.options),
     }
     with commit.Lock(out / LOCK):
-        measured = _known(out / LINES, about)
-        curve = LabelCurve(task_type.measure, numbers)
-        for count, seed in itertools.product(numbers, seeds):
-            sampled = _drawn(data, count, seed)
+        known_rows = _read_rows(out / LINES, about)
+        curve = LabelCurve(task_type.measure, label_counts)
+        for count, seed in itertools.product(label_counts, seeds):
+            sampled = _sample(data, count, seed)
             _put_baselines(curve, task_type, sampled, eval_part, count, seed)
             # Of drawn weights none has been learned before: all of them learn alike fast.
             from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
@@ -323,7 +323,7 @@ def measure_curve(
                     "settings": settings_hash[:16],
                 }
                 train = partial(
-                    _trained,
+                    _train_once,
                     model,
                     task_type,
                     sampled,
@@ -334,18 +334,18 @@ def measure_curve(
                     eval_part,
                     watch,
                     machine,
-                    partial(_say_cut, reported, say),
+                    partial(_print_cuts, reported, say),
                     scratch=scratch,
                 )
-                evaluation = _remembered(out / LINES, measured, row, train)
+                evaluation = _stored_or_new(out / LINES, known_rows, row, train)
                 curve.put_trained(approach, count, seed, evaluation)
                 shown = figure(evaluation["value"])
                 say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
-        _tell(curve, about, out, say)
+        _write(curve, about, out, say)
     return curve
 
 
-def _numbers(counts: Sequence[int], total: int) -> list[int]:
+def _label_counts(counts: Sequence[int], total: int) -> list[int]:
     """The numbers of labels, each once; 0 is the `whole`.
 
     Raises:
@@ -374,11 +374,11 @@ def _put_baselines(
     for name, answers in task_type.baselines(sampled, eval_part):
         approach = name + UNTRAINED
         value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
-        curve.put(approach, count, seed, _defined(value))
+        curve.put(approach, count, seed, _or_zero(value))
         curve.baselines += [approach] if approach not in curve.baselines else []
 
 
-def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
+def _write(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
     """Write the figures and the page, and print the tables."""
     plain = {
         "measure": curve.measure,
@@ -393,7 +393,7 @@ def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
 
 
-def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
+def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
     """The figures of earlier calls by method, labels, seed and settings; the first line of the file
     identifies the study.
 
@@ -439,7 +439,7 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     }
 
 
-def _remembered(
+def _stored_or_new(
     path: Path,
     measured: dict[tuple[Any, ...], dict[str, float]],
     row: dict[str, Any],
@@ -456,17 +456,17 @@ def _remembered(
     return measured[key]
 
 
-def _drawn(data: Dataset, count: int, seed: int) -> Dataset:
+def _sample(data: Dataset, count: int, seed: int) -> Dataset:
     """`data` with `count` training rows, and a validation part of that size."""
     sampled = splits.draw_examples(data, count, seed)
-    choosing = data.parts[VALIDATION]
-    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
-    swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
-    few = splits.draw_examples(swapped, size, seed).parts[TRAIN]
-    return replace(sampled, parts={**sampled.parts, VALIDATION: few})
+    validation = data.parts[VALIDATION]
+    size = min(len(validation), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(sampled, parts={TRAIN: validation}, groups={})
+    fewer = splits.draw_examples(swapped, size, seed).parts[TRAIN]
+    return replace(sampled, parts={**sampled.parts, VALIDATION: fewer})
 
 
-def _trained(
+def _train_once(
     model: Model,
     task_type: TaskType,
     data: Dataset,
@@ -500,21 +500,21 @@ def _trained(
         machine=machine,
     )
     encoded_training = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(
+    score = reader(
         seed_result.tuned.network, seed_result.task_type, learner.frame, learner.collation
     )
     figures = {
         "value": seed_result.task_type.measured(data.parts[eval_part], seed_result.answers),
         "learned": seed_result.task_type.measured(
             encoded_training.rows,
-            seed_result.task_type.answers(encoded_training, read(encoded_training)),
+            seed_result.task_type.answers(encoded_training, score(encoded_training)),
         ),
     }
-    scores = {name: _defined(metrics[task_type.measure]) for name, metrics in figures.items()}
+    scores = {name: _or_zero(metrics[task_type.measure]) for name, metrics in figures.items()}
     return {**scores, "moved": seed_result.moved}
 
 
-def _say_cut(
+def _print_cuts(
     reported: set[tuple[str, int]], say: Say, encoded_parts: Mapping[str, Encoded]
 ) -> None:
     """Print what of each part was truncated, once for each number of rows."""
@@ -525,6 +525,6 @@ def _say_cut(
         reported.add(key)
 
 
-def _defined(value: float) -> float:
+def _or_zero(value: float) -> float:
     """The figure, or 0 where it is undefined, as the correlation of constant predictions is."""
     return value if math.isfinite(value) else 0.0

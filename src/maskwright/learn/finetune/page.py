@@ -47,18 +47,18 @@ def render(
         facts: whatever else is known of the run.
         kind: is shown, in a word or two.
     """
-    of = f"examples of the {eval_part} part" if eval_part else "rows"
-    shown = min(len(rows), task_type.judged or len(rows))
+    unit = f"examples of the {eval_part} part" if eval_part else "rows"
+    num_judged = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
         name=name,
         kind=kind,
-        summary=f"{task_type.task}, {len(rows):,} {of}",
+        summary=f"{task_type.task}, {len(rows):,} {unit}",
         table=table,
         charts=_charts(task_type, figures, losses) if figures else [],
         classes=task_type.by_class(rows, answers) or {},
         confusion=_confusion(task_type, rows, answers),
-        mistakes=_mistakes(task_type, mistakes, shown),
+        mistakes=_mistakes(task_type, mistakes, num_judged),
         facts=dict(facts),
     )
 
@@ -94,8 +94,8 @@ def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
 
 
 def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
-    most = max(map(len, by_seed.values()), default=1)
-    return [float(n) for n in range(1, most + 1, -(-most // 10))]
+    count = max(map(len, by_seed.values()), default=1)
+    return [float(n) for n in range(1, count + 1, -(-count // 10))]
 
 
 def _confusion(task_type: TaskType, rows: Sequence[Any], answers: Any) -> Markup:

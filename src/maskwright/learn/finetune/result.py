@@ -183,7 +183,7 @@ class FinetuneResult:
             )
         task = self._task(attached).render()
         if not head_alone:
-            _leave_beside(adapter)
+            _merge_or_detach(adapter)
             self._write_model(readme, task)
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
@@ -194,10 +194,10 @@ class FinetuneResult:
                 self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
             ),
         )
-        document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
+        document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
-    def _choice(self) -> str:
+    def _selection(self) -> str:
         """A sentence about how epoch and seed were chosen."""
         if any(map(math.isfinite, self.best.tuned.figures)):
             return f"Epoch and seed were chosen on {VALIDATION} data."
@@ -229,7 +229,7 @@ class FinetuneResult:
             "head": ["", *names],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
-            f"seeds. {self._choice()}"
+            f"seeds. {self._selection()}"
             + (
                 " There is no test part: these figures flatter."
                 if self.eval_part == VALIDATION
@@ -264,7 +264,7 @@ class FinetuneResult:
             figures=best.task_type.measured(self.encoded_parts[self.eval_part].rows, best.answers),
             table=table,
             plain=learner.family is not None and not head_alone,
-            loads=_loads(self.out, learner, attached, head_alone),
+            loads=_usage_code(self.out, learner, attached, head_alone),
         )
 
     def _write_model(self, readme: str, task: str) -> None:
@@ -278,15 +278,15 @@ class FinetuneResult:
             readme=readme,
             decoder_start=learner.collation.decoder_start,
             conventions=replace(learner.loaded.conventions, measure=None),
-            writing=_writing(best.task_type) if task_type.writes else {},
+            writing=_generation_settings(best.task_type) if task_type.writes else {},
         )
-        more = {**task_type.files(learner.frame, learner.config.width), TASK: task}
+        extra_files = {**task_type.files(learner.frame, learner.config.width), TASK: task}
         pretrained.save(
             best.tuned.network,
             learner.frame.tokenizer.padding(),
             self.out / MODEL,
             about,
-            more={name: text.encode() for name, text in more.items()},
+            more={name: text.encode() for name, text in extra_files.items()},
         )
 
     def _task(self, attached: bool) -> TaskRecord:
@@ -297,7 +297,7 @@ class FinetuneResult:
             self.data.task.columns.roles,
         )
         read = (*task_type.roles, *task_type.beside)
-        values = _numbers(self.data.labels)
+        values = _class_numbers(self.data.labels)
         return TaskRecord(
             format=FORMAT,
             kind=task_type.task,
@@ -312,7 +312,7 @@ class FinetuneResult:
             attached=attached,
         )
 
-    def _plain(self, table: Table) -> dict[str, Any]:
+    def _results(self, table: Table) -> dict[str, Any]:
         """Every seed's figures."""
         task_type, rows = self.learner.task_type, self.encoded_parts[self.eval_part].rows
         return {
@@ -364,18 +364,18 @@ class FinetuneResult:
         )
 
 
-def _writing(task_type: TaskType) -> dict[str, int]:
+def _generation_settings(task_type: TaskType) -> dict[str, int]:
     """Generation settings with which transformers generates the same answers."""
     decoding = {"num_beams": int(task_type.options.get("beams", 1))}
-    longest = task_type.options.get("longest")
-    return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
+    max_tokens = task_type.options.get("longest")
+    return decoding if max_tokens is None else {**decoding, "max_new_tokens": int(max_tokens)}
 
 
-def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
+def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
     """Lines of code that use the model; `attached`: with the adapter beside it; `head_alone`: the
     adapter is a head above a model in another folder."""
     name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
-    row = _row_of(task_type)
+    row = _example_row(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if head_alone:
         base = folders.called(learner.path)
@@ -420,7 +420,7 @@ def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> lis
     return lines
 
 
-def _row_of(task_type: TaskType) -> str:
+def _example_row(task_type: TaskType) -> str:
     """An example row for `predict`: a text, or a tuple of the roles."""
     is_tuple = len(task_type.roles) > 1
     values = [
@@ -430,13 +430,13 @@ def _row_of(task_type: TaskType) -> str:
     return f"({', '.join(values)})" if is_tuple else values[0]
 
 
-def _leave_beside(adapter: Adapter | None) -> None:
+def _merge_or_detach(adapter: Adapter | None) -> None:
     """Merge the adapter into the weights of the model if it can be merged, else detach it."""
     if adapter is not None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
-def _numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
+def _class_numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
     """The numbers of the classes in the data, if they are numbers."""
     if vocabulary is None or not vocabulary.has_numbers:
         return None

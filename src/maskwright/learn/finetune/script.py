@@ -104,7 +104,7 @@ def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: b
         roles = ", ".join(task_type.roles)
         return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
     pair = len(task_type.roles) > 1
-    fill = {
+    placeholders = {
         "model": model,
         "length": length,
         "what": "An answer to each " + ("pair of texts." if pair else "text."),
@@ -113,7 +113,7 @@ def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: b
         "split": PAIRS if pair else "lines",
     }
     text = PLAIN
-    for name, value in fill.items():
+    for name, value in placeholders.items():
         text = text.replace("{" + name + "}", str(value))
     example = "a text\\tanother" if pair else "a text"
     needs = "It needs torch and transformers, and no network."

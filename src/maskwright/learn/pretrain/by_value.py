@@ -35,15 +35,13 @@ def build(recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer) 
         As `build_store`.
     """
     values = values_of(folder) or []
-    missing_values = [
-        v for n, v in enumerate(values) if not (_path(folder, n) / MANIFEST).is_file()
-    ]
-    if not missing_values or recipe.corpus.held_out_text:
+    missing = [v for n, v in enumerate(values) if not (_path(folder, n) / MANIFEST).is_file()]
+    if not missing or recipe.corpus.held_out_text:
         return
     spools: dict[str, Spool] = {}
     for document in text.held_out():
         value = value_of(recipe.corpus, document)
-        if value in missing_values:
+        if value in missing:
             spools.setdefault(value, Spool(folder)).add(document)
     sentences = needs_sentences(recipe)
     for value, spool in spools.items():
@@ -60,7 +58,7 @@ def table(
     if not store_numbers:
         return None
     batch = recipe.evaluation.batch
-    rows_per_store = max(batch, recipe.evaluation.rows // len(store_numbers))
+    num_rows = max(batch, recipe.evaluation.rows // len(store_numbers))
     table_rows: list[list[str]] = []
     with nullcontext() if average is None else average.in_place():
         for number, name in enumerate(names_of(recipe.corpus, folder)):
@@ -69,17 +67,10 @@ def table(
                 store = TokenStore.open(_path(folder, number))
                 documents = store.num_documents
                 try:
-                    evaluation = likelihood.evaluate(
-                        objective,
-                        held_out_rows(recipe, store),
-                        rows=rows_per_store,
-                        batch_rows=batch,
+                    result = likelihood.evaluate(
+                        objective, held_out_rows(recipe, store), rows=num_rows, batch_rows=batch
                     )
-                    cells = [
-                        f"{evaluation.targets:,}",
-                        f"{evaluation.loss:.3f}",
-                        f"{evaluation.top1:.1%}",
-                    ]
+                    cells = [f"{result.targets:,}", f"{result.loss:.3f}", f"{result.top1:.1%}"]
                 except DataError:
                     pass  # the text does not fill a row, or has no target
             table_rows.append([name, f"{documents:,}", *cells])
@@ -87,7 +78,7 @@ def table(
         "title": f"Held-out text by {recipe.corpus.mix_by}",
         "head": ["", "documents", "targets", "loss", "top-1"],
         "rows": table_rows,
-        "note": f"Loss in nats per target, of at most {rows_per_store:,} rows each; {NOTHING}: "
+        "note": f"Loss in nats per target, of at most {num_rows:,} rows each; {NOTHING}: "
         "too little text is held out.",
     }
 

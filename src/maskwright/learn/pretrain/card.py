@@ -27,11 +27,9 @@ def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model
     conventions = conventions_of(recipe, len(config.stacks))
     model = replace(model, conventions=conventions)
     model_files = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
-    config_json = model_files["config.json"]
-    assert isinstance(config_json, bytes)
-    return replace(
-        model, readme=_card(recipe, config, json.loads(config_json), tokenizer, conventions)
-    )
+    text = model_files["config.json"]
+    assert isinstance(text, bytes)
+    return replace(model, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
 def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
@@ -98,10 +96,8 @@ def ask_of(
     """Return an example of use; None if the model can neither fill masks nor generate text."""
     if config.vocabulary_head is None:
         return None
-    prompt, generates = (
-        _known_words(tokenizer),
-        config.decoder is not None and conventions.decoder_trained,
-    )
+    prompt = _known_words(tokenizer)
+    generates = config.decoder is not None and conventions.decoder_trained
     fills_spans = len(config.stacks) == 2 and generates and bool(tokenizer.sentinels)
     fills_spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
     if config.encoder is not None and tokenizer.mask is not None and not fills_spans:

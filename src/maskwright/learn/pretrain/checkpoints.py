@@ -94,13 +94,11 @@ class CheckpointStore:
             return target
         masters = optimizer.parameters.state()
         weights = masters if average is None else average.state()
-        model_files = pretrained.save_files(
-            model, tokenizer, self.model, state=own_weights(weights)
-        )
+        content = pretrained.save_files(model, tokenizer, self.model, state=own_weights(weights))
         other_weights = {n: t for n, t in weights.items() if not n.startswith(OWN)}
 
         def write(staging: commit.Staging) -> None:
-            for name, data in model_files.items():
+            for name, data in content.items():
                 staging.write_bytes(name, data() if callable(data) else data)
             staging.write_bytes(MOMENTS, files.chunks(moments))
             if other_weights:

@@ -104,11 +104,8 @@ def adapt(
     stream: TextIO | None = None,
 ) -> Path:
     """Continue the pretraining of the model in `folder` on `texts`, and report the change of the
-    loss on that text and on other text. An interrupted run is resumed like any other, and reports
-    at its end.
-
-    Returns:
-        The last checkpoint's folder in the new folder `out`.
+    loss on that text and on other text. Returns the last checkpoint's folder in the new folder
+    `out`. An interrupted run is resumed like any other, and reports at its end.
 
     Raises:
         MaskwrightError: as `recipe_of` and `run.pretrain`.
@@ -192,14 +189,12 @@ def worth(out: Path) -> list[tables.Table]:
     assert isinstance(recipe.model, Folder)
     path = Path(recipe.model.path)
     tokenizer = Tokenizer.load(out / "tokenizer")
-    initial_model = build.model(recipe, build.transformer_config(recipe, tokenizer))
+    initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
     has_loss_before = (
-        start.take(out, initial_model, recipe.model.new) or recipe.model.architecture is None
+        start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
     )
     checkpoint = folders.newest(out)
-    models = [(initial_model, path)] * has_loss_before + [
-        (open_weights(checkpoint).network, checkpoint)
-    ]
+    models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
     # If the initial model is a checkpoint, its run's folder contains the held-out text.
     earlier_store = path.parent.parent / HELD_OUT
@@ -240,14 +235,12 @@ def worth(out: Path) -> list[tables.Table]:
             "note": note,
         }
     ]
-    if not has_earlier_text and initial_model.encoder is not None and initial_model.decoder is None:
-        results.append(_vector_agreement(initial_model, models[-1][0], store, recipe.rows.length))
+    if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
+        results.append(_drift(initial, models[-1][0], store, recipe.rows.length))
     return results
 
 
-def _vector_agreement(
-    before: Transformer, after: Transformer, store: TokenStore, length: int
-) -> tables.Table:
+def _drift(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
     """Return a table with the rank correlation of two models' similarities of held-out texts."""
     packed = PackedDocuments(store, length)
     row_indices = np.arange(min(len(packed), SEEN_ROWS))
@@ -279,8 +272,7 @@ def _losses(
     tokenizer: Tokenizer,
     store: TokenStore,
 ) -> list[float]:
-    """Return the loss of each model on `store`; `models` holds (model, its folder), from which the
-    objective's own weights are loaded if it has any."""
+    """Return the loss of each (model, folder with weights of its objective, if any) on `store`."""
     losses = []
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     for model, path in models:

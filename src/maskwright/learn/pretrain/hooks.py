@@ -38,8 +38,7 @@ PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 def sample(
     objective: Objective, prepared: PreparedCorpus, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
-    """Return a `sample` record for the journal: a held-out text with predicted tokens, or its
-    continuation. None if the model can do neither.
+    """Return a `sample` record for the journal; None if the model neither fills nor generates.
 
     Args:
         rows: rows of the held-out text, which encoder-decoder objectives need.
@@ -53,14 +52,12 @@ def sample(
     if isinstance(objective, EncoderDecoder):
         return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
     if model.config.encoder is not None and tokenizer.mask is not None:
-        mask_token = tokenizer.tokens([tokenizer.mask])[0]
-        separator = "" if tokenizer.kind == "character" else " "
+        mask = tokenizer.tokens([tokenizer.mask])[0]
+        space = "" if tokenizer.kind == "character" else " "
         is_first = np.arange(len(ids)) == 0
         begin, end = _middle_word(prepared.held_out.begins_word(np.array(ids), is_first))
         text_before, text_after = tokenizer.decode(ids[:begin]), tokenizer.decode(ids[end:])
-        prompt = (
-            f"{text_before}{separator}{mask_token}{separator}{text_after.removeprefix(separator)}"
-        )
+        prompt = f"{text_before}{space}{mask}{space}{text_after.removeprefix(space)}"
         # In a model of two stacks such an objective trains the encoder alone; use only that.
         predictions = fill(
             prepare(model, live=True),
@@ -94,8 +91,7 @@ def sample(
 def _rewritten(
     objective: EncoderDecoder, prepared: PreparedCorpus, source: RowSource
 ) -> dict[str, str]:
-    """Return the corrupted beginning of the first row ("prompt") and the decoder's output for it
-    ("text")."""
+    """Return the corrupted beginning of the first row and the decoder's output for it."""
     first_row = source.rows(np.array([0]), 0)
     length = min(2 * PROMPT_TOKENS, int((first_row.documents == 1).sum()))
     batch = objective.corrupt(first_row.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
@@ -156,11 +152,9 @@ class LogHook:
         self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
         self._every = session.recipe.training.log_seconds
-        resume_command = f"maskwright resume {shell_word(session.out)}"
+        command = f"maskwright resume {shell_word(session.out)}"
         is_alone = session.processes.world == 1 and self.device.type == "cpu"
-        self._neighbours = (
-            SlowdownWatch(torch.get_num_threads(), resume_command) if is_alone else None
-        )
+        self._neighbours = SlowdownWatch(torch.get_num_threads(), command) if is_alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)

@@ -111,9 +111,7 @@ def cut(folder: Path, step: int) -> int:
         if not path.is_file():
             continue
         lines = path.read_bytes().splitlines(keepends=True)
-        remaining = [
-            line for line in lines if (line_step := _step(line)) is not None and line_step <= step
-        ]
+        remaining = [line for line in lines if (at := _step(line)) is not None and at <= step]
         if len(remaining) == len(lines):
             continue
         removed += len(lines) - len(remaining)
@@ -152,11 +150,9 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
             do=REMEDY,
         )
     lines = read(folder)
-    required_numbers = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
+    required = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
     for line in lines:
-        if missing := [
-            n for n in required_numbers.get(line["kind"], ()) if not _is_number(line.get(n))
-        ]:
+        if missing := [n for n in required.get(line["kind"], ()) if not _is_number(line.get(n))]:
             raise DataError(
                 "a line of metrics.jsonl lacks a number",
                 where=path,

@@ -100,14 +100,13 @@ class ByValue:
                 f"{WITH_OTHERS}",
             )
         if self._unknown:
-            by_count = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
-            listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in by_count[:LISTED])
+            most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
+            listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in most[:LISTED])
             raise DataError(
                 "values of the column that is mixed by have no weight",
                 where=f"{where}, column {column!r}",
-                found=listed + ", …" * (len(by_count) > LISTED),
-                wanted="a weight for each value in corpus.weights; "
-                f"{near(by_count[0], self._weights)}",
+                found=listed + ", …" * (len(most) > LISTED),
+                wanted=f"a weight for each value in corpus.weights; {near(most[0], self._weights)}",
                 do=f"add them, or one weight for all others: {WITH_OTHERS}",
             )
         if unused_weights := sorted({*self._weights} - {*self._spools}):
@@ -130,8 +129,7 @@ class ByValue:
 
 
 def value_of(corpus: Corpus, document: Document) -> str | None:
-    """Return the document's value of the mixed column, or `*` if its value is one of all others;
-    None if it has no weight."""
+    """Return the value that a document is mixed by, or `*` for all others; None: no weight."""
     value = document.notes.get(str(corpus.mix_by))
     weights = corpus.weights
     if not isinstance(weights, dict) or value in weights:
@@ -184,17 +182,14 @@ def mixed_rows(
     corpus, seed = recipe.corpus, recipe.training.seed
     if not corpus.weights_end:
         return mixed(sources, weights_of(corpus, stores), seed=seed)
-    start_shares, end_shares = shares(corpus, [store.num_tokens for store in stores])
-    return ScheduledMixture(
-        sources, start_shares, end_shares, samples_by_progress(recipe), seed=seed
-    )
+    begin, end = shares(corpus, [store.num_tokens for store in stores])
+    return ScheduledMixture(sources, begin, end, samples_by_progress(recipe), seed=seed)
 
 
 def mixture_of_run(
     recipe: Recipe, rows: RowSource, stores: Sequence[TokenStore]
 ) -> dict[str, list[str]]:
-    """Return {"mixture": lines} with each store's share of the rows of a run whose shares change;
-    empty for other runs.
+    """Return {"mixture": lines} with each store's share of the rows; {} if shares do not change.
 
     Args:
         rows: the rows of the last phase.
@@ -229,15 +224,11 @@ def samples_by_progress(recipe: Recipe) -> list[tuple[float, float]]:
         progress = spent / budget.total
         phase = next((p for p in phases if progress < p.until), phases[-1])
         rows = training.ramp.rows(phase.batch // micro, progress) * micro
-        step_cost = 1 if budget.steps is not None else rows * phase.length
+        cost = 1 if budget.steps is not None else rows * phase.length
         # With a constant batch size, one point covers all steps of a phase.
-        is_constant = training.ramp.start == 1.0
-        steps = (
-            max(1, math.ceil((phase.until * budget.total - spent) / step_cost))
-            if is_constant
-            else 1
-        )
-        samples, spent = samples + steps * rows, spent + steps * step_cost
+        fixed = training.ramp.start == 1.0
+        steps = max(1, math.ceil((phase.until * budget.total - spent) / cost)) if fixed else 1
+        samples, spent = samples + steps * rows, spent + steps * cost
         points.append((float(samples), min(1.0, spent / budget.total)))
     stride = max(1, len(points) // MOST_POINTS)
     return [*points[:-1:stride], (float(samples), 1.0)]

@@ -1,5 +1,5 @@
-"""From stored tokens to the rows that the recipe's objective learns from, or is measured on; and
-whether these rows fit the positions of a model."""
+"""From stored tokens to the rows that the recipe's objective is trained or evaluated on; and checks
+that these rows fit the positions of a model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from maskwright.text.store.stream import Stream, Windows
 
 
 class Microbatches:
-    """The microbatches of the next step, a function of the number of rows taken so far and of the
-    share of the budget that is used.
+    """The microbatches of the next step, as a function of the number of rows used so far and of the
+    used share of the budget.
 
-    All microbatches of a step have equally many rows. Where the row length changes, the count of
-    rows continues in the order of the new rows.
+    All microbatches of a step have the same number of rows. When the row length changes, counting
+    goes on in the order of the new rows.
 
     Args:
         phases: (share of the budget, loader): each loader is used until that share is reached.
@@ -57,7 +57,7 @@ class Microbatches:
         return self.objective.corrupt(rows, epochs, self.plan.seed, self._progress)
 
     def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
-        """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
+        """Return the rows of microbatch `number` before corruption, and the epoch of each row."""
         progress, last_loader = self._progress, self.phases[-1][1]
         loader = next(
             (candidate for until, candidate in self.phases if progress < until), last_loader
@@ -71,29 +71,29 @@ class Microbatches:
         return loop.progress(self.plan, self.state)
 
 
-# The share of a table of positions that counts as trained.
+# A table of positions counts as trained if rows reach this share of it.
 NEARLY = 0.9
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
-    """The `rows` of held-out text: the same for every seed of the recipe."""
+    """Return the `rows` of held-out text, which do not depend on the recipe's seed."""
     return rows(recipe, store, length, seed=likelihood.SEED)
 
 
 def training_rows(
     recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
 ) -> RowSource:
-    """The `rows` of one store, or of several stores mixed as the recipe says."""
+    """Return the `rows` of one store, or of several stores mixed in the recipe's shares."""
     return mixed_rows(recipe, [rows(recipe, store, length) for store in stores], stores)
 
 
 def rows(
     recipe: Recipe, store: TokenStore, length: int | None = None, *, seed: int | None = None
 ) -> RowSource:
-    """The store's tokens as rows; `length` and `seed` are the recipe's if none are given.
+    """Return the store's tokens as rows; `length` and `seed` default to the recipe's.
 
-    An objective that predicts the next token gets one token more per row, and one that shortens
-    blocks of text gets blocks of which `length` tokens are left.
+    Rows for an objective that predicts the next token have one more token; blocks for an objective
+    that shortens them are longer, so that `length` tokens remain.
 
     Raises:
         IncompatibleError: the objective does not learn from such rows.
@@ -122,10 +122,13 @@ def rows(
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
-    """Refuse rows that are longer than the table of positions of a stack that reads them.
+    """Check that rows are not longer than the table of positions of any stack that reads them.
 
     Args:
         whose: the setting that names the model, if it is not the recipe's own model.
+
+    Raises:
+        IncompatibleError: with the longest possible row.
     """
     lengths = [phase.length for phase in recipe.phases]
     longest = max(lengths)
@@ -151,8 +154,8 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
 
 
 def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding | None:
-    """The finding that no row trains some position vectors: longer texts meet them as they were
-    initialised. None if there are none, or if the model comes from a folder."""
+    """Return a warning that the rows are too short to train all position vectors; None if they are
+    long enough, or if the model comes from a folder."""
     if isinstance(recipe.model, Folder):
         return None
     longest = max(phase.length for phase in recipe.phases)
@@ -171,11 +174,11 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
-    """The largest number of tokens that a stack reads of rows of `length`."""
+    """Return the maximum number of tokens that a stack reads of a row of `length` tokens."""
     spec, kind = recipe.objective.spec, row_kind(recipe)
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
-        # A row of packed texts has at least one special token; other rows may be all text.
+        # A row of packed texts has at least one special token; other rows may have none.
         text_length = length if kind in ("stream", "windows") else length - 1
         if kind == "blocks" and spec.text_length is not None:
             text_length = spec.text_length(options, length)

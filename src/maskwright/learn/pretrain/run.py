@@ -10,9 +10,9 @@
       report.html         written at the end, and when it is stopped
       crash/              reports on steps whose loss was not finite
 
-`pretrain` writes the recipe and `resume` reads it; after that both are the same code. A resumed run
-is bit-exact with the same build of torch, thread count and precision; if one of these changed, the
-run says so and continues.
+`pretrain` writes the recipe and `resume` reads it; after that both share all code. A resumed run is
+bit-exact with the same build of torch, thread count and precision; if one of these changed, the run
+continues with a warning.
 """
 
 from __future__ import annotations
@@ -88,24 +88,20 @@ AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 
 
 def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
-    """Operations of matrix products, forward and backward, per token of a row: the mean over the
-    phases of the run, on rows of its held-out text."""
-    flops, phase_start = 0.0, 0.0
+    """Return the floating-point operations of matrix products, forward and backward, per token: the
+    mean over the phases of the run, measured on held-out rows."""
+    flops, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
-        middle = (
-            phase_start + phase.until
-        ) / 2  # where rates of masks that change are at their mean
-        trial_batch = next(
-            likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle)
-        )
-        share, phase_start = phase.until - phase_start, phase.until
-        flops += share * training_flops(objective, trial_batch) / trial_batch.tokens.numel()
+        middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
+        batch = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        share, start = phase.until - start, phase.until
+        flops += share * training_flops(objective, batch) / batch.tokens.numel()
     return flops
 
 
 def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
-    """`recipe` with its budget in tokens where it is in floating-point operations."""
+    """Return `recipe`, with a budget in floating-point operations converted to tokens."""
     if recipe.training.budget.flops is None:
         return recipe
     network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
@@ -116,15 +112,15 @@ def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
 
 
 class Stopped(SystemExit):
-    """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
+    """A signal stopped the run after a checkpoint was saved; the exit code is 128 + the signal."""
 
 
 class InitialFolder:
-    """The content of the folder `out` before a command started.
+    """Cleans the output folder up if a command fails before its first step.
 
-    A refused command leaves nothing in a new folder that would stop the corrected command. A text
-    that was prepared completely stays, as that may have taken hours, beside the recipe in
-    `refused.toml`: the next command there uses it, or removes it if it reads another text.
+    A failed command leaves nothing in a new folder that would stop the corrected command, except a
+    completely prepared text, which may have taken hours, with its recipe in `refused.toml`: the
+    next command there uses it, or removes it if it reads another text.
     """
 
     def __init__(self, out: Path) -> None:
@@ -135,11 +131,11 @@ class InitialFolder:
 
     @contextlib.contextmanager
     def leaving_nothing(self) -> Iterator[None]:
-        """A block that removes what it made in a new folder if it is refused before the first step.
-        Enter it under the folder's lock."""
+        """Context that cleans a new folder up if an error occurs before the first step. Enter it
+        while holding the folder's lock."""
         try:
             yield
-        except StoppedError:  # the same command goes on
+        except StoppedError:  # the same command continues from what is there
             raise
         except MaskwrightError:
             if self.fresh and not _has_trained(self.out):
@@ -154,12 +150,12 @@ class InitialFolder:
         _clear(self.out)
         if (self.out / REJECTS).is_file():
             if (self.out / REJECTS).stat().st_size:
-                return  # the refusal names it
+                return  # the error message names it
             (self.out / REJECTS).unlink()
         for path in self.missing:
             for lock in path.glob(f"{LOCK}*") if path == self.out else ():
                 lock.unlink()
-            path.rmdir()  # refused where something else lies there by now
+            path.rmdir()  # fails if other files are there by now
 
 
 def pretrain(
@@ -173,23 +169,23 @@ def pretrain(
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
     Args:
-        origin: the run that the recipe comes from. If its text does not exist, its tokens are used.
-        adjust: may change the recipe after its text is prepared and before anything is trained (the
-            quickstart sets its budget so); the changed recipe is saved and run.
+        origin: the run that the recipe comes from. Its tokens are used if the text does not exist.
+        adjust: called with the recipe and the prepared text, returns the recipe that is saved and
+            trained (the quickstart sets its budget in this way).
 
     Raises:
-        OutputError: `out` holds something that this recipe did not make, or cannot be written.
-        MaskwrightError: the recipe's text, sizes or machine make the run impossible.
+        OutputError: `out` has content of another recipe, or cannot be written.
+        MaskwrightError: the run is impossible with the recipe's text or sizes, or on this machine.
     """
     recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
-    processes.share(recipe.training.microbatches)  # refused before anything is read
+    processes.share(recipe.training.microbatches)  # raises before anything is read
     initial_folder = InitialFolder(out)
     with contextlib.ExitStack() as exit_stack:
         if processes.first:
             _claim(recipe, out, exit_stack)
             exit_stack.enter_context(initial_folder.leaving_nothing())
-            _reuse_tokens(recipe, origin, out, printer(stream))
+            _reuse(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
                     recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
@@ -208,11 +204,12 @@ def resume(
     """Continue the run in `out` from its newest valid checkpoint.
 
     Args:
-        settings: the recipe with changed free settings (how often to evaluate, for example).
+        settings: the recipe with other values of settings that do not change the result, such as
+            how often to evaluate; None: the run's recipe.
 
     Raises:
         UsageError: `out` is not a run.  IncompatibleError: a changed setting changes the result.
-        CheckpointError: there are checkpoints, and none is valid.
+        CheckpointError: there are checkpoints, but none is valid.
     """
     out = Path(out)
     if not is_run(out):
@@ -235,8 +232,8 @@ def resume(
 
 
 def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
-    """Put the recipe into its folder: a new one, or one without a checkpoint whose content this
-    recipe would make. From then on `exit_stack` has the lock of the folder."""
+    """Lock the folder `out` until `exit_stack` closes and write the recipe there. The folder must
+    be new, or have no checkpoint and only content that this recipe would create."""
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
     exit_stack.enter_context(commit.Lock(out / LOCK))
@@ -260,8 +257,7 @@ def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
 
 
 def _content(out: Path) -> list[Path]:
-    """The content of `out` except locks, remains of a stopped process and a list of
-    rejected rows."""
+    """Return the content of `out` except locks, temporary files and the list of rejected rows."""
     return [path for path in out.iterdir() if not path.name.startswith(PASSING)]
 
 
@@ -284,7 +280,7 @@ def _has_trained(out: Path) -> bool:
 
 
 def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
-    """Whether two recipes make the same tokens from one text."""
+    """Whether two recipes turn the same text into the same tokens."""
 
     def tokenizer(recipe: Recipe) -> object:
         chosen = recipe.tokenizer
@@ -296,8 +292,7 @@ def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
 
 
 def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
-    """`recipe` with the tokenizer in the run `origin`, if the tokenizer folder it names does not
-    exist."""
+    """Return `recipe`; if its tokenizer folder does not exist, with that of the run `origin`."""
     named = recipe.tokenizer
     if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
         return recipe
@@ -305,14 +300,12 @@ def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
     return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
 
 
-def _reuse_tokens(
-    recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]
-) -> None:
-    """Copy the tokens of the run `origin` into the run `out` if the text they were made of does not
-    exist. If the text has changed it is read as it is now, with a note.
+def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+    """Copy the tokens of the run `origin` into the run `out` if their text no longer exists. If the
+    text has only changed, print a warning: it will be read in its current state.
 
     Raises:
-        OutputError, StorageError, StoppedError: they cannot be written.
+        OutputError, StorageError, StoppedError: the tokens cannot be written.
     """
     corpus = recipe.corpus
     if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
@@ -332,23 +325,21 @@ def _reuse_tokens(
 
 
 def _describe_other_run(recipe: Recipe, out: Path) -> str | None:
-    """How the settings of the run in `out` differ from `recipe`; None if there is no run."""
+    """Describe how the run in `out` differs from `recipe`; None if there is no readable run."""
     try:
         existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
     except ConfigError:
         return None
     if existing is None:
         return None
-    changes = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
-    listed = "; ".join(
-        f"{path} is {old!r} there and {new!r} here" for path, old, new in changes[:8]
-    )
+    diffs = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
+    listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in diffs[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 
 
 def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
-    """Whether `out` is a run without a checkpoint, and its text and tokenizer, if they exist, are
-    those of `recipe`; the run's own recipe is in the file `name`."""
+    """Whether `out` is a run without a checkpoint (its recipe in the file `name`), whose text and
+    tokenizer, if they exist, are those of `recipe`."""
     if not (out / name).is_file() or has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
@@ -361,6 +352,7 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
+    """Raise IncompatibleError if the two recipes differ in a setting that changes the result."""
     changes = dotted.differences(frozen_part(before), frozen_part(after))
     refused = [change for change in changes if change[0] not in INEXACT]
     if refused:
@@ -383,7 +375,8 @@ def _run(
     *,
     stream: TextIO | None,
 ) -> Path:
-    """Train in `out`, whose lock is in `locked`."""
+    """Prepare the text, train and report in `out`, whose lock is in `locked`. Returns the last
+    checkpoint's folder."""
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as exit_stack:
@@ -444,7 +437,7 @@ def _run(
 
 
 def _warn_if_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
-    """Print a note if another library would read the model wrongly."""
+    """Print a warning if the transformers library would load the model incorrectly."""
     if (checkpoint / CONFIG).is_file() and (
         finding := opened.misread(read_json(checkpoint, CONFIG))
     ):
@@ -462,7 +455,7 @@ def _train(session: TrainingSession) -> None:
             EvaluateHook(session, run_journal, panel),
             SaveHook(session, run_journal, panel),
         ]
-    if session.stages is not None:  # before a checkpoint after the change, what was there at it
+    if session.stages is not None:  # it must save the head before a later checkpoint is saved
         hooks.insert(0, session.stages)
     process_memory.forget_peak(session.machine.device)
     plan = loop.TrainingPlan(
@@ -504,12 +497,10 @@ def _train(session: TrainingSession) -> None:
                 raise
             run_journal.flush()
             report_path = _write_crash_report(session, batches, error)
-            checkpoint_hint = (
-                "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
-            )
-            restart_hint = "resume" if checkpoint_hint else "begin again"
+            intact = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
+            restart_hint = "resume" if intact else "begin again"
             raise error.advising(
-                f"{report_path} tells more{checkpoint_hint}: start anew with a lower "
+                f"{report_path} tells more{intact}: start anew with a lower "
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
                 f"{restart_hint} with --set training.on_nonfinite=skip"
             ) from None
@@ -518,13 +509,13 @@ def _train(session: TrainingSession) -> None:
 def _write_crash_report(
     session: TrainingSession, batches: Microbatches, error: DivergedError
 ) -> Path:
-    """Write and return `crash/step-N.json`, the report on a step whose loss was not finite.
+    """Write `crash/step-N.json`, the report on a step whose loss was not finite; return its path.
 
     step, loss, parts, gradient_norm, microbatches     as the loop computed them
     gradients_not_finite, weights_not_finite           names of parameters
     rows                                               by microbatch: row numbers in the store
     texts                                              by microbatch with such a loss: first tokens
-    before                                             the steps before, as in metrics.jsonl
+    before                                             the last steps in metrics.jsonl
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
