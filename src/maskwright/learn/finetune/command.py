@@ -38,7 +38,7 @@ from maskwright.text.tables import splits, survey
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 
-# What is held back where the user gives one file.
+# Shares of the rows for validation and test if the user gives a single file.
 DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 
 
@@ -58,10 +58,10 @@ def finetune_file(
         settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
 
     Raises:
-        UsageError: a setting that is none of its choices, or no such folder or file.
-        ConfigError: a setting of an adapter that it does not have or take.
-        DataError: rows that no task can be learned from.
-        OutputError: `out` holds something else.
+        UsageError: a setting has an invalid value, or a folder or file does not exist.
+        ConfigError: an adapter does not know a setting, or not that value of it.
+        DataError: no task can be trained on the rows.
+        OutputError: `out` has other content.
     """
     if not isinstance(data, str | os.PathLike):
         raise UsageError(
@@ -77,7 +77,7 @@ def finetune_file(
 
 
 def _with_keywords(function: Callable[..., Path]) -> None:
-    """Give `function` the signature and the documentation of all fields of a recipe."""
+    """Add all fields of a recipe to the signature and the docstring of `function`."""
     signature = inspect.signature(function)
     fields = [
         f
@@ -112,10 +112,11 @@ _with_keywords(finetune_file)
 def finetune_recipe(
     recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
 ) -> Path:
-    """Fine-tune by a recipe; with a `curve` no model is saved, and `out` is returned.
+    """Fine-tune by a recipe and return the model folder. With a `curve` no model is saved and `out`
+    is returned.
 
     Args:
-        dry: only print how the data was read and what the training would cost; write nothing.
+        dry: only print how the data was read and the expected cost of the training; write nothing.
     """
     machine.use_threads(recipe.threads)
     chosen_machine = machine.choose(recipe.precision, recipe.device)
@@ -123,7 +124,7 @@ def finetune_recipe(
     methods = recipe.methods
     if not recipe.curve:
         require_unfinished(out)
-    # What is wrong with the model is said before anything is read.
+    # Errors of the model are raised before any data is read.
     opened = open_weights(model)
     config = opened.config
     if (requested_length := recipe.length) is not None and (
@@ -233,8 +234,11 @@ def finetune_recipe(
 def _vector_folder(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
-    """How a sentence-transformers folder computes its vectors; None for another folder. A folder
-    whose vectors cannot be computed here is refused only if the task trains vectors."""
+    """Read how a sentence-transformers folder computes its vectors; None for other folders.
+
+    Raises:
+        MaskwrightError: the task trains vectors, and those of the folder cannot be computed here.
+    """
     try:
         return sentence_transformers_folder.read(path)
     except MaskwrightError as error:
@@ -256,11 +260,12 @@ def _folder_options(
     recipe: FinetuneRecipe,
     say: Say,
 ) -> dict[str, Any]:
-    """The options that the folder fixes for a task type that continues training its vectors.
+    """Return the options of the task type that a sentence-transformers folder sets, and print what
+    is changed in the result.
 
     Raises:
-        IncompatibleError: it has a module that is not trained here.
-        UsageError: the pooling that is asked for does not go with its prompt.
+        IncompatibleError: the folder has a module that cannot be trained here.
+        UsageError: the requested pooling is incompatible with the folder's prompt.
     """
     made_with.require_learnable()
     options = made_with.options(opened.tokenizer)
@@ -271,7 +276,7 @@ def _folder_options(
             found="cls, and include_prompt false in the folder",
             wanted="mean or max",
         )
-    # In the result they stand in the order in which all releases put them side by side.
+    # The order in which all releases of sentence-transformers concatenate the poolings.
     ordered = [pooling for pooling in VECTOR_POOLINGS if pooling in made_with.poolings]
     for finding in made_with.findings():
         say(replace(finding, what=f"{finding.what}, in learning and in the result").line())
@@ -287,6 +292,7 @@ def _folder_options(
 
 
 def _print_dataset(examples: Dataset, say: Say) -> None:
+    """Print how the file was read: its columns, statistics, sampled parts and findings."""
     for line in examples.task.lines():
         say(line)
     overview = survey.survey(examples)
@@ -306,10 +312,10 @@ def _print_dataset(examples: Dataset, say: Say) -> None:
 
 
 def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
-    """Refuse settings that have no effect for the task.
+    """Check that no setting is without effect for the task.
 
     Raises:
-        UsageError: naming the first.
+        UsageError: with the first such setting.
     """
     if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
@@ -336,7 +342,7 @@ def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
 
 
 def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
-    """The training settings of one method for a model of that width."""
+    """Return the training settings of one method for a model of the given width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
     return Settings(
@@ -353,10 +359,10 @@ def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
 def _options(
     task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
-    """The options of `task_type` that the recipe sets.
+    """Return the options of `task_type` that the recipe sets; None leaves one out.
 
     Raises:
-        UsageError: a choice that such a task does not have.
+        UsageError: the task does not support an option or its value.
     """
     options: dict[str, Any] = {}
     if prompt is not None:

@@ -1,11 +1,11 @@
-"""Saved results of the finished seeds of an unfinished fine-tuning: a stop costs one seed at most.
+"""Saved results of the finished seeds of an unfinished fine-tuning, to continue it.
 
     out/unfinished/seed-N/
-      tuned.json           figures, losses, chosen epoch, seconds
+      tuned.json           validation metrics, losses, chosen epoch, seconds
       weights.safetensors  the trained weights, float32
       MANIFEST.json        written last; names the model, the data and the settings
 
-The same command continues from them and produces the same files; then it removes them.
+The same command continues from them, produces the same files, and then removes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from maskwright.model.nn.transformer import Transformer
 FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
 LARGEST = 1 << 20  # bytes of the facts
 HASH = 64  # digits of a SHA-256
-REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
+REJECTS = "rejects.jsonl"  # rows that were skipped when the data was read
 
 
 # Setting -> its option on the command line.
@@ -61,14 +61,14 @@ OPTIONS = {
 
 
 class SettingDifference(NamedTuple):
-    """A setting of the saved fine-tuning and of the requested one, as text."""
+    """A setting and its values in the saved and the requested fine-tuning, as text."""
 
     saved: str
     requested: str
 
 
 def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifference]:
-    """The differences of one entry, by the names of options of the command line."""
+    """Return the differences of the entry `name`, described by command-line options."""
     if saved == requested:
         return []
     changes: list[tuple[str, Any, Any]] = [(name, saved, requested)]
@@ -89,7 +89,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FinishedSeeds:
-    """The finished seeds of a fine-tuning into `out`; `about` identifies it, in plain JSON."""
+    """The finished seeds of a fine-tuning into `out`, which is identified by the JSON `about`."""
 
     out: Path
     about: Mapping[str, Any]
@@ -99,10 +99,10 @@ class FinishedSeeds:
         return self.out / FOLDER
 
     def require_same(self) -> None:
-        """Refuse to go on with the seeds of another fine-tuning; call it under the lock.
+        """Check that the saved seeds are of this fine-tuning. Call it while holding the lock.
 
         Raises:
-            UsageError: naming what differs.
+            UsageError: with the settings that differ.
             CheckpointError: a seed's folder is damaged.
         """
         commit.sweep(self.folder)
@@ -129,7 +129,7 @@ class FinishedSeeds:
         """Save the result of `seed`.
 
         Raises:
-            OutputError, StoppedError, StorageError: as of `commit`.
+            OutputError, StoppedError, StorageError: as `commit`.
         """
         weights = {
             n: p.detach().cpu().contiguous()
@@ -152,7 +152,7 @@ class FinishedSeeds:
         )
 
     def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
-        """Load the result of `seed` into `model`, which was built for it; None: not finished.
+        """Load the result of `seed` into `model` and return it; None if the seed is not finished.
 
         Raises:
             CheckpointError: the files are damaged.

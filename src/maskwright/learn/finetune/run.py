@@ -67,7 +67,7 @@ class _Clock:
 
 
 def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
-    """Return the minimum number of bytes of the output folder: the model's float32 weights and, until
+    """Return the minimum size of the output folder in bytes: the model's float32 weights and, until
     they are written, the trained weights of each seed."""
     kept_seeds = seeds if method.trains_all else 0
     return 4 * shapes.num_parameters(learner.config) * (1 + kept_seeds)
