@@ -112,8 +112,7 @@ _with_keywords(finetune_file)
 def finetune_recipe(
     recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
 ) -> Path:
-    """Fine-tune by a recipe and return the model folder. With a `curve` no model is saved and `out`
-    is returned.
+    """Fine-tune by a recipe; return the model folder, or `out` for a `curve`, which saves no model.
 
     Args:
         dry: only print how the data was read and the expected cost of the training; write nothing.
@@ -234,11 +233,8 @@ def finetune_recipe(
 def _vector_folder(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
-    """Read how a sentence-transformers folder computes its vectors; None for other folders.
-
-    Raises:
-        MaskwrightError: the task trains vectors, and those of the folder cannot be computed here.
-    """
+    """Read how a sentence-transformers folder computes its vectors; None for other folders. Raises
+    only if the task trains vectors and those of the folder cannot be computed here."""
     try:
         return sentence_transformers_folder.read(path)
     except MaskwrightError as error:
@@ -260,8 +256,7 @@ def _folder_options(
     recipe: FinetuneRecipe,
     say: Say,
 ) -> dict[str, Any]:
-    """Return the options of the task type that a sentence-transformers folder sets, and print what
-    is changed in the result.
+    """Return the task options that a sentence-transformers folder sets; print what will change.
 
     Raises:
         IncompatibleError: the folder has a module that cannot be trained here.

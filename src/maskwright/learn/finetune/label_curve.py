@@ -124,8 +124,7 @@ def table(curve: LabelCurve) -> Table:
 
 
 def strategy(curve: LabelCurve) -> Table:
-    """Return a table of the method with the best mean at each number of labels, and the methods
-    that do not differ significantly from it."""
+    """Return a table of the best method by mean, and of those not significantly different."""
     rows = []
     for count in curve.counts:
         best = curve.best(count)
@@ -149,8 +148,7 @@ def strategy(curve: LabelCurve) -> Table:
 
 
 def journeys(curve: LabelCurve) -> Table:
-    """Return a table of the distance of the weights from their initial values, and of the gap
-    between training and new texts."""
+    """Return a table of how far weights moved and of the gap between training and new texts."""
     rows = []
     for approach, by_count in curve.moved.items():
         for count in curve.counts:
@@ -402,7 +400,6 @@ def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[
 
     Raises:
         UsageError: the file is of another study.
-        DataError: a line is no result.
     """
     with path.open("a+b") as file:
         file.seek(0)

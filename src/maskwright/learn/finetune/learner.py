@@ -182,8 +182,7 @@ class Learner:
         machine: Machine | None = None,
         announce: bool = False,
     ) -> SeedResult:
-        """Train one seed on the training part, choose the epoch and the decoding options on the
-        validation part, and predict `eval_part`.
+        """Train one seed, choose epoch and options on validation data, predict `eval_part`.
 
         Args:
             watch: shows the progress.
@@ -319,8 +318,7 @@ def reader(
 def attach(
     method: Method, model: Transformer, generator: torch.Generator
 ) -> tuple[Adapter | None, str]:
-    """Add the adapter of `method` to `model`, if it has one, and freeze the parameters that the
-    method does not train.
+    """Add the adapter of `method`, if any, to `model` and freeze what the method does not train.
 
     Returns:
         The adapter or None, and a line on the share of trained weights.
@@ -349,8 +347,7 @@ def reinitialised(method: Method, model: Transformer) -> list[str]:
 
 
 def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
-    """Return a function from the step to learning rate factors by parameter name; None if all
-    factors are 1."""
+    """Return a function from step to learning rate factors by parameter; None if all are 1."""
     factors = freeze.learning_rate_factors(model, method.layer_decay)
     for name in factors:
         if PROJECTION.fullmatch(name):

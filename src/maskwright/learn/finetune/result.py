@@ -371,12 +371,8 @@ def _generation_settings(task_type: TaskType) -> dict[str, int]:
 
 
 def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
-    """Return lines of code that use the model.
-
-    Args:
-        attached: the trained weights are in an adapter that is not merged into the model.
-        head_alone: that adapter is a head above a model in another folder.
-    """
+    """Return lines of code that use the model. `attached`: the trained weights are in an unmerged
+    adapter; `head_alone`: this adapter is a head above a model in another folder."""
     name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
     row = _example_row(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]

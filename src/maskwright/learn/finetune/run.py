@@ -84,11 +84,7 @@ def tell(
     say: Say,
     machine: Machine | None = None,
 ) -> None:
-    """Print steps, time and disk space of a fine-tuning, estimated from a few steps; write nothing.
-
-    Args:
-        seeds: number of seeds.
-    """
+    """Print steps, time and disk space for a number of seeds, estimated from a few trial steps."""
     examples = encoded_parts[TRAIN].examples
     count = len(examples.training_indices)
     steps, passes = steps_of(settings, count), passes_of(settings, count)
@@ -208,9 +204,7 @@ def finetune(
         tell(learner, data, encoded_parts, method, settings, len(seed_numbers), out, say, machine)
         return out / MODEL
     eval_part = TEST if TEST in encoded_parts else VALIDATION
-    plain_method = replace(
-        method, head_rate=method.head_factor
-    )  # explicit also if it is the default
+    plain_method = replace(method, head_rate=method.head_factor)  # the default made explicit
     finished_seeds = FinishedSeeds(
         out,
         {

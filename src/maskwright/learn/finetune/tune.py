@@ -119,8 +119,7 @@ def tune(
     Args:
         figure: the validation metric after each epoch, higher is better; None: the last epoch is
             saved.
-        rate_factors: maps the model and the number of steps to learning rate factors by step, or
-            None.
+        rate_factors: maps model and number of steps to learning rate factors by step, or None.
         machine: device and precision; None: the best of this machine.
         hooks: further hooks, called before `figure`.
 

@@ -130,8 +130,7 @@ class PreparedCorpus:
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
-    """Load the tokenizer and the stores of `recipe` from the run folder `folder`; create those that
-    do not exist.
+    """Load, or else create, tokenizer and stores of `recipe` in the run folder `folder`.
 
     Raises:
         DataError: there is no text, it cannot be read, or a held-out file is also training text.

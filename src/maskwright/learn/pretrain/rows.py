@@ -122,13 +122,10 @@ def rows(
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
-    """Check that rows are not longer than the table of positions of any stack that reads them.
+    """Raise IncompatibleError if rows are longer than a stack's table of positions.
 
     Args:
         whose: the setting that names the model, if it is not the recipe's own model.
-
-    Raises:
-        IncompatibleError: with the longest possible row.
     """
     lengths = [phase.length for phase in recipe.phases]
     longest = max(lengths)

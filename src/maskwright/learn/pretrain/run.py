@@ -204,8 +204,7 @@ def resume(
     """Continue the run in `out` from its newest valid checkpoint.
 
     Args:
-        settings: the recipe with other values of settings that do not change the result, such as
-            how often to evaluate; None: the run's recipe.
+        settings: the recipe with changed settings that do not affect the result; None: unchanged.
 
     Raises:
         UsageError: `out` is not a run.  IncompatibleError: a changed setting changes the result.
@@ -375,8 +374,7 @@ def _run(
     *,
     stream: TextIO | None,
 ) -> Path:
-    """Prepare the text, train and report in `out`, whose lock is in `locked`. Returns the last
-    checkpoint's folder."""
+    """Train and report in `out`, whose lock is in `locked`; returns the last checkpoint."""
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
     with locked.pop_all() as exit_stack:

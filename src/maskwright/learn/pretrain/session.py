@@ -57,10 +57,7 @@ from maskwright.text.store.rows import RowSource
 
 RUN = "run.json"
 FEW_TARGETS = 100
-LOOKED_AT, UNEVEN = (
-    512,
-    0.05,
-)  # sentence pairs that are counted; smallest share of a label for learning
+LOOKED_AT, UNEVEN = 512, 0.05  # number of counted sentence pairs; minimum share of a label
 
 
 @dataclass
@@ -171,9 +168,7 @@ def _objective(
     network = build.model(original, architecture, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(original)
-    layout.require(
-        objective.product.config, prepared.tokenizer, family
-    )  # fails before the first step
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before the first step
     if not saved and (finding := untrained_positions(recipe, architecture)):
         say(finding.line())
     if not saved and isinstance(recipe.model, Folder):

@@ -148,10 +148,8 @@ def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
 
 @torch.no_grad()
 def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
-    """Load the head that the run `out` saved into `model`; return whether there is one.
-
-    Args:
-        new: the parameter prefixes of the head, as from `new_parts`.
+    """Load the head that the run `out` saved into `model`; return whether there is one. `new` are
+    the prefixes of its parameters (see `new_parts`).
 
     Raises:
         CheckpointError: the file is damaged, or belongs to another model.
@@ -221,8 +219,7 @@ def layout(model: Folder) -> CheckpointLayout:
 
 
 def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
-    """Return `fresh` with the folder's weights, and pass to `say` which weights were loaded, newly
-    initialised and omitted.
+    """Load the folder's weights into `fresh`; tell `say` which were loaded, new and omitted.
 
     Raises:
         IncompatibleError: the folder has changed since the recipe was pinned.

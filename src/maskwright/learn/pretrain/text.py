@@ -257,11 +257,7 @@ def _hash(text: str) -> float:
 
 def _smallest_hashes(sizes: dict[float, int], share: float) -> set[float]:
     """Return the smallest hashes whose texts make up a `share` of all bytes, but not all hashes; a
-    text of more than half of the bytes comes last.
-
-    Args:
-        sizes: bytes of text by hash.
-    """
+    text of more than half of the bytes comes last. `sizes`: bytes by hash."""
     chosen: set[float] = set()
     total, bytes_taken, min_count = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:

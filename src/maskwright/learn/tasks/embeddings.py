@@ -360,8 +360,7 @@ def _candidates(rows: Sequence[Any]) -> list[str]:
 
 
 def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first index of each distinct candidate, and the code (C,) of each candidate:
-    its number among the distinct ones."""
+    """Return first indices of the distinct candidates, and each candidate's number (C,) in them."""
     _, first_index, code = np.unique(
         np.array(_candidates(rows), object), return_index=True, return_inverse=True
     )

@@ -75,12 +75,12 @@ class MultipleChoice(TaskType):
         )
         findings = cuts.findings(frame.length, "choices")
         extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
+        segments = encoded_pairs.segments
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            examples = EncodedExamples(encoded_pairs.texts, labels, encoded_pairs.segments, size)
-            return Encoded(rows, examples, findings, None, extent)
-        segments = encoded_pairs.segments
-        examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
+            examples = EncodedExamples(encoded_pairs.texts, labels, segments, size)
+        else:
+            examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
         return Encoded(rows, examples, findings, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> ChoiceExample:

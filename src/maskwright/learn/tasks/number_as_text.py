@@ -44,9 +44,7 @@ class NumberAsText(ValueAsText):
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         low, high, step = (float(self.options[name]) for name in ("low", "high", "step"))
-        numbers = np.arange(
-            low + step, high - step / 2, step
-        )  # the numbers that `wanted` may return
+        numbers = np.arange(low + step, high - step / 2, step)  # all that `wanted` may return
         values = [number_text(value, step) for value in numbers]
         ids = frame.tokenizer.encode_batch(values)
         for value, token_ids in zip(values, ids, strict=True):

@@ -389,8 +389,7 @@ def _mean(sums: NDArray[Any]) -> NDArray[Any]:
 
 
 def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
-    """Return `squad_score.balanced` of (N, 4) sums and counts of questions with and without an
-    answer; the mean of one kind if the other is missing."""
+    """Return `squad_score.balanced` of (N, 4) sums and counts by kind; one kind: its mean."""
     with_answer, without_answer = _mean(sums[:, :2]), _mean(sums[:, 2:])
     return np.where(
         np.isnan(with_answer),
