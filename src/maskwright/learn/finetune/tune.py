@@ -139,8 +139,8 @@ def tune(
     def batches(step: int, number: int) -> Batch | None:
         pass_index, offset = divmod(step, per_pass)
         begin = offset * settings.batch
-        places = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
-        chosen = indices[permute(key("shuffle", settings.seed, pass_index), len(indices), places)]
+        slots = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
+        chosen = indices[permute(key("shuffle", settings.seed, pass_index), len(indices), slots)]
         return train.batch(chosen, collation)[0] if len(chosen) else None
 
     plan = loop.TrainingPlan(

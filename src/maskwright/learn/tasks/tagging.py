@@ -218,8 +218,8 @@ class Tagging(TaskType):
             correct = sum(a == b for a, b in zip(true, predicted, strict=True))
             counts[n, :2] = len(true), correct
             if self.marks_entities:
-                gold, found = set(self._entities(true)), set(self._entities(predicted))
-                counts[n, 2:] = len(gold), len(found), len(gold & found)
+                truth, output = set(self._entities(true)), set(self._entities(predicted))
+                counts[n, 2:] = len(truth), len(output), len(truth & output)
         return counts
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
