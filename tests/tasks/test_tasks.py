@@ -437,7 +437,7 @@ def test_never_to_answer_can_be_the_best() -> None:
     """Where nothing said is right, the threshold that is chosen says nothing."""
 
     class Stub(QuestionAnswering):
-        def _found(self, encoded: Encoded, outputs: Any) -> list[Prediction]:
+        def _predictions(self, encoded: Encoded, outputs: Any) -> list[Prediction]:
             return found
 
     asked = [QuestionExample("q", "a b c", (), ""), QuestionExample("q", "a b c", (("c", 4),), "")]

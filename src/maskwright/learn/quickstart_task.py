@@ -50,9 +50,9 @@ class LabelledText:
     """A text with its class.
 
     Attributes:
-        text: a message; `something` stands where the program fills a value in.
+        text: a message, with `something` in place of values that the program inserts.
         label: the name of the exception.
-        group: the file it comes from; what must not be torn apart.
+        group: the file of the message; all texts of a group are in the same part.
     """
 
     text: str
@@ -70,15 +70,15 @@ class Split:
 
 
 def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]:
-    """Messages and the exceptions they belong to, in the order of files; near-duplicates removed.
+    """Return messages with their exceptions, in the order of files, without near-duplicates.
 
     Args:
-        packages: import names, `stdlib` for the standard library; by default the three that lie on
-            every machine with Maskwright and keep the classes fairly even.
+        packages: import names, `stdlib` for the standard library; by default three that are always
+            installed with Maskwright and have fairly balanced classes.
 
     Raises:
-        UsageError: a package asked for is not installed.
-        DataError: the packages hold too few messages for a task.
+        UsageError: a requested package is not installed.
+        DataError: the packages have too few messages for a task.
     """
     by_key: dict[str, list[LabelledText]] = defaultdict(list)
     for file in installed.files(installed.package_folders(packages)):
@@ -88,7 +88,7 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
                 by_key[_key(text)].append(LabelledText(text, label, file.name))
     unique = []
     for duplicates in by_key.values():
-        # One message under several types: the type most authors chose, then the first of them.
+        # A message with several types gets the most frequent one, in alphabetical order if tied.
         counts = Counter(example.label for example in duplicates)
         label = min(counts, key=lambda name: (-counts[name], name))
         unique.append(next(example for example in duplicates if example.label == label))
@@ -107,11 +107,11 @@ def exception_messages(packages: Sequence[str] = PACKAGES) -> list[LabelledText]
 def split(
     examples: Sequence[LabelledText], seed: int = 0, *, validation: float = 0.1, test: float = 0.2
 ) -> Split:
-    """Divide by group: all texts of a file fall into one part.
+    """Divide by group: all texts of a file are in the same part.
 
     Args:
         examples: the texts.
-        seed: another seed, another division; the same for ever with the same seed.
+        seed: determines the division.
         validation: share of the groups for validation.
         test: share of the groups for testing.
     """
@@ -130,7 +130,7 @@ def split(
 
 # ------------------------------------------------------------------------------ out of the source
 def _raised(source: str) -> Iterator[tuple[str, str]]:
-    """(exception, message) of the raise statements in `source`, not those inside strings."""
+    """Yield (exception, message) of the raise statements in `source` outside of strings."""
     strings = list(literals(source))
     starts = [start for start, _ in strings]
     for match in RAISE.finditer(source):
@@ -155,7 +155,7 @@ def _raised(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _closing(source: str, opening: int) -> int | None:
-    """The end of the bracketed expression that opens at `opening`."""
+    """Return the end of the bracketed expression that opens at `opening`; None if not found."""
     depth = 0
     for token in TOKEN.finditer(source, opening, opening + LONGEST_STATEMENT):
         depth += bool(token[1]) - bool(token[2])
@@ -165,7 +165,7 @@ def _closing(source: str, opening: int) -> int | None:
 
 
 def _message(node: ast.expr) -> str:
-    """The text of a message expression; `something` for what only the running program knows."""
+    """Return the text of a message expression, with `something` for values known at run time."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else HOLE
     if isinstance(node, ast.JoinedStr):
@@ -183,6 +183,6 @@ def _message(node: ast.expr) -> str:
 
 
 def _key(text: str) -> str:
-    """Equal for messages that differ in values, numbers, case or punctuation only."""
+    """Return a key that is equal for messages that differ only in values, case or punctuation."""
     words = [w for w in WORD.findall(text.lower()) if w != HOLE]
     return " ".join(words)

@@ -38,7 +38,7 @@ from maskwright.text.tables import splits, survey
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import prepare
 
-# What is held back where the user gives one file.
+# Shares of the rows for validation and test if the user gives a single file.
 DIVISION = splits.SplitOptions(validation=0.1, test=0.1)
 
 
@@ -58,10 +58,10 @@ def finetune_file(
         settings: the fields of a `FinetuneRecipe`, such as `seeds=1, method="lora"`.
 
     Raises:
-        UsageError: a setting that is none of its choices, or no such folder or file.
-        ConfigError: a setting of an adapter that it does not have or take.
-        DataError: rows that no task can be learned from.
-        OutputError: `out` holds something else.
+        UsageError: a setting has an invalid value, or a folder or file does not exist.
+        ConfigError: an adapter does not know a setting, or not that value of it.
+        DataError: no task can be trained on the rows.
+        OutputError: `out` has other content.
     """
     if not isinstance(data, str | os.PathLike):
         raise UsageError(
@@ -77,7 +77,7 @@ def finetune_file(
 
 
 def _with_keywords(function: Callable[..., Path]) -> None:
-    """Give `function` the signature and the documentation of all fields of a recipe."""
+    """Add all fields of a recipe to the signature and the docstring of `function`."""
     signature = inspect.signature(function)
     fields = [
         f
@@ -90,12 +90,12 @@ def _with_keywords(function: Callable[..., Path]) -> None:
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
     for field in fields:
-        usual = field.default
+        default = field.default
         if field.default_factory is not dataclasses.MISSING:
-            usual = field.default_factory()
+            default = field.default_factory()
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
-            inspect.Parameter(field.name, keyword, default=usual, annotation=field.type)
+            inspect.Parameter(field.name, keyword, default=default, annotation=field.type)
         )
     function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     descriptions = lines_of(FinetuneRecipe)
@@ -112,18 +112,18 @@ _with_keywords(finetune_file)
 def finetune_recipe(
     recipe: FinetuneRecipe, out: Path | str, *, stream: TextIO | None = None, dry: bool = False
 ) -> Path:
-    """Fine-tune by a recipe; with a `curve` no model is saved, and `out` is returned.
+    """Fine-tune by a recipe; return the model folder, or `out` for a `curve`, which saves no model.
 
     Args:
-        dry: only print how the data was read and what the training would cost; write nothing.
+        dry: only print how the data was read and the expected cost of the training; write nothing.
     """
     machine.use_threads(recipe.threads)
-    computer = machine.choose(recipe.precision, recipe.device)
+    chosen_machine = machine.choose(recipe.precision, recipe.device)
     say, model, data, out = printer(stream), Path(recipe.model), Path(recipe.data), Path(out)
     methods = recipe.methods
     if not recipe.curve:
         require_unfinished(out)
-    # What is wrong with the model is said before anything is read.
+    # Errors of the model are raised before any data is read.
     opened = open_weights(model)
     config = opened.config
     if (requested_length := recipe.length) is not None and (
@@ -139,35 +139,35 @@ def finetune_recipe(
         rejects=None if dry else out / REJECTS,
         **vars(recipe.read),
     )
-    _say_what_was_read(examples, say)
-    made_from = {
+    _print_dataset(examples, say)
+    input_hashes = {
         "model": fingerprint(hashes(opened.path, opened.hashes)),
         "data": hash_rows(examples),
     }
     for name, recorded_hash in recipe.made_from.items():
-        if recorded_hash != made_from.get(name, recorded_hash):
+        if recorded_hash != input_hashes.get(name, recorded_hash):
             message = f"the {name} is not what it was when the recipe was written"
             say(Finding("recipe-of-other-inputs", message, "so the result will be another").line())
 
     text_to_text = {} if recipe.prompt is None else {"prompt": recipe.prompt}
     task_type = task_for(examples.task.name, options=text_to_text)
-    _refuse_idle(recipe, task_type)
+    _require_used(recipe, task_type)
     options = _options(
         task_type, prompt=recipe.prompt, pooling=recipe.pooling, measure=recipe.measure
     )
     if recipe.within_words is not None:
         options = {**options, "within_words": recipe.within_words}
     length = recipe.length
-    made_with = _made_with(opened.path, task_type, say)
-    if made_with is not None and task_type.alone:
-        options = {**_made_further(made_with, opened, recipe, say), **options}
-        length = length or made_with.length
-    elif made_with is not None and (besides := made_with.beside_the_model()):
-        message = f"the folder makes vectors with {', '.join(besides)}"
+    vector_folder = _vector_folder(opened.path, task_type, say)
+    if vector_folder is not None and task_type.alone:
+        options = {**_folder_options(vector_folder, opened, recipe, say), **options}
+        length = length or vector_folder.length
+    elif vector_folder is not None and (ignored := vector_folder.beside_the_model()):
+        message = f"the folder makes vectors with {', '.join(ignored)}"
         say(Finding("vectors-not-made-so", message, "this task goes without").line())
     if recipe.pooling is None and task_type.head == "sequence":
-        if made_with is not None and made_with.poolings in (("mean",), ("max",)):
-            (model_pooling,) = made_with.poolings
+        if vector_folder is not None and vector_folder.poolings in (("mean",), ("max",)):
+            (model_pooling,) = vector_folder.poolings
             finding = Finding(
                 "other-pooling",
                 f"the model was made for the {model_pooling} over a text's tokens, and this task "
@@ -185,14 +185,14 @@ def finetune_recipe(
             )
             say(finding.line())
     settings = partial(_settings, recipe, config.width)
-    if busy := machine.busy(recipe.threads, computer.device.type):
+    if busy := machine.busy(recipe.threads, chosen_machine.device.type):
         say(busy.line())
     common: dict[str, Any] = {
         "seeds": recipe.seed_numbers,
         "length": length,
         "long": recipe.long,
         "options": options,
-        "machine": computer,
+        "machine": chosen_machine,
         "stream": stream,
     }
     if dry:
@@ -211,7 +211,7 @@ def finetune_recipe(
         return out
     files = hashes(data)
     require_as_read(examples)
-    recipe_text = render(replace(recipe, made_from=made_from | {"files": fingerprint(files)}))
+    recipe_text = render(replace(recipe, made_from=input_hashes | {"files": fingerprint(files)}))
     if not recipe.curve:
         return finetune(
             opened,
@@ -230,11 +230,11 @@ def finetune_recipe(
     return out
 
 
-def _made_with(
+def _vector_folder(
     path: Path, task_type: TaskType, say: Say
 ) -> sentence_transformers_folder.SentenceFolder | None:
-    """How a sentence-transformers folder computes its vectors; None for another folder. A folder
-    whose vectors cannot be computed here is refused only if the task trains vectors."""
+    """Read how a sentence-transformers folder computes its vectors; None for other folders. Raises
+    only if the task trains vectors and those of the folder cannot be computed here."""
     try:
         return sentence_transformers_folder.read(path)
     except MaskwrightError as error:
@@ -250,17 +250,17 @@ def _made_with(
         return None
 
 
-def _made_further(
+def _folder_options(
     made_with: sentence_transformers_folder.SentenceFolder,
     opened: Model,
     recipe: FinetuneRecipe,
     say: Say,
 ) -> dict[str, Any]:
-    """The options that the folder fixes for a task type that continues training its vectors.
+    """Return the task options that a sentence-transformers folder sets; print what will change.
 
     Raises:
-        IncompatibleError: it has a module that is not trained here.
-        UsageError: the pooling that is asked for does not go with its prompt.
+        IncompatibleError: the folder has a module that cannot be trained here.
+        UsageError: the requested pooling is incompatible with the folder's prompt.
     """
     made_with.require_learnable()
     options = made_with.options(opened.tokenizer)
@@ -271,7 +271,7 @@ def _made_further(
             found="cls, and include_prompt false in the folder",
             wanted="mean or max",
         )
-    # In the result they stand in the order in which all releases put them side by side.
+    # The order in which all releases of sentence-transformers concatenate the poolings.
     ordered = [pooling for pooling in VECTOR_POOLINGS if pooling in made_with.poolings]
     for finding in made_with.findings():
         say(replace(finding, what=f"{finding.what}, in learning and in the result").line())
@@ -286,11 +286,12 @@ def _made_further(
     return {**options, "pooling": "+".join(ordered)}
 
 
-def _say_what_was_read(examples: Dataset, say: Say) -> None:
+def _print_dataset(examples: Dataset, say: Say) -> None:
+    """Print how the file was read: its columns, statistics, sampled parts and findings."""
     for line in examples.task.lines():
         say(line)
-    looked = survey.survey(examples)
-    for table in looked.tables():
+    overview = survey.survey(examples)
+    for table in overview.tables():
         say("\n" + tables.for_terminal(table))
     if examples.sampled:
         drawn_parts = ", ".join(
@@ -301,15 +302,15 @@ def _say_what_was_read(examples: Dataset, say: Say) -> None:
         if examples.together:
             name = examples.task.columns[examples.together]
             say(f"rows that share their {name!r} are in the same part")
-    for finding in looked.findings:
+    for finding in overview.findings:
         say(finding.line())
 
 
-def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
-    """Refuse settings that have no effect for the task.
+def _require_used(recipe: FinetuneRecipe, task_type: TaskType) -> None:
+    """Check that no setting is without effect for the task.
 
     Raises:
-        UsageError: naming the first.
+        UsageError: with the first such setting.
     """
     if recipe.head_rate is not None and task_type.head is None:
         raise UsageError(
@@ -336,7 +337,7 @@ def _refuse_idle(recipe: FinetuneRecipe, task_type: TaskType) -> None:
 
 
 def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
-    """The training settings of one method for a model of that width."""
+    """Return the training settings of one method for a model of the given width."""
     rate = method.rate(width) if recipe.rate is None else recipe.rate
     epochs, least_steps = recipe.passes
     return Settings(
@@ -353,10 +354,10 @@ def _settings(recipe: FinetuneRecipe, width: int, method: Method) -> Settings:
 def _options(
     task_type: TaskType, *, prompt: str | None, pooling: str | None, measure: str | None
 ) -> dict[str, Any]:
-    """The options of `task_type` that the recipe sets.
+    """Return the options of `task_type` that the recipe sets; None leaves one out.
 
     Raises:
-        UsageError: a choice that such a task does not have.
+        UsageError: the task does not support an option or its value.
     """
     options: dict[str, Any] = {}
     if prompt is not None:

@@ -1,11 +1,11 @@
-"""Saved results of the finished seeds of an unfinished fine-tuning: a stop costs one seed at most.
+"""Saved results of the finished seeds of an unfinished fine-tuning, to continue it.
 
     out/unfinished/seed-N/
-      tuned.json           figures, losses, chosen epoch, seconds
+      tuned.json           validation metrics, losses, chosen epoch, seconds
       weights.safetensors  the trained weights, float32
       MANIFEST.json        written last; names the model, the data and the settings
 
-The same command continues from them and produces the same files; then it removes them.
+The same command continues from them, produces the same files, and then removes them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from maskwright.model.nn.transformer import Transformer
 FOLDER, FACTS, WEIGHTS = "unfinished", "tuned.json", "weights.safetensors"
 LARGEST = 1 << 20  # bytes of the facts
 HASH = 64  # digits of a SHA-256
-REJECTS = "rejects.jsonl"  # rows that were passed over when the data was read
+REJECTS = "rejects.jsonl"  # rows that were skipped when the data was read
 
 
 # Setting -> its option on the command line.
@@ -61,35 +61,35 @@ OPTIONS = {
 
 
 class SettingDifference(NamedTuple):
-    """A setting of the saved fine-tuning and of the requested one, as text."""
+    """A setting and its values in the saved and the requested fine-tuning, as text."""
 
     saved: str
     requested: str
 
 
 def _differences(name: str, saved: Any, requested: Any) -> list[SettingDifference]:
-    """The differences of one entry, by the names of options of the command line."""
+    """Return the differences of the entry `name`, described by command-line options."""
     if saved == requested:
         return []
-    apart: list[tuple[str, Any, Any]] = [(name, saved, requested)]
+    changes: list[tuple[str, Any, Any]] = [(name, saved, requested)]
     if isinstance(saved, dict) and isinstance(requested, dict):
-        apart = list(dotted.differences(saved, requested))
+        changes = list(dotted.differences(saved, requested))
     differences = []
-    for path, old, new in apart:
+    for path, old, new in changes:
         hashed = isinstance(old, str) and len(old) == HASH
-        pairs = ("another", "its own") if hashed else (_shown(old), _shown(new))
+        pairs = ("another", "its own") if hashed else (_text(old), _text(new))
         option = OPTIONS.get(path) or path.replace("method.", "--set ", 1)
         differences.append(SettingDifference(*(f"{option} {value}" for value in pairs)))
     return differences
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
 @dataclass(frozen=True)
 class FinishedSeeds:
-    """The finished seeds of a fine-tuning into `out`; `about` identifies it, in plain JSON."""
+    """The finished seeds of a fine-tuning into `out`, which is identified by the JSON `about`."""
 
     out: Path
     about: Mapping[str, Any]
@@ -99,27 +99,27 @@ class FinishedSeeds:
         return self.out / FOLDER
 
     def require_same(self) -> None:
-        """Refuse to go on with the seeds of another fine-tuning; call it under the lock.
+        """Check that the saved seeds are of this fine-tuning. Call it while holding the lock.
 
         Raises:
-            UsageError: naming what differs.
+            UsageError: with the settings that differ.
             CheckpointError: a seed's folder is damaged.
         """
         commit.sweep(self.folder)
         requested = json.loads(canonical_json(dict(self.about)))
         for folder in sorted(self.folder.glob("seed-*")):
             saved = commit.verify(folder).about
-            apart = [
+            changes = [
                 change
                 for name in sorted(requested.keys() | saved.keys())
                 for change in _differences(name, saved.get(name), requested.get(name))
             ]
-            if apart:
+            if changes:
                 raise UsageError(
                     "an unfinished fine-tuning with other settings is there",
                     where=folder,
-                    found="; ".join(change.saved for change in apart[:8]),
-                    wanted="; ".join(change.requested for change in apart[:8])
+                    found="; ".join(change.saved for change in changes[:8]),
+                    wanted="; ".join(change.requested for change in changes[:8])
                     + ", as this command says",
                     do="repeat the command with what is there, to go on with it; or choose another "
                     "--out, or remove the folder",
@@ -129,7 +129,7 @@ class FinishedSeeds:
         """Save the result of `seed`.
 
         Raises:
-            OutputError, StoppedError, StorageError: as of `commit`.
+            OutputError, StoppedError, StorageError: as `commit`.
         """
         weights = {
             n: p.detach().cpu().contiguous()
@@ -148,16 +148,16 @@ class FinishedSeeds:
             staging.write_bytes(WEIGHTS, files.chunks(weights))
 
         commit.commit(
-            self._of(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
+            self._path(seed), write, about=dict(self.about), expected_bytes=files.num_bytes(weights)
         )
 
     def restore(self, seed: int, model: Transformer) -> TrainingResult | None:
-        """Load the result of `seed` into `model`, which was built for it; None: not finished.
+        """Load the result of `seed` into `model` and return it; None if the seed is not finished.
 
         Raises:
             CheckpointError: the files are damaged.
         """
-        folder = self._of(seed)
+        folder = self._path(seed)
         if not folder.is_dir():
             return None
         weights = files.open_file(folder / WEIGHTS)
@@ -179,12 +179,12 @@ class FinishedSeeds:
 
     def has(self, seed: int) -> bool:
         """Whether `seed` is saved."""
-        return self._of(seed).is_dir()
+        return self._path(seed).is_dir()
 
     def finish(self) -> None:
         """Remove all saved seeds."""
         if self.folder.is_dir():
             commit.remove_folder(self.folder)
 
-    def _of(self, seed: int) -> Path:
+    def _path(self, seed: int) -> Path:
         return self.folder / f"seed-{seed}"

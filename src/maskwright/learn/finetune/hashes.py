@@ -14,11 +14,11 @@ from maskwright.text.tables.layout import Dataset
 
 
 def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns the SHA-256 of the file, or of each file in the folder, by name; temporary files
-    (`.tmp-…`) are left out.
+    """Return the SHA-256 of the file, or of each file in the folder, by name. Temporary files
+    (`.tmp-…`) are excluded.
 
     Args:
-        known_hashes: hashes of files of the folder that were just computed, by name.
+        known_hashes: already computed hashes of files of the folder, by name.
     """
     known_hashes = known_hashes or {}
     files = [path]
@@ -29,11 +29,11 @@ def hashes(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[st
 
 
 def require_as_read(data: Dataset) -> None:
-    """Refuse rows of files that have changed since they were read: the recorded hashes would be
-    those of other rows.
+    """Check that no file of `data` has changed since it was read, so that its recorded hash is that
+    of the rows.
 
     Raises:
-        DataError: naming the file.
+        DataError: with the name of the file.
     """
     for counts in data.counts.values():
         for name, digest in counts.hashes.items():
@@ -48,7 +48,7 @@ def require_as_read(data: Dataset) -> None:
 
 
 def hash_rows(data: Dataset) -> str:
-    """SHA-256 of all rows with their labels, in hex."""
+    """Return the SHA-256 of all rows with their labels, in hex."""
     names = () if data.labels is None else data.labels.names
     digest = hashlib.sha256(json.dumps(names).encode())
     for part_name, rows in sorted(data.parts.items()):

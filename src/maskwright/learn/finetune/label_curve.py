@@ -1,15 +1,15 @@
-"""Label-efficiency curve: methods × numbers of labels × seeds, with baselines that need no model.
+"""Label-efficiency curve: methods × numbers of labels × seeds, with baselines without a model.
 
     out/
       curve.jsonl    a line for each finished training, which is not repeated
-      curve.json     all figures by method, number of labels and seed
+      curve.json     all metrics by method, number of labels and seed
       report.html    the curve, the table, and the best method for each number of labels
 
-Each seed draws its own labels, so the spread includes that of the draw. Smaller samples are
-prefixes of larger ones. Epochs are chosen on as many validation rows as there are labels, and on
-fifty at least, as few labels mean few validation rows. For each training the distance of weights
-from their initial values and the gap between training and new texts are reported: generalisation
-bounds grow with that distance (McAllester 1999; Dziugaite & Roy 2017).
+Each seed samples its own labels, so the spread over seeds includes that of sampling. Smaller
+samples are prefixes of larger ones. Epochs are chosen on as many validation rows as there are
+labels, and on fifty at least. Reported are also the gap between training and new texts, and the
+distance of the weights from their initial values, with which generalisation bounds grow (McAllester
+1999; Dziugaite & Roy 2017).
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ NOT_KNOWN = "not known"
 
 @dataclass
 class LabelCurve:
-    """Figures by method, number of labels, and seed.
+    """The metric by method, number of labels, and seed.
 
     Attributes:
-        baselines: methods without pretraining.
+        figures: {method: {number of labels: {seed: value of `measure`}}}.
+        baselines: names of the methods without pretraining.
         moved, learned: as `figures`, for trained models: distance of the weights from their initial
-            values, and the figure on (some) training rows.
+            values, and the metric on (some) training rows.
     """
 
     measure: str
@@ -90,20 +91,20 @@ class LabelCurve:
         return intervals.over_seeds(list(self.figures[approach][count].values())).mean
 
     def best(self, count: int, approaches: Sequence[str] | None = None) -> str:
-        """The method with the best mean; of equals the first."""
+        """Return the method with the best mean, the first of equals."""
         return max(
             approaches or list(self.figures), key=lambda approach: self.mean(approach, count)
         )
 
     def apart(self, approach: str, rival: str, count: int) -> bool | None:
-        """Whether the difference of the two is significant over the seeds; None: undefined."""
+        """Whether two methods differ significantly over the seeds; None if that is undefined."""
         gap = intervals.difference(self.figures[approach][count], self.figures[rival][count])
         return None if gap is None else gap.welch < LEVEL
 
 
-# ------------------------------------------------------------------------------ what is told
+# ------------------------------------------------------------------------------ the report
 def table(curve: LabelCurve) -> Table:
-    """Mean and deviation of each method at each number of labels."""
+    """Return a table of mean and deviation of each method at each number of labels."""
     rows = []
     for approach, by_count in curve.figures.items():
         cells = []
@@ -123,18 +124,18 @@ def table(curve: LabelCurve) -> Table:
 
 
 def strategy(curve: LabelCurve) -> Table:
-    """The best method by its mean, and the methods that do not differ significantly from it."""
+    """Return a table of the best method by mean, and of those not significantly different."""
     rows = []
     for count in curve.counts:
         best = curve.best(count)
-        apart = {w: curve.apart(w, best, count) for w in curve.figures if w != best}
-        alike = [approach for approach, differs in apart.items() if differs is False]
-        unknown = [approach for approach, differs in apart.items() if differs is None]
+        significant = {m: curve.apart(m, best, count) for m in curve.figures if m != best}
+        alike = [approach for approach, differs in significant.items() if differs is False]
+        unknown = [approach for approach, differs in significant.items() if differs is None]
         shown_names = ", ".join(alike) or "–"
         if unknown:
-            every = len(unknown) == len(apart)
+            none_known = len(unknown) == len(significant)
             shown_names = (
-                NOT_KNOWN if every else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
+                NOT_KNOWN if none_known else f"{shown_names}; {NOT_KNOWN}: {', '.join(unknown)}"
             )
         rows.append([f"{count:,}", best, figure(curve.mean(best, count)), shown_names])
     return {
@@ -147,7 +148,7 @@ def strategy(curve: LabelCurve) -> Table:
 
 
 def journeys(curve: LabelCurve) -> Table:
-    """Distance of the weights from their initial values; gap between training and new texts."""
+    """Return a table of how far weights moved and of the gap between training and new texts."""
     rows = []
     for approach, by_count in curve.moved.items():
         for count in curve.counts:
@@ -173,32 +174,32 @@ def journeys(curve: LabelCurve) -> Table:
 
 
 def verdicts(curve: LabelCurve) -> list[str]:
-    """The gain from pretraining at each number of labels, in a sentence each."""
-    without = [*curve.baselines, SCRATCH]
-    ours = [approach for approach in curve.figures if approach not in without]
+    """Return a sentence on the gain from pretraining for each number of labels."""
+    unpretrained = [*curve.baselines, SCRATCH]
+    pretrained = [approach for approach in curve.figures if approach not in unpretrained]
     sentences = []
     for count in curve.counts:
-        best, rival = curve.best(count, ours), curve.best(count, without)
+        best, rival = curve.best(count, pretrained), curve.best(count, unpretrained)
         gap = curve.mean(best, count) - curve.mean(rival, count)
-        apart = curve.apart(best, rival, count)
+        significant = curve.apart(best, rival, count)
         many_seeds = len(curve.figures[best][count]) > 1
-        unknown = "and as no seed changed either" if many_seeds else "with one seed"
-        word = {
-            None: f"{unknown} there is no verdict",
+        no_verdict = "and as no seed changed either" if many_seeds else "with one seed"
+        verdict = {
+            None: f"{no_verdict} there is no verdict",
             False: "which these seeds do not tell from nothing",
             True: "by more than the spread",
-        }[apart]
+        }[significant]
         sentences.append(
             f"With {counted(count, 'label')} the best with pretraining ({best}) is "
             f"{figure(abs(gap))} {'above' if gap >= 0 else 'below'} the best without it "
             f"({rival.removesuffix(UNTRAINED)}), "
-            f"{word}."
+            f"{verdict}."
         )
     return sentences
 
 
-def _lines(curve: LabelCurve) -> Iterator[Line]:
-    shown = len(curve.figures) <= len(COLOURS)  # more areas than that hide each other
+def _chart_lines(curve: LabelCurve) -> Iterator[Line]:
+    shown = len(curve.figures) <= len(COLOURS)  # more areas would hide each other
     for number, (approach, by_count) in enumerate(curve.figures.items()):
         spread = [
             (float(c), min(by_count[c].values()), max(by_count[c].values())) for c in curve.counts
@@ -215,8 +216,8 @@ def _lines(curve: LabelCurve) -> Iterator[Line]:
 
 
 def render(curve: LabelCurve, about: dict[str, Any]) -> str:
-    """The page as text."""
-    lines = list(_lines(curve))
+    """Return the report as HTML."""
+    lines = list(_chart_lines(curve))
     approaches = list(curve.figures)
     moved = [
         Line(
@@ -272,13 +273,13 @@ def measure_curve(
     """Train every method, and the same model from scratch, with each number of labels.
 
     Args:
-        counts: of training rows; 0 is all of them.
-        settings: of each method.
+        counts: numbers of training rows; 0 stands for all.
+        settings: returns the training settings of a method.
         options: options of the task type.
 
     Raises:
-        UsageError: more labels than there are, or figures of another task in `out`.
-        OutputError: `out` holds something else.
+        UsageError: there are not so many labels, or `out` has the results of another study.
+        OutputError: `out` has other content.
     """
     say, watch, reported = printer(stream), watching(stream), set[tuple[str, int]]()
     commit.require_own(out, LINES, beside=(REJECTS,))
@@ -287,7 +288,7 @@ def measure_curve(
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
     task_type = task_type.of_data(data)
     eval_part = TEST if TEST in data.parts else VALIDATION
-    numbers = _numbers(counts, len(data.parts[TRAIN]))
+    label_counts = _label_counts(counts, len(data.parts[TRAIN]))
     about = {
         "task": task_type.task,
         "model": model.folder.name,
@@ -297,12 +298,12 @@ def measure_curve(
         "settled": dict(task_type.options),
     }
     with commit.Lock(out / LOCK):
-        measured = _known(out / LINES, about)
-        curve = LabelCurve(task_type.measure, numbers)
-        for count, seed in itertools.product(numbers, seeds):
-            sampled = _drawn(data, count, seed)
+        known_rows = _read_rows(out / LINES, about)
+        curve = LabelCurve(task_type.measure, label_counts)
+        for count, seed in itertools.product(label_counts, seeds):
+            sampled = _sample(data, count, seed)
             _put_baselines(curve, task_type, sampled, eval_part, count, seed)
-            # Of drawn weights none has been learned before: all of them learn alike fast.
+            # Without pretrained weights, body and head have the same learning rate.
             from_scratch = Method(FULL, head_rate=methods[0].head_rate or 1.0)
             for method, scratch in [*((m, False) for m in methods), (from_scratch, True)]:
                 approach = SCRATCH if scratch else method.name
@@ -323,7 +324,7 @@ def measure_curve(
                     "settings": settings_hash[:16],
                 }
                 train = partial(
-                    _trained,
+                    _train_once,
                     model,
                     task_type,
                     sampled,
@@ -334,22 +335,22 @@ def measure_curve(
                     eval_part,
                     watch,
                     machine,
-                    partial(_say_cut, reported, say),
+                    partial(_print_cuts, reported, say),
                     scratch=scratch,
                 )
-                evaluation = _remembered(out / LINES, measured, row, train)
+                evaluation = _stored_or_new(out / LINES, known_rows, row, train)
                 curve.put_trained(approach, count, seed, evaluation)
                 shown = figure(evaluation["value"])
                 say(f"{approach}, {counted(count, 'label')}, seed {seed}: {curve.measure} {shown}")
-        _tell(curve, about, out, say)
+        _write(curve, about, out, say)
     return curve
 
 
-def _numbers(counts: Sequence[int], total: int) -> list[int]:
-    """The numbers of labels, each once; 0 is the `whole`.
+def _label_counts(counts: Sequence[int], total: int) -> list[int]:
+    """Return the numbers of labels, sorted and each once; 0 stands for `total`.
 
     Raises:
-        UsageError: there are not so many.
+        UsageError: a number is out of range.
     """
     numbers = sorted({count or total for count in counts})
     if numbers[-1] > total or numbers[0] < 1:
@@ -370,16 +371,16 @@ def _put_baselines(
     count: int,
     seed: int,
 ) -> None:
-    """Add the baselines without pretraining, with the same labels."""
+    """Add the metric of the baselines without pretraining, fitted on the same labels."""
     for name, answers in task_type.baselines(sampled, eval_part):
         approach = name + UNTRAINED
         value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
-        curve.put(approach, count, seed, _defined(value))
+        curve.put(approach, count, seed, _or_zero(value))
         curve.baselines += [approach] if approach not in curve.baselines else []
 
 
-def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
-    """Write the figures and the page, and print the tables."""
+def _write(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None:
+    """Write curve.json and the report, and print the tables."""
     plain = {
         "measure": curve.measure,
         "figures": curve.figures,
@@ -393,9 +394,9 @@ def _tell(curve: LabelCurve, about: dict[str, Any], out: Path, say: Say) -> None
     say(f"report: {document.write(out / PAGE, render(curve, about))}")
 
 
-def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
-    """The figures of earlier calls by method, labels, seed and settings; the first line of the file
-    identifies the study.
+def _read_rows(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, float]]:
+    """Read the results of earlier calls, by (method, labels, seed, settings). The first line of the
+    file identifies the study; it is written if the file is new.
 
     Raises:
         UsageError: the file is of another study.
@@ -403,7 +404,7 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     with path.open("a+b") as file:
         file.seek(0)
         written = file.read()
-        file.truncate(written.rfind(b"\n") + 1)  # a kill may tear the last line
+        file.truncate(written.rfind(b"\n") + 1)  # remove an incomplete last line
         if not written.count(b"\n"):
             file.write(json.dumps(about).encode() + b"\n")
     saved_about, *rows = (
@@ -439,13 +440,13 @@ def _known(path: Path, about: dict[str, Any]) -> dict[tuple[Any, ...], dict[str,
     }
 
 
-def _remembered(
+def _stored_or_new(
     path: Path,
     measured: dict[tuple[Any, ...], dict[str, float]],
     row: dict[str, Any],
     train: Callable[[], dict[str, float]],
 ) -> dict[str, float]:
-    """The figures of the training of this `row`: those `measured` earlier, or new ones."""
+    """Return the result of this `row` from `measured`, or train, and append it to the file."""
     key = tuple(row.values())
     if key not in measured:
         measured[key] = train()
@@ -456,17 +457,17 @@ def _remembered(
     return measured[key]
 
 
-def _drawn(data: Dataset, count: int, seed: int) -> Dataset:
-    """`data` with `count` training rows, and a validation part of that size."""
+def _sample(data: Dataset, count: int, seed: int) -> Dataset:
+    """Return `data` with `count` training rows and a validation part of about that size."""
     sampled = splits.draw_examples(data, count, seed)
-    choosing = data.parts[VALIDATION]
-    size = min(len(choosing), max(LEAST_TO_CHOOSE_BY, count))
-    swapped = replace(sampled, parts={TRAIN: choosing}, groups={})
-    few = splits.draw_examples(swapped, size, seed).parts[TRAIN]
-    return replace(sampled, parts={**sampled.parts, VALIDATION: few})
+    validation = data.parts[VALIDATION]
+    size = min(len(validation), max(LEAST_TO_CHOOSE_BY, count))
+    swapped = replace(sampled, parts={TRAIN: validation}, groups={})
+    fewer = splits.draw_examples(swapped, size, seed).parts[TRAIN]
+    return replace(sampled, parts={**sampled.parts, VALIDATION: fewer})
 
 
-def _trained(
+def _train_once(
     model: Model,
     task_type: TaskType,
     data: Dataset,
@@ -481,6 +482,7 @@ def _trained(
     *,
     scratch: bool,
 ) -> dict[str, float]:
+    """Train once; return "value" (metric on `eval_part`), "learned" (on training rows), "moved"."""
     learner = Learner.of(model, task_type, method, length, long)
     encoded_parts = {
         part_name: task_type.encode(rows, learner.frame) for part_name, rows in data.parts.items()
@@ -500,24 +502,24 @@ def _trained(
         machine=machine,
     )
     encoded_training = task_type.encode(data.parts[TRAIN][:ASKED_AGAIN], learner.frame)
-    read = reader(
+    score = reader(
         seed_result.tuned.network, seed_result.task_type, learner.frame, learner.collation
     )
     figures = {
         "value": seed_result.task_type.measured(data.parts[eval_part], seed_result.answers),
         "learned": seed_result.task_type.measured(
             encoded_training.rows,
-            seed_result.task_type.answers(encoded_training, read(encoded_training)),
+            seed_result.task_type.answers(encoded_training, score(encoded_training)),
         ),
     }
-    scores = {name: _defined(metrics[task_type.measure]) for name, metrics in figures.items()}
+    scores = {name: _or_zero(metrics[task_type.measure]) for name, metrics in figures.items()}
     return {**scores, "moved": seed_result.moved}
 
 
-def _say_cut(
+def _print_cuts(
     reported: set[tuple[str, int]], say: Say, encoded_parts: Mapping[str, Encoded]
 ) -> None:
-    """Print what of each part was truncated, once for each number of rows."""
+    """Print the findings of each part, such as truncation, once for each number of rows."""
     for part_name, encoded in encoded_parts.items():
         key = (part_name, len(encoded.rows))
         for finding in () if key in reported else encoded.findings:
@@ -525,6 +527,6 @@ def _say_cut(
         reported.add(key)
 
 
-def _defined(value: float) -> float:
-    """The figure, or 0 where it is undefined, as the correlation of constant predictions is."""
+def _or_zero(value: float) -> float:
+    """Return `value`; 0 if undefined, such as the correlation of constant predictions."""
     return value if math.isfinite(value) else 0.0

@@ -40,9 +40,9 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_weights
 from maskwright.text.tables.split_files import TRAIN, VALIDATION
 
-# The share of the run from which on everything trains.
+# The share of the run after which all layers are trained.
 UNFROZEN_AT = 0.5
-# What of a head gives its scores.
+# Names of the parameters of a head's last layer.
 PROJECTION = re.compile(r"heads\.[^.]+\.(weight|bias)")
 
 
@@ -51,10 +51,10 @@ class SeedResult:
     """The result of one seed.
 
     Attributes:
-        outputs, answers: of the part that is evaluated at the end.
-        one_sided: the finding that all answers to the validation part are the same, or None.
-        moved: distance of the weights below the head from their initial values, relative to the
-            norm of those.
+        outputs, answers: for the part that is evaluated at the end.
+        one_sided: a warning that all answers to the validation part are the same, or None.
+        moved: distance of the weights below the head from their initial values, divided by the
+            norm of the initial values.
     """
 
     seed: int
@@ -77,8 +77,8 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class Learner:
-    """The model in `path` and how texts are encoded for it; `config` has the head of `task_type`,
-    `family` is the name of the family that such a model belongs to."""
+    """The model in `path` and how texts are encoded for it. `config` includes the head of
+    `task_type`; `family` is the name of its model family, None if it belongs to none."""
 
     path: Path
     loaded: Model
@@ -97,16 +97,16 @@ class Learner:
         length: int | None = None,
         long: Long = "head",
     ) -> Learner:
-        """The learner of `model`: an opened model, its folder, or the folder of a run.
+        """Return the learner of `model`: an opened model, its folder, or the folder of a run.
 
         Args:
             length: maximum number of ids of an example; None: the positions of the model, at most
-                512.
-            long: how longer texts are read.
+                the default of the task type.
+            long: how longer texts are handled.
 
         Raises:
-            UsageError: no such folder, or a way with long texts that is none of this task.
-            IncompatibleError: a model without a tokenizer.
+            UsageError: the folder does not exist, or the task does not support `long` or `method`.
+            IncompatibleError: the model has no tokenizer.
         """
         require_long(long)
         if long != "head" and task_type.head != "sequence":
@@ -131,7 +131,7 @@ class Learner:
         config = method.with_heads(reading_texts(config, task_type, long))
         if family is not None and not family_named(family).belongs(config):
             family = None
-        most = room(config, length or task_type.longest, method.positions)
+        max_length = room(config, length or task_type.longest, method.positions)
         collation = collation_of(config, loaded.tokenizer, loaded.extra)
         return cls(
             path,
@@ -139,32 +139,32 @@ class Learner:
             task_type,
             config,
             family,
-            frame_of(config, loaded.tokenizer, most, long),
+            frame_of(config, loaded.tokenizer, max_length, long),
             replace(collation, alone=method.positions > 0),
         )
 
     @property
     def head_is_new(self) -> bool:
-        """Whether the head is newly initialised, as the folder has none for these labels."""
-        ours, theirs = (
+        """Whether the head is newly initialised, because the folder has none for these labels."""
+        new_heads, saved_heads = (
             [(head.name, head.kind, head.labels) for head in config.heads]
             for config in (self.config, self.loaded.config)
         )
-        below = [
+        transforms = [
             (model.pooler, [(head.transform, head.norm) for head in model.heads])
             for model in (self.config, self.loaded.config)
         ]
         if (
-            ours != theirs
-            or below[0] != below[1]
+            new_heads != saved_heads
+            or transforms[0] != transforms[1]
             or not self.task_type.continues(self.loaded.about.labels)
         ):
             return True
-        # The head that was learned is in the adapter; the model has a drawn one.
+        # If the trained head is in an adapter, that in the model folder is only initialised.
         return folders.learned_beside(self.path)
 
     def head_factor(self, method: Method) -> float:
-        """Factor on the learning rate of the last layer of the head."""
+        """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""
         return method.head_factor if self.config.heads and self.head_is_new else 1.0
 
     def learn(
@@ -182,67 +182,67 @@ class Learner:
         machine: Machine | None = None,
         announce: bool = False,
     ) -> SeedResult:
-        """Train one seed on the training part, choose on validation data, predict `eval_part`.
+        """Train one seed, choose epoch and options on validation data, predict `eval_part`.
 
         Args:
             watch: shows the progress.
-            scratch: begin with new weights, as if there had been no pretraining.
-            name: the name that is shown; else the seed.
-            finished_seeds: saves the result; if it has one for the seed, nothing is trained.
+            scratch: start from randomly initialised weights instead of the pretrained ones.
+            name: the displayed name; "": the seed.
+            finished_seeds: saves the result; a saved result of the seed is loaded, not trained.
             machine: device and precision; None: the best of this machine.
             announce: print which weights are trained.
         """
         generator = torch.Generator().manual_seed(torch_seed(key("init", settings.seed)))
+        model = initialise.build(self.config, generator)
         if scratch:
-            model, loaded = initialise.build(self.config, generator), "drawn, nothing is loaded"
+            weights_report = "drawn, nothing is loaded"
         else:
-            model = initialise.build(self.config, generator)
             transfer = load_matching(
                 self.loaded.network,
                 model,
                 not self.head_is_new,
                 reinitialised(method, model),
             )
-            loaded = transfer.render()
+            weights_report = transfer.render()
             method = replace(method, head_rate=self.head_factor(method))
-        adapter, share = attach(method, model, generator)
-        initial = _body(model)
+        adapter, trained_share = attach(method, model, generator)
+        initial = _body_weights(model)
         if announce:
-            say(f"model: {self.path}: {loaded}\nmethod: {method.name}; {share}")
+            say(f"model: {self.path}: {weights_report}\nmethod: {method.name}; {trained_share}")
         tuned = finished_seeds.restore(settings.seed, model) if finished_seeds else None
         if tuned is not None:
             say(f"seed {settings.seed} · finished before, epoch {tuned.epoch} of it is taken up")
         else:
             steps = steps_of(settings, len(encoded_parts[TRAIN].examples.training_indices))
             with watch(name or f"seed {settings.seed}", steps) as hook:
-                tuned = self._tuned(model, method, encoded_parts, settings, say, hook, machine)
+                tuned = self._train(model, method, encoded_parts, settings, say, hook, machine)
             self.task_type.after_training(tuned.network, encoded_parts[TRAIN])
             if finished_seeds:
                 finished_seeds.keep(settings.seed, tuned)
-        read = reader(tuned.network, self.task_type, self.frame, self.collation)
-        chosen_by = encoded_parts[VALIDATION]
-        scored = functools.cache(lambda: read(chosen_by))
-        calibrated = self.task_type.calibrate(chosen_by, scored)
+        score = reader(tuned.network, self.task_type, self.frame, self.collation)
+        validation = encoded_parts[VALIDATION]
+        cached_scores = functools.cache(lambda: score(validation))
+        calibrated = self.task_type.calibrate(validation, cached_scores)
         calibrated = calibrated.decoded(
-            chosen_by,
+            validation,
             lambda task_type: reader(tuned.network, task_type, self.frame, self.collation)(
-                chosen_by
+                validation
             ),
         )
-        last_read = reader(tuned.network, calibrated, self.frame, self.collation)
-        outputs = last_read(encoded_parts[eval_part])
+        final_score = reader(tuned.network, calibrated, self.frame, self.collation)
+        outputs = final_score(encoded_parts[eval_part])
         answers = calibrated.answers(encoded_parts[eval_part], outputs)
-        moved = _distance(initial, _body(tuned.network))
+        moved = _distance(initial, _body_weights(tuned.network))
         one_sided = None
-        if not calibrated.writes:  # written answers are many tokens, and seldom the same
+        if not calibrated.writes:  # generated texts are rarely all the same
             one_sided = calibrated.one_sided(
-                chosen_by.rows, calibrated.answers(chosen_by, scored())
+                validation.rows, calibrated.answers(validation, cached_scores())
             )
         return SeedResult(
             settings.seed, tuned, adapter, calibrated, outputs, answers, moved, one_sided
         )
 
-    def _tuned(
+    def _train(
         self,
         model: Transformer,
         method: Method,
@@ -263,7 +263,7 @@ class Learner:
             nonlocal number
             number += 1
             outputs = task_type.outputs(learner, encoded, collation)
-            # As it will be asked: where there may be no answer, with the best threshold for one.
+            # As in prediction: with calibrated options, such as the threshold for "no answer".
             calibrated = task_type.calibrate(encoded, lambda: outputs)
             value = calibrated.measured(encoded.rows, calibrated.answers(encoded, outputs))[measure]
             shown = decimals(value) if math.isfinite(value) else "not defined"
@@ -285,8 +285,8 @@ class Learner:
         )
 
 
-def _body(model: Transformer) -> dict[str, torch.Tensor]:
-    """A copy of all weights but those of heads and pooler, including those of an adapter."""
+def _body_weights(model: Transformer) -> dict[str, torch.Tensor]:
+    """Return float32 copies of all weights except heads and pooler, including an adapter's."""
     return {
         n: p.detach().float().clone()
         for n, p in model.named_parameters()
@@ -295,12 +295,12 @@ def _body(model: Transformer) -> dict[str, torch.Tensor]:
 
 
 def _distance(initial: Mapping[str, torch.Tensor], ended: Mapping[str, torch.Tensor]) -> float:
-    apart = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
-    return math.sqrt(apart / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
+    squared = sum(float((ended[n].to(t.device) - t).square().sum()) for n, t in initial.items())
+    return math.sqrt(squared / max(1e-30, sum(float(t.square().sum()) for t in initial.values())))
 
 
 def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objective:
-    """The objective that evaluates a trained model."""
+    """Return the objective, in evaluation mode, that computes a trained model's outputs."""
     vocabulary = special_tokens.vocabulary(frame.tokenizer)
     objective = task_type.objective(model, vocabulary, frame.long)
     objective.eval()
@@ -310,7 +310,7 @@ def objective_of(model: Transformer, task_type: TaskType, frame: Frame) -> Objec
 def reader(
     model: Transformer, task_type: TaskType, frame: Frame, collation: Collation
 ) -> Callable[[Encoded], Outputs]:
-    """A function that computes the scores, or the texts, of a trained model."""
+    """Return a function from encoded rows to the scores, or texts, of a trained model."""
     objective = objective_of(model, task_type, frame)
     return lambda encoded: task_type.outputs(objective, encoded, collation)
 
@@ -318,36 +318,36 @@ def reader(
 def attach(
     method: Method, model: Transformer, generator: torch.Generator
 ) -> tuple[Adapter | None, str]:
-    """Add to `model` what the method adds, and freeze what it freezes.
+    """Add the adapter of `method`, if any, to `model` and freeze what the method does not train.
 
     Returns:
-        The adapter, if the method is one, and a line on the share of trained weights.
+        The adapter or None, and a line on the share of trained weights.
 
     Raises:
-        ConfigError: the model has not so many layers, or no such place for an adapter.
+        ConfigError: the model has too few layers, or no place for such an adapter.
     """
     if method.trains_all:
         return None, freeze.share(model)
     if last_layers := LAST.fullmatch(method.name):
         return None, _train_only(model, freeze.last_layers(model, int(last_layers[1])))
     assert method.adapter is not None
-    tops = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
-    adapter = attach_adapter(method.adapter, model, generator, heads=tops)
+    head_names = [head.name for head in model.config.heads] + ["pooler"] * model.config.pooler
+    adapter = attach_adapter(method.adapter, model, generator, heads=head_names)
     return adapter, adapter.share()
 
 
 def reinitialised(method: Method, model: Transformer) -> list[str]:
-    """The names of the parameters below the heads that are newly initialised.
+    """Return the names of the body's parameters that the method reinitialises.
 
     Raises:
-        ConfigError: the model has not so many layers of its own.
+        ConfigError: the model has too few layers.
     """
     match = REINIT.fullmatch(method.name)
     return freeze.top_blocks(model, int(match[1])) if match else []
 
 
 def learning_rate_factors(method: Method, model: Transformer, steps: int) -> RateFactors | None:
-    """Factors on the learning rates of the parameters by step; None: all are 1."""
+    """Return a function from step to learning rate factors by parameter; None if all are 1."""
     factors = freeze.learning_rate_factors(model, method.layer_decay)
     for name in factors:
         if PROJECTION.fullmatch(name):

@@ -1,20 +1,20 @@
-"""What of a model trains, by one name.
+"""Fine-tuning methods: which parameters of a model are trained, by name.
 
-    full         everything
+    full         all parameters
     last-N       the head, the pooler below it, and the last N layers
-    reinit-N     everything, the last N layers and the pooler from weights drawn anew, for they are
-                 those that pretraining fits to its own task (Zhang et al. 2021, arXiv:2006.05987,
-                 section 5)
-    gradual      these and the last layer at first, then a layer more at a time, and all of them
-                 from half of the run on (Howard & Ruder 2018, section 3.3)
-    lora, …      what `adapters/` adds to a model that stands still; of them `probe` is a linear
-                 head and nothing else, and `head` the head of the family with its pooler
+    reinit-N     all parameters; the last N layers and the pooler start from newly initialised
+                 weights, as these are the most specific to the pretraining task (Zhang et al.
+                 2021, arXiv:2006.05987, section 5)
+    gradual      head, pooler and last layer at first, then one more layer at a time, and all from
+                 half of the run on (Howard & Ruder 2018, section 3.3)
+    lora, …      an adapter of `adapters/` on a frozen model; among them `probe` is only a linear
+                 head, and `head` the head of the family with its pooler
 
-`layer_decay` below 1 lets lower layers learn more slowly, with any method. Where the scores of a
-head begin at weights that were drawn, these learn `head_rate` times as fast as what was pretrained.
+`layer_decay` below 1 lowers the learning rate of lower layers, with any method. The last layer of a
+newly initialised head has `head_rate` times the learning rate of pretrained weights.
 
-No torch: a wrong name or setting is refused before it is loaded. `learner.py` does to a
-model what is said here.
+This module does not import torch, so that invalid settings are reported quickly. `learner.py`
+applies a method to a model.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from maskwright.model.nn.config import TransformerConfig
 
 FULL, GRADUAL = "full", "gradual"
 LAST, REINIT = re.compile(r"last-(\d+)"), re.compile(r"reinit-([1-9]\d*)")
-# The published learning rate is for a width of 768; narrower models want more, by the square, and
-# few parameters want most. How much faster a head learns than what was pretrained. Why:
+# The published learning rate is for a width of 768; narrower models need a higher one (by the
+# square of the ratio), few trained parameters the highest. HEAD_RATE is the factor of a new head:
 # docs/decisions/0019-fine-tuning-learning-rate.md.
 RATE, WIDTH, RATE_OF_FEW = 5e-5, 768, 1e-3
 HEAD_RATE = 10.0
 
 
 def names() -> list[str]:
-    """All methods; `last-1` and `reinit-1` stand for any number."""
+    """Return the names of all methods; `last-1` and `reinit-1` stand for any number."""
     return [FULL, "last-1", "reinit-1", GRADUAL, *catalogue.names("adapters")]
 
 
 @dataclass(frozen=True)
 class Method:
-    """One of them.
+    """A fine-tuning method and its settings.
 
     Attributes:
         layer_decay: what the learning rate is multiplied by from each layer to the one below it.
@@ -93,40 +93,40 @@ class Method:
 
     @property
     def trains_layers(self) -> bool:
-        """Whether layers of the model itself train, for which the published rates are."""
+        """Whether layers of the model itself are trained, as the published rates assume."""
         match = LAST.fullmatch(self.name)
         return self.trains_all or (match is not None and int(match[1]) > 0)
 
     @property
     def trains_all(self) -> bool:
-        """Whether every parameter of the model trains, at some time of the run."""
+        """Whether every parameter of the model is trained at some time of the run."""
         return self.name in (FULL, GRADUAL) or REINIT.fullmatch(self.name) is not None
 
     def rate(self, width: int) -> float:
-        """The learning rate for a model of that width, where none is asked for."""
+        """Return the default learning rate for a model of the given width."""
         if not self.trains_layers:
             return RATE_OF_FEW
         return min(RATE_OF_FEW, RATE * max(1.0, WIDTH / width) ** 2)
 
     @property
     def head_factor(self) -> float:
-        """`head_rate`, or the usual one."""
+        """`head_rate`, or its default."""
         if self.head_rate is not None:
             return self.head_rate
         return HEAD_RATE if self.trains_layers else 1.0
 
     @property
     def positions(self) -> int:
-        """How many positions of a text the method takes for itself."""
+        """Number of positions that the adapter occupies in each input."""
         return 0 if self.adapter is None else self.adapter.positions
 
     @property
     def head_alone(self) -> bool:
-        """Whether nothing below the head trains."""
+        """Whether only the head is trained."""
         return self.adapter is not None and self.adapter.head_alone
 
     def with_heads(self, config: TransformerConfig) -> TransformerConfig:
-        """`config` with the heads that the method trains."""
+        """Return `config` with the heads that the method trains: linear ones for `probe`."""
         if self.adapter is None or not self.adapter.linear:
             return config
         heads = tuple(replace(head, transform=None, norm=None, bias=True) for head in config.heads)
@@ -134,7 +134,7 @@ class Method:
 
     @property
     def changed_settings(self) -> dict[str, Any]:
-        """The settings of the adapter that are not its defaults, as plain values."""
+        """The settings of the adapter that differ from its defaults, as plain values."""
         if self.adapter is None:
             return {}
         usual = to_plain(adapter_settings(self.name))
@@ -142,11 +142,11 @@ class Method:
 
 
 def adapter_settings(name: str, values: Mapping[str, Any] | None = None) -> AdapterSettings:
-    """The settings of the adapter `name`, with these plain values by field.
+    """Return the settings of the adapter `name` from plain `values` by field.
 
     Raises:
-        UsageError: no such adapter.
-        ConfigError: no such setting, or a value that is none of it; with the near names.
+        UsageError: there is no such adapter.
+        ConfigError: there is no such setting (with similar names), or its value is invalid.
     """
     settings_type = catalogue.load("adapters", name).SETTINGS
     settings: AdapterSettings = from_plain(settings_type, dict(values or {}), name)
@@ -159,14 +159,14 @@ def methods_of(
     head_rate: float | None = None,
     adapters: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Method]:
-    """The methods of one name, or of several with commas between.
+    """Return the methods of a name, or of several names separated by commas.
 
     Args:
-        adapters: name of an adapter -> the settings that are not its defaults.
+        adapters: settings that differ from the defaults, by name of the adapter.
 
     Raises:
-        UsageError: no such method, or a number out of range.
-        ConfigError: a setting that an adapter does not have or take, or of one that is not used.
+        UsageError: there is no such method, or a number is out of range.
+        ConfigError: a setting of an adapter is invalid, or the adapter is not among the methods.
     """
     requested = [name.strip() for name in names.split(",")]
     adapter_values = adapters or {}

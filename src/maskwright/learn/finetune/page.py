@@ -1,4 +1,4 @@
-"""The page of a fine-tuning: how well it went, how it learned, and where it is wrong."""
+"""The report of a fine-tuning: metrics, learning curves, and the worst mistakes."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def render(
     facts: Mapping[str, Any],
     kind: str = "fine-tuning",
 ) -> str:
-    """The page as text.
+    """Return the report as HTML.
 
     Args:
-        eval_part: the part that was evaluated at the end; `rows` are its rows. Empty where there
-            are no parts.
-        table: the figures beside the baselines.
-        figures, losses: of every epoch, by the name of each seed; none of a model that is only
-            asked.
+        eval_part: name of the part that was evaluated at the end, "" if there are no parts; `rows`
+            are its rows.
+        table: the metrics beside those of the baselines.
+        figures, losses: validation metric and loss of every epoch, by name of the seed; empty for
+            a model that is only evaluated.
         answers, mistakes: of the chosen seed.
-        facts: whatever else is known of the run.
-        kind: is shown, in a word or two.
+        facts: further facts about the run, by displayed name.
+        kind: displayed kind of the report.
     """
-    of = f"examples of the {eval_part} part" if eval_part else "rows"
-    shown = min(len(rows), task_type.judged or len(rows))
+    unit = f"examples of the {eval_part} part" if eval_part else "rows"
+    num_judged = min(len(rows), task_type.judged or len(rows))
     return document.render(
         "finetuning.html",
         name=name,
         kind=kind,
-        summary=f"{task_type.task}, {len(rows):,} {of}",
+        summary=f"{task_type.task}, {len(rows):,} {unit}",
         table=table,
         charts=_charts(task_type, figures, losses) if figures else [],
         classes=task_type.by_class(rows, answers) or {},
         confusion=_confusion(task_type, rows, answers),
-        mistakes=_mistakes(task_type, mistakes, shown),
+        mistakes=_mistakes(task_type, mistakes, num_judged),
         facts=dict(facts),
     )
 
@@ -94,8 +94,8 @@ def _by_epoch(by_seed: Mapping[str, Sequence[float]]) -> list[Line]:
 
 
 def _epochs(by_seed: Mapping[str, Sequence[float]]) -> list[float]:
-    most = max(map(len, by_seed.values()), default=1)
-    return [float(n) for n in range(1, most + 1, -(-most // 10))]
+    count = max(map(len, by_seed.values()), default=1)
+    return [float(n) for n in range(1, count + 1, -(-count // 10))]
 
 
 def _confusion(task_type: TaskType, rows: Sequence[Any], answers: Any) -> Markup:

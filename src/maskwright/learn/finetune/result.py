@@ -2,14 +2,14 @@
 
 out/
   model/         the best seed by validation, a Hugging Face folder with the names of the labels;
-                 not of a head that was trained alone, which is read above the model it names
-  adapter/       what was trained, where a method trains little, as `peft` reads it if it can;
-                 folded into the model above where it can be, else read beside it
-  task.json      what is read of a file, and how, to predict with it
-  predict.py     how the model is asked, to be read and carried along
-  results.json   every seed's figures, the chosen one's with intervals, the baselines
-  report.html    the same to look at, with the figures of each class and the worst mistakes
-  MANIFEST.json  last: without it nothing of the above is answered from
+                 absent if only a head was trained, which is loaded above the model that it names
+  adapter/       the adapter, if the method has one, in the format of `peft` where possible; merged
+                 into the model above if it can be, else loaded with it
+  task.json      which columns of a file are read for prediction, and how
+  predict.py     an example script that loads the model and predicts
+  results.json   metrics of every seed, of the chosen one with intervals, and of the baselines
+  report.html    the same as a page, with the metrics of each class and the worst mistakes
+  MANIFEST.json  written last; a folder without it is not loaded
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def card(
     plain: bool,
     loads: Sequence[str],
 ) -> str:
-    """The card as text.
+    """Return the text of the model card.
 
     Args:
-        base: the model that was fine-tuned.
-        data: SHA-256 of each file.
-        rows: how many of each part.
-        findings: what did not fit, by part.
-        settings: of the training, by name.
-        figures: of the part `eval_part`, by measure.
-        plain: whether transformers reads the folder.
-        loads: lines of code, as a person would type them.
+        base: name of the model that was fine-tuned.
+        data: SHA-256 of each file, by name.
+        rows: number of rows, by part.
+        findings: findings of encoding, such as truncation, by part.
+        settings: training settings, by displayed name.
+        figures: metrics on the part `eval_part`, by name.
+        plain: whether transformers loads the folder.
+        loads: lines of example code.
     """
     return document.render(
         "finetuned.md",
@@ -124,12 +124,12 @@ def _front_matter(
 
 
 RESULTS, PAGE = "results.json", "report.html"
-# What transformers asks a folder of ours by, in its last two generations.
+# The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
 
 
 def best_of(seeds: Sequence[SeedResult]) -> SeedResult:
-    """The best seed by validation, of equals the first."""
+    """Return the best seed by validation, the first of equals."""
     return max(seeds, key=lambda seed: (seed.validation, -seed.seed))
 
 
@@ -138,10 +138,10 @@ class FinetuneResult:
     """The results of all seeds of one fine-tuning.
 
     Attributes:
-        out: its folder.
-        encoded_parts: the rows of `data` as the model reads them; `eval_part` is the one that is
+        out: the output folder.
+        encoded_parts: the encoded rows of each part of `data`; `eval_part` is the part that is
             evaluated at the end.
-        facts: its settings, to be shown.
+        facts: the settings by displayed name.
         origin: the SHA-256 of each file that `data` comes from.
     """
 
@@ -183,7 +183,7 @@ class FinetuneResult:
             )
         task = self._task(attached).render()
         if not head_alone:
-            _leave_beside(adapter)
+            _merge_or_detach(adapter)
             self._write_model(readme, task)
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
@@ -194,11 +194,11 @@ class FinetuneResult:
                 self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
             ),
         )
-        document.write(self.out / RESULTS, json.dumps(self._plain(table), indent=2) + "\n")
+        document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
-    def _choice(self) -> str:
-        """A sentence about how epoch and seed were chosen."""
+    def _selection(self) -> str:
+        """Return a sentence on how epoch and seed were chosen."""
         if any(map(math.isfinite, self.best.tuned.figures)):
             return f"Epoch and seed were chosen on {VALIDATION} data."
         return (
@@ -207,8 +207,8 @@ class FinetuneResult:
         )
 
     def table(self) -> Table:
-        """The figures of the chosen seed and of the baselines, with intervals; the spread of
-        seeds."""
+        """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
+        of the spread over seeds."""
         task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
         rows, names = [], list(task_type.measures)
         for name, answers in [
@@ -229,7 +229,7 @@ class FinetuneResult:
             "head": ["", *names],
             "rows": rows,
             "note": "95 % intervals by resampling the examples; ± is the standard deviation over "
-            f"seeds. {self._choice()}"
+            f"seeds. {self._selection()}"
             + (
                 " There is no test part: these figures flatter."
                 if self.eval_part == VALIDATION
@@ -238,7 +238,7 @@ class FinetuneResult:
         }
 
     def _warnings(self) -> list[Finding]:
-        """The finding that all answers are the same, which a good metric may hide."""
+        """Return warnings that all answers of a part are the same, which a metric may hide."""
         best, truth = self.best, self.data.parts[self.eval_part]
         by_part = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
         by_part = {VALIDATION: best.one_sided} | by_part
@@ -247,7 +247,7 @@ class FinetuneResult:
         ]
 
     def _card(self, table: Table, facts: Mapping[str, Any], attached: bool) -> str:
-        """The card; `attached`: what was learned is in the adapter beside a model."""
+        """Return the model card; `attached`: the trained weights are in an unmerged adapter."""
         learner, task_type, best = self.learner, self.learner.task_type, self.best
         head_alone = self.method.head_alone
         return card(
@@ -264,12 +264,11 @@ class FinetuneResult:
             figures=best.task_type.measured(self.encoded_parts[self.eval_part].rows, best.answers),
             table=table,
             plain=learner.family is not None and not head_alone,
-            loads=_loads(self.out, learner, attached, head_alone),
+            loads=_usage_code(self.out, learner, attached, head_alone),
         )
 
     def _write_model(self, readme: str, task: str) -> None:
-        """The model folder, with its own copy of the `task`, so that it reads alike where it is
-        copied away."""
+        """Write the model folder with a copy of the `task` record, so that it can be used alone."""
         learner, task_type, best = self.learner, self.learner.task_type, self.best
         about = About(
             family=learner.family,
@@ -278,26 +277,26 @@ class FinetuneResult:
             readme=readme,
             decoder_start=learner.collation.decoder_start,
             conventions=replace(learner.loaded.conventions, measure=None),
-            writing=_writing(best.task_type) if task_type.writes else {},
+            writing=_generation_settings(best.task_type) if task_type.writes else {},
         )
-        more = {**task_type.files(learner.frame, learner.config.width), TASK: task}
+        extra_files = {**task_type.files(learner.frame, learner.config.width), TASK: task}
         pretrained.save(
             best.tuned.network,
             learner.frame.tokenizer.padding(),
             self.out / MODEL,
             about,
-            more={name: text.encode() for name, text in more.items()},
+            more={name: text.encode() for name, text in extra_files.items()},
         )
 
     def _task(self, attached: bool) -> TaskRecord:
-        """The record of how a file is read for prediction."""
+        """Return the record of how a file is read for prediction."""
         task_type, frame, roles = (
             self.learner.task_type,
             self.learner.frame,
             self.data.task.columns.roles,
         )
         read = (*task_type.roles, *task_type.beside)
-        values = _numbers(self.data.labels)
+        values = _class_numbers(self.data.labels)
         return TaskRecord(
             format=FORMAT,
             kind=task_type.task,
@@ -312,8 +311,8 @@ class FinetuneResult:
             attached=attached,
         )
 
-    def _plain(self, table: Table) -> dict[str, Any]:
-        """Every seed's figures."""
+    def _results(self, table: Table) -> dict[str, Any]:
+        """Return the content of results.json: settings, and the metrics of every seed."""
         task_type, rows = self.learner.task_type, self.encoded_parts[self.eval_part].rows
         return {
             "task": task_type.task,
@@ -364,18 +363,18 @@ class FinetuneResult:
         )
 
 
-def _writing(task_type: TaskType) -> dict[str, int]:
-    """Generation settings with which transformers generates the same answers."""
+def _generation_settings(task_type: TaskType) -> dict[str, int]:
+    """Return the generation settings with which transformers generates the same texts."""
     decoding = {"num_beams": int(task_type.options.get("beams", 1))}
-    longest = task_type.options.get("longest")
-    return decoding if longest is None else {**decoding, "max_new_tokens": int(longest)}
+    max_tokens = task_type.options.get("longest")
+    return decoding if max_tokens is None else {**decoding, "max_new_tokens": int(max_tokens)}
 
 
-def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
-    """Lines of code that use the model; `attached`: with the adapter beside it; `head_alone`: the
-    adapter is a head above a model in another folder."""
+def _usage_code(out: Path, learner: Learner, attached: bool, head_alone: bool) -> list[str]:
+    """Return lines of code that use the model. `attached`: the trained weights are in an unmerged
+    adapter; `head_alone`: this adapter is a head above a model in another folder."""
     name, task_type, frame = out.resolve().name, learner.task_type, learner.frame
-    row = _row_of(task_type)
+    row = _example_row(task_type)
     lines = ["import maskwright", f"maskwright.load({name!r}).predict([{row}])"]
     if head_alone:
         base = folders.called(learner.path)
@@ -420,8 +419,8 @@ def _loads(out: Path, learner: Learner, attached: bool, head_alone: bool) -> lis
     return lines
 
 
-def _row_of(task_type: TaskType) -> str:
-    """An example row for `predict`: a text, or a tuple of the roles."""
+def _example_row(task_type: TaskType) -> str:
+    """Return the code of an example row for `predict`: a text, or a tuple of the roles."""
     is_tuple = len(task_type.roles) > 1
     values = [
         "['…', '…']" if may_be_list(role) else f"'{role} …'" if is_tuple else "'…'"
@@ -430,14 +429,14 @@ def _row_of(task_type: TaskType) -> str:
     return f"({', '.join(values)})" if is_tuple else values[0]
 
 
-def _leave_beside(adapter: Adapter | None) -> None:
-    """Merge the adapter into the weights of the model if it can be merged, else detach it."""
+def _merge_or_detach(adapter: Adapter | None) -> None:
+    """Merge the adapter into the model's weights if possible, else detach it."""
     if adapter is not None:
         (adapter.merge if adapter.settings.merges else adapter.detach)()
 
 
-def _numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
-    """The numbers of the classes in the data, if they are numbers."""
+def _class_numbers(vocabulary: LabelVocabulary | None) -> list[int] | None:
+    """Return the class labels of the data if they are numbers, else None."""
     if vocabulary is None or not vocabulary.has_numbers:
         return None
     return [value for value in vocabulary.values if isinstance(value, int)]
@@ -448,7 +447,7 @@ def _finite(value: float) -> float | None:
 
 
 def _spread(spread: intervals.Spread) -> str:
-    """Mean and deviation; a dash where one seed's figure is not defined."""
+    """Render mean and deviation; a dash if the metric of a seed is undefined."""
     if not math.isfinite(spread.mean):
         return "–"
     return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"

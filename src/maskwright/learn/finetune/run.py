@@ -1,9 +1,9 @@
 """From a model folder and labelled rows to a fine-tuned model, over several seeds.
 
-Each seed draws another head and another order. Epoch and seed are chosen on validation data; the
-test part is evaluated once, at the end. A stop costs one seed at most (finished_seeds.py). The
-files of the result are listed in result.py; every figure stands next to baselines that need no
-pretraining, such as the commonest label. A task is a `TaskType` (tasks/).
+Each seed has another initial head and another order of examples. Epoch and seed are chosen on
+validation data; the test part is evaluated once, at the end. An interruption loses one seed at most
+(finished_seeds.py). The files of the result are listed in result.py; its metrics are compared with
+baselines without pretraining, such as the most frequent label. A task is a `TaskType` (tasks/).
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class _Clock:
         self.marks.append(time.perf_counter())
 
     def at_end(self, state: TrainState) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 def disk_bytes(learner: Learner, method: Method, seeds: int) -> int:
-    """Least number of bytes of the output folder: the model's float32 weights and, until these are
-    written, the trained weights of each of `seeds`."""
+    """Return the minimum size of the output folder in bytes: the model's float32 weights and, until
+    they are written, the trained weights of each seed."""
     kept_seeds = seeds if method.trains_all else 0
     return 4 * shapes.num_parameters(learner.config) * (1 + kept_seeds)
 
@@ -84,7 +84,7 @@ def tell(
     say: Say,
     machine: Machine | None = None,
 ) -> None:
-    """Say what the fine-tuning would cost; a few steps are tried, and nothing is written."""
+    """Print steps, time and disk space for a number of seeds, estimated from a few trial steps."""
     examples = encoded_parts[TRAIN].examples
     count = len(examples.training_indices)
     steps, passes = steps_of(settings, count), passes_of(settings, count)
@@ -99,18 +99,18 @@ def tell(
         * settings.epochs
         / (3 * count * settings.epochs * passes)
     )
-    room = existing_parent(out)
+    existing = existing_parent(out)
     say(
         f"time: about {duration(seeds * steps * seconds * (1 + validation))} on this machine\n"
         f"disk: {size(disk_bytes(learner, method, seeds))} in {out}, where "
-        f"{size(DISK.free_bytes(room))} are free"
+        f"{size(DISK.free_bytes(existing))} are free"
     )
 
 
 def _seconds_per_step(
     learner: Learner, data: Dataset, method: Method, settings: Settings, machine: Machine | None
 ) -> float:
-    """Seconds of a step in a short trial that is discarded."""
+    """Return the mean seconds per step of a short trial, whose model is discarded."""
     clock = _Clock()
     rows = data.parts[TRAIN][: TRIAL_STEPS * settings.batch]
     encoded_training = learner.task_type.encode(rows, learner.frame)
@@ -154,27 +154,28 @@ def finetune(
     stream: TextIO | None = None,
     dry: bool = False,
 ) -> Path:
-    """Fine-tune `model`, opened or its folder (also a run), on the training part of `data`.
+    """Fine-tune `model` on the training part of `data` and write the result to `out`.
 
     Args:
-        method: which weights are trained, and factors on the rate in `settings`.
-        settings: None: the published ones, with a rate that fits method and width.
-        seeds: the number of seeds from 0 on, or the seeds.
+        model: an opened model, its folder, or the folder of a run.
+        method: which weights are trained, and factors on the learning rate in `settings`.
+        settings: None: the published ones, with a learning rate that fits method and width.
+        seeds: the seeds, or their number: then counted from 0.
         length: maximum number of ids of an example; None: the positions of the model, at most 512.
-        long: how longer texts are read.
+        long: how longer texts are handled.
         options: options of the task type, such as the "prompt" of generated answers.
         origin: the SHA-256 of each file that `data` comes from, for the model card.
-        extra_files: further texts for the folder, by file name; without them it is not finished.
+        extra_files: content of further text files for the folder, by file name.
         machine: device and precision; None: the best of this machine.
-        dry: only print what it would cost.
+        dry: only print the expected cost.
 
     Returns:
-        The model folder; of a head that was trained alone, the folder of that.
+        The model folder; the adapter folder if only a head was trained.
 
     Raises:
-        UsageError: a task that is not learned here, or a model in `out` already.
-        OutputError: `out` holds something else.
-        IncompatibleError: a model without tokenizer.
+        UsageError: no task type serves the task, or `out` has a finished model.
+        OutputError: `out` has other content.
+        IncompatibleError: the model has no tokenizer.
     """
     say = printer(stream)
     task_type = task_for(data.task.name, () if data.labels is None else data.labels.names, options)
@@ -182,7 +183,7 @@ def finetune(
     require_unfinished(out)
     if not dry:
         commit.probe_writable(out)
-    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    seed_numbers = range(seeds) if isinstance(seeds, int) else seeds
     learner = Learner.of(model, task_type, method, length, long)
     settings = settings or Settings(
         optimizer=AdamW(learning_rate=method.rate(learner.config.width))
@@ -200,10 +201,10 @@ def finetune(
             f"at least {settings.least_steps} steps in all; --epochs N is N passes"
         )
     if dry:
-        tell(learner, data, encoded_parts, method, settings, len(numbers), out, say, machine)
+        tell(learner, data, encoded_parts, method, settings, len(seed_numbers), out, say, machine)
         return out / MODEL
     eval_part = TEST if TEST in encoded_parts else VALIDATION
-    plain_method = replace(method, head_rate=method.head_factor)  # however it was said
+    plain_method = replace(method, head_rate=method.head_factor)  # the default made explicit
     finished_seeds = FinishedSeeds(
         out,
         {
@@ -224,16 +225,16 @@ def finetune(
             },
         },
     )
-    remaining = sum(not finished_seeds.has(seed) for seed in numbers)
+    remaining = sum(not finished_seeds.has(seed) for seed in seed_numbers)
     storage.require_space(out, disk_bytes(learner, method, remaining))
     facts = _facts(learner, method, settings, passes) | unusual(machine)
-    facts |= {"seeds tried": len(numbers)}
+    facts |= {"seeds tried": len(seed_numbers)}
     if learner.family is None:
         message = "no class of transformers has such a model"
         consequence = "what is saved is read by Maskwright alone"
         say(Finding("read-by-maskwright-alone", message, consequence).line())
     with commit.Lock(out / LOCK):
-        require_unfinished(out)  # another process may have ended it meanwhile
+        require_unfinished(out)  # another process may have finished it meanwhile
         commit.sweep(out)
         finished_seeds.require_same()
         learn = partial(
@@ -246,10 +247,10 @@ def finetune(
             finished_seeds=finished_seeds,
             machine=machine,
         )
-        results = _seeds(learn, settings, numbers, out, say)
-        for half in (out / MODEL, out / ADAPTER):  # of a try that was stopped while it wrote
-            if half.exists():
-                commit.remove_folder(half)
+        results = _train_seeds(learn, settings, seed_numbers, out, say)
+        for partial_folder in (out / MODEL, out / ADAPTER):  # left by an interrupted process
+            if partial_folder.exists():
+                commit.remove_folder(partial_folder)
         FinetuneResult(
             out, learner, data, encoded_parts, eval_part, method, results, facts, origin or {}
         ).write(say)
@@ -262,10 +263,10 @@ def finetune(
     return folder
 
 
-def _seeds(
+def _train_seeds(
     learn: Callable[..., SeedResult], settings: Settings, seeds: Sequence[int], out: Path, say: Say
 ) -> list[SeedResult]:
-    """The results of all seeds; only the best still has its model."""
+    """Train each seed with `learn` and return all results; only the best one keeps its model."""
     results: list[SeedResult] = []
     try:
         for seed in seeds:
@@ -273,29 +274,28 @@ def _seeds(
             best = best_of(results)
             results = [result if result is best else result.without_model() for result in results]
     except KeyboardInterrupt:
-        done = (
+        progress = (
             f"{len(results)} of {len(seeds)} seeds finished and kept" if results else "no seed done"
         )
-        say(f"stopped, {done}; the same command with --out {shell_word(out)} goes on")
+        say(f"stopped, {progress}; the same command with --out {shell_word(out)} goes on")
         raise
     return results
 
 
 def require_unfinished(out: Path) -> None:
-    """Refuse a folder with a finished model, or with something else; one that was stopped while
-    writing still has what its seeds came to. From a finished one, what a kill of ours left is
-    removed.
+    """Check that `out` has no finished model and no other content; the results of an interrupted
+    fine-tuning are allowed. Removes temporary files of a killed process from a finished folder.
 
     Raises:
-        UsageError: the model is there already.
-        OutputError: what is there is none of ours.
+        UsageError: `out` has a finished model.
+        OutputError: `out` has other content.
     """
     if is_finished(out):
         with contextlib.suppress(MaskwrightError):
-            if (ours := commit.read_manifest(out)).about == ABOUT:
+            if (manifest := commit.read_manifest(out)).about == ABOUT:
                 with commit.Lock(out / LOCK):
                     leftovers = [out / FOLDER, out / f"{storage.DOOMED}{FOLDER}"]
-                    for name in (name for name in ours.files if "/" not in name):
+                    for name in (name for name in manifest.files if "/" not in name):
                         leftovers += storage.temporaries_of(out / name)
                     for path in filter(Path.exists, leftovers):
                         commit.remove_folder(path)
@@ -306,7 +306,7 @@ def require_unfinished(out: Path) -> None:
 
 
 def _facts(learner: Learner, method: Method, settings: Settings, passes: int) -> dict[str, Any]:
-    """The settings, to be shown."""
+    """Return the settings by display name, for report and model card."""
     task_type, factor = learner.task_type, learner.head_factor(method)
     windows = task_type.head in ("token", "span")
     longer = "longer ones in windows" if windows else learner.frame.long
@@ -330,13 +330,13 @@ def _facts(learner: Learner, method: Method, settings: Settings, passes: int) ->
 
 
 def _method_facts(method: Method) -> dict[str, Any]:
-    """The method as plain values; of an adapter what is not its default."""
+    """Return the method as plain values, with those settings of its adapter that are changed."""
     plain = {name: value for name, value in to_plain(method).items() if name != "adapter"}
     return plain | ({method.name: method.changed_settings} if method.changed_settings else {})
 
 
 def _adapter_facts(method: Method) -> dict[str, str]:
-    """The settings of the adapter in a line, if it has any."""
+    """Return {"adapter": its settings in a line}; {} without adapter or settings."""
     values = (
         [
             f"{name} {', '.join(value) if isinstance(value, list) else value}"

@@ -1,5 +1,5 @@
-"""`predict.py` in the folder of a result: how it is asked, as a short script that can be read and
-carried along. In plain transformers where that gives the same answers, else with maskwright."""
+"""`predict.py` in the output folder: a short script that predicts with the model. It uses only
+transformers if that gives the same answers, else maskwright."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ if __name__ == "__main__":
 
 
 def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: bool) -> str:
-    """The text of the script.
+    """Return the text of the script.
 
     Args:
-        model: the name of the model's folder beside it.
-        length, long: how texts are read.
-        plain: whether transformers reads the model and has all that was learned.
+        model: the name of the model folder next to the script.
+        length, long: maximum number of tokens, and the handling of longer texts.
+        plain: whether transformers loads the complete fine-tuned model.
     """
     if not (plain and task_type.head == "sequence" and long == "head"):
         needs = "It needs maskwright and no network."
@@ -104,7 +104,7 @@ def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: b
         roles = ", ".join(task_type.roles)
         return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
     pair = len(task_type.roles) > 1
-    fill = {
+    placeholders = {
         "model": model,
         "length": length,
         "what": "An answer to each " + ("pair of texts." if pair else "text."),
@@ -113,7 +113,7 @@ def script(task_type: TaskType, *, model: str, length: int, long: Long, plain: b
         "split": PAIRS if pair else "lines",
     }
     text = PLAIN
-    for name, value in fill.items():
+    for name, value in placeholders.items():
         text = text.replace("{" + name + "}", str(value))
     example = "a text\\tanother" if pair else "a text"
     needs = "It needs torch and transformers, and no network."

@@ -1,10 +1,10 @@
-"""Train a model with a head on labelled examples: the one loop, epochs, the best epoch kept.
+"""Train a model with a head on labelled examples in epochs, and keep the best epoch's weights.
 
-    tune(objective, train, …)     ->  Tuned: the model in float32, the figure of every epoch
+    tune(objective, train, …)     ->  TrainingResult: the float32 model, the metric of every epoch
 
-The batches of an epoch are a keyed shuffle of all examples, so nothing has to be remembered. An
-epoch is chosen by the caller's own figure on validation data, the earliest among equals; with
-`patience` training stops when so many epochs in a row were no better.
+The batches of an epoch are a keyed shuffle of all examples, so no order has to be saved. The epoch
+is chosen by the caller's validation metric, the earliest among equals; with `patience`, training
+stops after so many epochs without improvement.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What came of it.
+    """The result of one training.
 
     Attributes:
-        model: in float32, in evaluation mode; None where it was given up for a better one.
-        figures: of the epochs that were run, one after the other; empty without a figure.
+        model: in float32, in evaluation mode; None if it was dropped for that of a better seed.
+        figures: the validation metric of each epoch; empty if none was computed.
         losses: the mean training loss of each epoch.
-        epoch: the one whose weights these are, from 1.
-        seconds: training alone.
+        epoch: the epoch of the weights, counted from 1.
+        seconds: the duration of training without evaluation.
     """
 
     model: Transformer | None
@@ -98,7 +98,7 @@ class TrainingResult:
 
     @property
     def network(self) -> Transformer:
-        """The model, where it is still there."""
+        """The model; an assertion fails if it was dropped."""
         assert self.model is not None
         return self.model
 
@@ -119,12 +119,12 @@ def tune(
     Args:
         figure: the validation metric after each epoch, higher is better; None: the last epoch is
             saved.
-        rate_factors: from the model and the number of steps to factors on the learning rates.
+        rate_factors: maps model and number of steps to learning rate factors by step, or None.
         machine: device and precision; None: the best of this machine.
         hooks: further hooks, called before `figure`.
 
     Raises:
-        DataError: there is no example.  DivergedError: a loss is no number.
+        DataError: there is no example.  DivergedError: a loss is not finite.
     """
     indices = train.training_indices
     if not len(indices):
@@ -137,10 +137,10 @@ def tune(
     portions = _portions(train, settings)
 
     def batches(step: int, number: int) -> Batch | None:
-        turn, offset = divmod(step, per_pass)
+        pass_index, offset = divmod(step, per_pass)
         begin = offset * settings.batch
-        numbers = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
-        chosen = indices[permute(key("shuffle", settings.seed, turn), len(indices), numbers)]
+        slots = np.arange(begin, min(begin + settings.batch, len(indices)))[number::portions]
+        chosen = indices[permute(key("shuffle", settings.seed, pass_index), len(indices), slots)]
         return train.batch(chosen, collation)[0] if len(chosen) else None
 
     plan = loop.TrainingPlan(
@@ -154,12 +154,12 @@ def tune(
     per_epoch = steps // settings.epochs
     epochs = _Epochs(objective, parameters, per_epoch, figure, settings.patience, stop)
     optimizer = start_optimizer(settings.optimizer, parameters)
-    if rate_factors is not None and (factors := rate_factors(model, steps)) is not None:
-        optimizer = ParameterRates(optimizer, _of_objective(factors))
+    if rate_factors is not None and (factors_by_step := rate_factors(model, steps)) is not None:
+        optimizer = ParameterRates(optimizer, _objective_names(factors_by_step))
     state = loop.train(
         objective, batches, optimizer, plan, TrainState(), hooks=[*hooks, epochs], stop=stop
     )
-    finished = _widened(model, epochs.best, frozen)
+    finished = _in_float32(model, epochs.best, frozen)
     return TrainingResult(finished, epochs.figures, epochs.losses, epochs.chosen, state.seconds)
 
 
@@ -175,21 +175,21 @@ def passes_of(settings: Settings, count: int) -> int:
 
 
 def _portions(train: EncodedExamples, settings: Settings) -> int:
-    """Returns the number of microbatches of a step: enough that texts in pieces need no more memory
-    than whole ones."""
+    """Return the number of microbatches of a step; for texts in pieces it is raised, as an example
+    then has more tokens."""
     if train.pieces is None:
         return settings.accumulate
     needed = -(-settings.batch * int(train.lengths.mean()) // PACKED)
     return min(settings.batch, max(settings.accumulate, needed))
 
 
-def _of_objective(rate_factors: RateFactors) -> RateFactors:
-    """`rate_factors` of a model by the names that its parameters have in an objective."""
+def _objective_names(rate_factors: RateFactors) -> RateFactors:
+    """Convert a model's `rate_factors` to the names of its parameters within an objective."""
     return lambda step: {f"product.{name}": factor for name, factor in rate_factors(step).items()}
 
 
 class _Epochs:
-    """Hook of the loop: the metric after each epoch, the best weights, early stopping."""
+    """Hook that evaluates after each epoch, keeps the best weights, and stops early."""
 
     def __init__(
         self,
@@ -216,32 +216,32 @@ class _Epochs:
         self._sum = 0.0
         epoch = state.step // self.per_epoch
         if self.figure is None:
-            self._keep(epoch)
+            self._save_weights(epoch)
             return
         self.objective.eval()
         value = self.figure(self.objective)
         self.objective.train()
-        # A correlation with answers that are all alike is no number: no epoch is worse. As long as
-        # there is none, nothing can be chosen by it, and the last epoch is kept.
+        # An undefined metric, such as the correlation of constant predictions, counts as the worst.
+        # As long as none is defined, the last epoch is kept.
         self.figures.append(value if math.isfinite(value) else -math.inf)
         none_defined = max(self.figures) == -math.inf
         if none_defined or self.figures[-1] > max(self.figures[:-1], default=-math.inf):
-            self._keep(epoch)
+            self._save_weights(epoch)
         elif self.patience is not None and epoch - self.chosen >= self.patience:
             self.stop.raised = True
 
     def at_end(self, state: TrainState) -> None:
         pass
 
-    def _keep(self, epoch: int) -> None:
+    def _save_weights(self, epoch: int) -> None:
         self.chosen = epoch
         self.best = {n: t.detach().clone() for n, t in self.parameters.state().items()}
 
 
-def _widened(
+def _in_float32(
     model: Transformer, trained: dict[str, Tensor], frozen: dict[str, Tensor]
 ) -> Transformer:
-    """`model` in float32: trained weights from their masters, the others unchanged."""
+    """Convert `model` to float32: trained weights from their masters, frozen ones unchanged."""
     masters = {name.removeprefix("product."): tensor for name, tensor in trained.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -250,12 +250,12 @@ def _widened(
 
 
 # ---------------------------------------------------------------- what a training shows meanwhile
-# (what is trained, its steps) -> a hook of the loop, which shows as long as the context is open
+# (displayed name, number of steps) -> context manager of a hook that shows the progress
 Watch = Callable[[str, int], AbstractContextManager[Hook]]
 
 
 class _PanelHook:
-    """Hook of the loop that shows every step on the panel, if there is one."""
+    """Hook that shows every step on the panel, if there is one."""
 
     def __init__(self, panel: Panel | None = None) -> None:
         self.panel = panel
@@ -269,8 +269,8 @@ class _PanelHook:
 
 
 def watching(stream: TextIO | None = None) -> Watch:
-    """Shows every training on `stream`, or on standard output: a panel on a terminal, which is
-    taken away however the training ends, or a line every ten seconds."""
+    """Return a `Watch` on `stream` (None: standard output): a panel on a terminal, which is removed
+    at the end, or else a line every ten seconds."""
 
     @contextmanager
     def watch(name: str, steps: int) -> Iterator[Hook]:
@@ -286,5 +286,5 @@ def watching(stream: TextIO | None = None) -> Watch:
 
 @contextmanager
 def unseen(name: str, steps: int) -> Iterator[Hook]:
-    """Shows nothing."""
+    """A `Watch` that shows nothing."""
     yield _PanelHook()

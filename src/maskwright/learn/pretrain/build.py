@@ -33,33 +33,32 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 def transformer_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
-    """The config of the recipe's model. Its vocabulary is the tokenizer's unless the recipe or its
-    folder sets one.
+    """Return the config of the recipe's model; its vocabulary size defaults to the tokenizer's.
 
     Raises:
-        ConfigError: a setting the family does not know, or a vocabulary smaller than the
-        tokenizer's.
+        ConfigError: the model family does not know a setting.
+        IncompatibleError: the vocabulary is smaller than the tokenizer's.
     """
-    model = recipe.model
-    if isinstance(model, FamilyModel):
-        size = {"vocab_size": tokenizer.vocabulary_size}
-        network = config_of(model, {**size, **_special_ids(tokenizer)})
+    choice = recipe.model
+    if isinstance(choice, FamilyModel):
+        vocabulary_size = {"vocab_size": tokenizer.vocabulary_size}
+        model_config = config_of(choice, {**vocabulary_size, **_special_ids(tokenizer)})
     else:
-        network = model.config if isinstance(model, Point) else start.layout(model).config
-    if network.tokens.vocabulary < tokenizer.vocabulary_size:
+        model_config = choice.config if isinstance(choice, Point) else start.layout(choice).config
+    if model_config.tokens.vocabulary < tokenizer.vocabulary_size:
         raise IncompatibleError(
             "the tokenizer has more tokens than the model's vocabulary",
             where="model",
             found=f"{tokenizer.vocabulary_size} tokens",
-            wanted=f"at most {network.tokens.vocabulary}",
+            wanted=f"at most {model_config.tokens.vocabulary}",
             do="train a smaller tokenizer (tokenizer.vocabulary)",
         )
-    return network
+    return model_config
 
 
 def family_name(recipe: Recipe) -> str | None:
-    """The family whose names the recipe's model is saved under; None: the first family it belongs
-    to."""
+    """Return the family whose parameter names the recipe's model is saved under; None: the first
+    family that the model belongs to."""
     if isinstance(recipe.model, Folder):
         member = start.layout(recipe.model).family
         return None if member is None else member.name
@@ -71,49 +70,49 @@ def model(
     network: TransformerConfig,
     say: Callable[[str], None] = lambda text: None,
 ) -> Transformer:
-    """A new model, whose weights are a function of the recipe's seed, or the model of its folder.
+    """Build a model, initialised from the recipe's seed or with the weights of its model folder.
 
     Args:
-        say: takes a line on which weights were taken from a folder and which were missing.
+        say: receives a line on which weights were loaded from a folder and which were missing.
     """
     generator = torch.Generator().manual_seed(torch_seed(key("init", recipe.training.seed)))
-    choice = recipe.initialisation
-    fresh = build_transformer(
+    initialisation = recipe.initialisation
+    new_model = build_transformer(
         network,
         generator,
-        distribution=choice.distribution,
-        deviation=choice.deviation,
-        scaled_residual=choice.scaled_residual,
+        distribution=initialisation.distribution,
+        deviation=initialisation.deviation,
+        scaled_residual=initialisation.scaled_residual,
     )
     return (
-        start.init_from_folder(recipe.model, fresh, say)
+        start.init_from_folder(recipe.model, new_model, say)
         if isinstance(recipe.model, Folder)
-        else fresh
+        else new_model
     )
 
 
 def objective(recipe: Recipe, network: Transformer, tokenizer: Tokenizer) -> Objective:
-    """The recipe's objective around `network`. The objective's own weights are a function of the
-    recipe's seed, too."""
+    """Build the recipe's objective around `network`. The objective's own weights are initialised
+    from the recipe's seed, too."""
     member, options = recipe.objective.member, recipe.objective.checked
     networks = {}
     for name, (folder, sha256) in _networks(recipe).items():
         start.require_same(folder, sha256)
-        networks[name] = _finished(folder, tokenizer).to(network.device)
+        networks[name] = _trained_network(folder, tokenizer).to(network.device)
         check_length(recipe, networks[name].config, f"objective.options.{name}")
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(torch_seed(key("init", recipe.training.seed, 1)))
         try:
             built = member.build(network, options, special_tokens.vocabulary(tokenizer), **networks)
         except IncompatibleError as error:
-            raise _remedied(error, recipe) from error
+            raise _with_remedy(error, recipe) from error
     assert isinstance(built, Objective)
     return built
 
 
-def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
-    """The refusal of an objective that misses a head of a folder's model, with the remedy: draw
-    that head."""
+def _with_remedy(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
+    """Return `error`; if a folder's model lacks a head that the objective needs, with the remedy
+    to initialise that head."""
     if not isinstance(recipe.model, Folder) or not str(error.where).startswith("model"):
         return error
     member = start.layout(recipe.model).family
@@ -127,31 +126,31 @@ def _remedied(error: IncompatibleError, recipe: Recipe) -> IncompatibleError:
 
 
 def resolved(recipe: Recipe) -> Recipe:
-    """`recipe` with the hashes of the folders it reads, after all checks that need no text.
+    """Return `recipe` with the hashes of its folders, after all checks that need no text.
 
     Raises:
-        ConfigError: a setting that the family, or an option that the objective, does not know; or a
-            network that none names.
+        ConfigError: the family does not know a setting, the objective does not know an option, or
+            a network that the objective needs is not named.
         IncompatibleError: the objective does not learn from such rows.
-        UsageError, CheckpointError and others: there is no model where the recipe says.
+        UsageError, CheckpointError and others: a folder of the recipe has no model.
     """
-    # As it will be read from its file: a 3 that stands for 3.0 would be another recipe there, and
-    # of a free table what is None is left out.
-    text = to_toml(recipe)
+    # Read the recipe back from its TOML text, as a resumed run will: this turns an integer 3 into
+    # 3.0 for a float field and drops None values from free tables.
+    recipe_toml = to_toml(recipe)
     try:
-        text.encode()
+        recipe_toml.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
             "a path cannot be written into recipe.toml",
             where="recipe",
-            found=ascii(text[max(0, error.start - 40) : error.end + 10]),
+            found=ascii(recipe_toml[max(0, error.start - 40) : error.end + 10]),
             wanted="paths in UTF-8",
             do="rename the file",
         ) from error
-    read = config.from_plain(Recipe, tomllib.loads(text))
-    if read.objective == recipe.objective:
-        read = replace(read, objective=recipe.objective)  # which is resolved already
-    recipe = read
+    reread = config.from_plain(Recipe, tomllib.loads(recipe_toml))
+    if reread.objective == recipe.objective:
+        reread = replace(reread, objective=recipe.objective)  # already resolved
+    recipe = reread
     require_settings(recipe)
     _require_networks(recipe)
     recipe = start.pinned(recipe)
@@ -177,17 +176,17 @@ def _require_networks(recipe: Recipe) -> None:
 
 
 def _networks(recipe: Recipe) -> dict[str, tuple[Path, str | None]]:
-    """The folder of each further network of the objective by name, and its hash, if it is known."""
+    """Return (folder, hash or None) of each further network of the objective, by its name."""
     options = vars(recipe.objective.checked)
     names = recipe.objective.spec.networks
     return {name: (Path(options[name]), options[f"{name}_sha256"]) for name in names}
 
 
-def _finished(folder: Path, tokenizer: Tokenizer) -> Transformer:
-    """The network in a model folder, or in the newest checkpoint of a run.
+def _trained_network(folder: Path, tokenizer: Tokenizer) -> Transformer:
+    """Load the network of a model folder, or of the newest checkpoint of a run.
 
     Raises:
-        IncompatibleError: its tokenizer is not `tokenizer`.
+        IncompatibleError: its tokenizer differs from `tokenizer`.
     """
     model = open_weights(folder)
     if model.words is not None:

@@ -2,7 +2,7 @@
 
     data/held-out-0/, …   the held-out documents of each value, in the order of `values.json`
 
-The stores are made beside the one with all held-out text, which decides everything else.
+They exist in addition to the store of all held-out text, on which a run is evaluated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOTHING = "–"
 
 
 def build(recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer) -> None:
-    """Make the held-out stores that are not there yet, of the values that have held-out documents.
+    """Build the missing held-out stores, one for each value that has held-out documents.
 
     Raises:
         As `build_store`.
@@ -51,35 +51,35 @@ def build(recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer) 
 def table(
     recipe: Recipe, folder: Path, objective: Objective, average: Average | None
 ) -> Table | None:
-    """Loss and accuracy of the run in `folder` on the held-out text of each value; None where there
-    are no values. All values together are asked about as many rows as one evaluation."""
+    """Return loss and accuracy on the held-out text of each value of the run in `folder`; None if
+    it has no such stores. One evaluation's number of rows is divided among the values."""
     values = values_of(folder) or []
-    numbers = [n for n in range(len(values)) if (_path(folder, n) / MANIFEST).is_file()]
-    if not numbers:
+    store_numbers = [n for n in range(len(values)) if (_path(folder, n) / MANIFEST).is_file()]
+    if not store_numbers:
         return None
     batch = recipe.evaluation.batch
-    rows = max(batch, recipe.evaluation.rows // len(numbers))
-    rows_shown: list[list[str]] = []
+    num_rows = max(batch, recipe.evaluation.rows // len(store_numbers))
+    table_rows: list[list[str]] = []
     with nullcontext() if average is None else average.in_place():
         for number, name in enumerate(names_of(recipe.corpus, folder)):
             documents, cells = 0, [NOTHING] * 3
-            if number in numbers:
+            if number in store_numbers:
                 store = TokenStore.open(_path(folder, number))
                 documents = store.num_documents
                 try:
-                    figures = likelihood.evaluate(
-                        objective, held_out_rows(recipe, store), rows=rows, batch_rows=batch
+                    result = likelihood.evaluate(
+                        objective, held_out_rows(recipe, store), rows=num_rows, batch_rows=batch
                     )
-                    cells = [f"{figures.targets:,}", f"{figures.loss:.3f}", f"{figures.top1:.1%}"]
+                    cells = [f"{result.targets:,}", f"{result.loss:.3f}", f"{result.top1:.1%}"]
                 except DataError:
-                    pass  # it does not fill a row, or has no target
-            rows_shown.append([name, f"{documents:,}", *cells])
+                    pass  # the text does not fill a row, or has no target
+            table_rows.append([name, f"{documents:,}", *cells])
     return {
         "title": f"Held-out text by {recipe.corpus.mix_by}",
         "head": ["", "documents", "targets", "loss", "top-1"],
-        "rows": rows_shown,
-        "note": f"Loss in nats per target, of at most {rows:,} rows each; {NOTHING}: too little "
-        "text is held out.",
+        "rows": table_rows,
+        "note": f"Loss in nats per target, of at most {num_rows:,} rows each; {NOTHING}: "
+        "too little text is held out.",
     }
 
 

@@ -23,17 +23,17 @@ HERE = "."  # the folder of the card
 
 
 def about(recipe: Recipe, config: TransformerConfig, tokenizer: Tokenizer, model: About) -> About:
-    """`model` with the model's conventions and its card."""
+    """Return `model` with the conventions and the card (README) of the recipe's model."""
     conventions = conventions_of(recipe, len(config.stacks))
     model = replace(model, conventions=conventions)
-    written = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
-    text = written["config.json"]
+    model_files = layout.documents(layout.of_config(config, model.family), tokenizer, model, {})
+    text = model_files["config.json"]
     assert isinstance(text, bytes)
     return replace(model, readme=_card(recipe, config, json.loads(text), tokenizer, conventions))
 
 
 def conventions_of(recipe: Recipe, stacks: int) -> Conventions:
-    """The conventions of the recipe's model, which has one stack or two."""
+    """Return the conventions of the recipe's model, which has one or two `stacks`."""
     member, options = recipe.objective.member, recipe.objective.options
     rows, corpus = to_plain(recipe.rows), to_plain(recipe.corpus)
     return of_recipe.conventions_of(member, to_plain(options), rows, corpus, stacks)
@@ -46,14 +46,14 @@ def _card(
     tokenizer: Tokenizer,
     conventions: Conventions,
 ) -> str:
-    """The text of the card; `saved` is the config.json next to it."""
-    ask, warning = (
+    """Return the text of the card; `saved` is the content of the model's config.json."""
+    usage, warning = (
         ask_of(recipe.objective.spec, config, tokenizer, conventions),
         opened.misread(saved),
     )
     front = {
         "library_name": "maskwright" if warning else "transformers",
-        **({"pipeline_tag": ask.tag} if ask else {}),
+        **({"pipeline_tag": usage.tag} if usage else {}),
         "tags": ["maskwright", recipe.objective.name],
     }
     return document.render(
@@ -64,7 +64,7 @@ def _card(
         note=recipe.note,
         warning=warning,
         loads=opened.code(saved, HERE).splitlines(),
-        ask=ask.line if ask else "",
+        ask=usage.line if usage else "",
     )
 
 
@@ -93,26 +93,27 @@ class Usage:
 def ask_of(
     spec: Spec, config: TransformerConfig, tokenizer: Tokenizer, conventions: Conventions
 ) -> Usage | None:
-    """An example of use; None if the model scores no tokens or was not trained to generate."""
+    """Return an example of use; None if the model can neither fill masks nor generate text."""
     if config.vocabulary_head is None:
         return None
-    text, writes = _known(tokenizer), config.decoder is not None and conventions.decoder_trained
-    spans = len(config.stacks) == 2 and writes and bool(tokenizer.sentinels)
-    spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
-    if config.encoder is not None and tokenizer.mask is not None and not spans:
-        sign = tokenizer.tokens([tokenizer.mask])[0]
-        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
-    if not writes:
+    prompt = _known_words(tokenizer)
+    generates = config.decoder is not None and conventions.decoder_trained
+    fills_spans = len(config.stacks) == 2 and generates and bool(tokenizer.sentinels)
+    fills_spans &= tokenizer.mask is None or spec.usual_for == "sentinels"
+    if config.encoder is not None and tokenizer.mask is not None and not fills_spans:
+        gap_token = tokenizer.tokens([tokenizer.mask])[0]
+        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
+    if not generates:
         return None
-    if spans:
-        sign = tokenizer.vocabulary[tokenizer.sentinels[0]]
-        return Usage("fill-mask", "fill-mask", f"{text} {sign}".strip())
+    if fills_spans:
+        gap_token = tokenizer.vocabulary[tokenizer.sentinels[0]]
+        return Usage("fill-mask", "fill-mask", f"{prompt} {gap_token}".strip())
     tag = "text-generation" if config.encoder is None else "text2text-generation"
-    return Usage(tag, "generate", text)
+    return Usage(tag, "generate", prompt)
 
 
-def _known(tokenizer: Tokenizer) -> str:
-    """A few words that the tokenizer knows."""
+def _known_words(tokenizer: Tokenizer) -> str:
+    """Return a few words that the tokenizer can encode; "" if there are none."""
     try:
         tokenizer.encode("It is")
         return "It is"

@@ -8,9 +8,9 @@
         training/state.json                                     counters of the training loop
         MANIFEST.json                                           sizes and hashes, written last
 
-The saved weights are the float32 masters, or their average where there is one: then the masters
-lie with the state of training, to go on from. The newest folder that verifies is the one that
-counts.
+The saved weights are the float32 master weights, or their moving average if the run keeps one; the
+master weights are then saved with the training state. A run resumes from the newest folder that
+passes verification.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOMENTS = "training/optimizer.safetensors"
 OTHERS = "training/objective.safetensors"
 MASTERS = "training/masters.safetensors"
 LARGEST_STATE = 64 << 20
-# How an objective names the network that gets saved.
+# Prefix of the saved network's parameter names within an objective.
 OWN = "product."
 
 
@@ -59,8 +59,8 @@ class CheckpointStore:
     """The folder `run/checkpoints`, which holds the newest `keep` checkpoints.
 
     Args:
-        about: facts for every manifest (recipe, tokenizer, data and machine).
-        model: the further content of each saved model folder.
+        about: facts for the manifest of each checkpoint (recipe, tokenizer, data and machine).
+        model: further content of each saved model folder, such as its card.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class CheckpointStore:
         state: TrainState,
         average: Average | None = None,
     ) -> Path:
-        """Commit the checkpoint of `state.step`. Older ones are removed only after it is on disk
-        and verified.
+        """Commit the checkpoint of `state.step` and return its folder. Older checkpoints are
+        removed only after it is on disk and verified.
 
         Raises:
             StoppedError: the disk is full.  StorageError, OutputError: it cannot be written.
@@ -116,25 +116,25 @@ class CheckpointStore:
         return target
 
     def retain(self, newest: Path) -> None:
-        """Remove all checkpoints before `newest` except the last `keep`, which include it, once
-        `newest` has been read back and verified. Those of later steps are damaged ones that a
-        resumed run skipped."""
-        steps = commit.numbered(self.folder)
-        steps = steps[: steps.index(newest) + 1]
-        complete = [p for p in steps if _is_complete(p)]
-        old = [p for p in steps[:-1] if p not in complete[-self.keep :]]
-        if not old:
+        """Verify `newest`, then keep it and the last complete checkpoints before it, `keep` in
+        all, and remove the others. Folders of later steps stay: they are damaged checkpoints that
+        a resumed run skipped."""
+        up_to_newest = commit.numbered(self.folder)
+        up_to_newest = up_to_newest[: up_to_newest.index(newest) + 1]
+        complete = [p for p in up_to_newest if _is_complete(p)]
+        outdated = [p for p in up_to_newest[:-1] if p not in complete[-self.keep :]]
+        if not outdated:
             return
         commit.verify(newest)
-        for folder in old:
+        for folder in outdated:
             commit.remove_folder(folder)
 
     def restore(self, optimizer: OptimizerState, average: Average | None = None) -> RestoredState:
-        """Load the newest valid checkpoint into `optimizer`, its parameters' masters and their
+        """Load the newest valid checkpoint into `optimizer`, its master weights and their
         `average`.
 
         Raises:
-            CheckpointError: none is valid; each is listed with its reason.
+            CheckpointError: no checkpoint is valid; the reason for each is listed.
         """
         path, manifest, skipped = commit.newest(self.folder)
         network = open_weights(path).network
@@ -152,8 +152,8 @@ class CheckpointStore:
 
 @torch.no_grad()
 def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
-    """Load into `objective` the weights that were trained next to its product, if the checkpoint
-    has any and the objective has the same; returns their names."""
+    """Load the objective's own weights (those outside the saved model) from `checkpoint` and return
+    their names; load nothing and return [] if there are none or if they do not match."""
     if not (checkpoint / OTHERS).exists():
         return []
     require_as_saved(checkpoint / OTHERS)
@@ -168,16 +168,16 @@ def take_others(objective: nn.Module, checkpoint: Path) -> list[str]:
 
 
 def read_state(checkpoint: Path) -> tuple[TrainState, int]:
-    """The training state in a checkpoint's folder, and the number of steps of its optimizer.
+    """Read the training state and the optimizer's number of steps from a checkpoint folder.
 
     Raises:
-        CheckpointError: not a training state.
+        CheckpointError: the file is not a training state.
     """
     path = checkpoint / STATE
-    data = path.read_bytes()
-    require_as_saved(path, data)
-    plain = parse_object(data, path, error=CheckpointError, largest=LARGEST_STATE)
-    steps = plain.pop("optimizer_steps", -1)
+    content = path.read_bytes()
+    require_as_saved(path, content)
+    fields = parse_object(content, path, error=CheckpointError, largest=LARGEST_STATE)
+    steps = fields.pop("optimizer_steps", -1)
     if type(steps) is not int:
         raise CheckpointError(
             "not a training state",
@@ -186,16 +186,16 @@ def read_state(checkpoint: Path) -> tuple[TrainState, int]:
             wanted="the steps of the optimizer",
             do="resume from an older checkpoint: remove this one",
         )
-    return TrainState.from_json(plain, str(path)), steps
+    return TrainState.from_json(fields, str(path)), steps
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    opened = files.open_file(path)
-    return {name: opened.read(name) for name in opened.entries}
+    file = files.open_file(path)
+    return {name: file.read(name) for name in file.entries}
 
 
 def _is_complete(folder: Path, *, full: bool = False) -> bool:
-    """Whether a checkpoint has all its files in their sizes and, with `full`, their hashes."""
+    """Whether all files of a checkpoint exist with the recorded sizes (`full`: and hashes)."""
     try:
         commit.verify(folder, full=full)
     except CheckpointError:
@@ -204,5 +204,5 @@ def _is_complete(folder: Path, *, full: bool = False) -> bool:
 
 
 def own_weights(masters: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The product's weights among an objective's, under the product's own names."""
+    """Return the saved network's weights among those of an objective, without the prefix."""
     return {n.removeprefix(OWN): t for n, t in masters.items() if n.startswith(OWN)}

@@ -54,43 +54,43 @@ WORTH = "What training further was worth"
 SENTENCE_MODEL = "modules.json"  # of sentence-transformers
 GENERAL = 60_000  # bytes of text that has nothing to do with the run
 SEEN_ROWS, SEEN_TEXTS = 64, 200
-# A new head is trained alone for a share of the run, and faster than the body under it, which
-# was never trained for it and has most to lose: that learns at a rate for a width of 768, too.
+# A new head is first trained alone for this share of the run, and at a higher learning rate than
+# the pretrained body. Both rates are for a model of width 768.
 HEAD_FIRST, HEAD_RATE, BODY_RATE = 0.3, 1e-3, 1e-5
 
 
 def recipe_of(folder: Path, minutes: float = MINUTES) -> Recipe:
-    """The recipe that continues the pretraining of the model in `folder`, on the embedded text
-    until another text is named.
+    """Return the recipe that continues the pretraining of the model in `folder`, on the embedded
+    text unless another text is set later.
 
     Raises:
-        UsageError: no such folder.
-        IncompatibleError: it has no tokenizer, or is of two stacks and has no mask to write for.
+        UsageError: the folder does not exist.
+        IncompatibleError: the model has no tokenizer, or lacks mask and sentinel tokens.
     """
     if is_run(folder):
         return of_run(folder, minutes)
     path = folders.model_folder(folder)
-    form = pretrained.described(path)
-    config = form.config
-    longest = min(
+    layout = pretrained.described(path)
+    config = layout.config
+    max_positions = min(
         getattr(stack.embeddings.positions, "length", LENGTH) for stack in config.stacks.values()
     )
-    narrower = max(1.0, WIDTH / config.width)
-    model = Folder(path=str(path), architecture=_architecture(form))
-    rate = RATE * narrower
+    width_factor = max(1.0, WIDTH / config.width)
+    model = Folder(path=str(path), architecture=_class_with_vocabulary_head(layout))
+    rate = RATE * width_factor
     if model.architecture is not None:
         rate = HEAD_RATE
         model = replace(
-            model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * narrower / rate)
+            model, head_first=HEAD_FIRST, body_rate=min(1.0, BODY_RATE * width_factor / rate)
         )
     return of_model(
         model,
         minutes,
         name=f"{folders.called(path)}-further",
-        note=f"a {form.model_type}, further",
-        objective=_objective(path, form),
+        note=f"a {layout.model_type}, further",
+        objective=_objective_name(path, layout),
         rate=rate,
-        length=min(LENGTH, longest),
+        length=min(LENGTH, max_positions),
     )
 
 
@@ -103,9 +103,9 @@ def adapt(
     settings: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> Path:
-    """Continue the pretraining of the model in `folder` on `texts` in the new folder `out`, and
-    report the change of the loss on that text and on other text; returns the last checkpoint. An
-    interrupted run is resumed like any other, and reports then.
+    """Continue the pretraining of the model in `folder` on `texts`, and report the change of the
+    loss on that text and on other text. Returns the last checkpoint's folder in the new folder
+    `out`. An interrupted run is resumed like any other, and reports at its end.
 
     Raises:
         MaskwrightError: as `recipe_of` and `run.pretrain`.
@@ -121,7 +121,7 @@ def adapt(
 
 
 def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
-    """Findings for the user before the pretraining of a model is continued."""
+    """Yield the warnings that are shown before the pretraining of a model is continued."""
     model = recipe.model
     assert isinstance(model, Folder)
     if (folder / SENTENCE_MODEL).is_file():
@@ -143,11 +143,11 @@ def _findings(folder: Path, recipe: Recipe) -> Iterator[Finding]:
 
 
 def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> None:
-    """Report how continued pretraining changed the losses of the complete run `out`, if it is such
-    a run.
+    """Report the change of the losses in the finished run `out`, if it continued the pretraining of
+    another model.
 
     Args:
-        again: report even if the run's folder has the table already.
+        again: report even if the run's folder already has the table.
     """
     recipe = read(out / run.RECIPE)
     if not isinstance(recipe.model, Folder) or not distribute.join().first:
@@ -161,7 +161,7 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
         return
     try:
         results = worth(out)
-    except MaskwrightError as error:  # the model is trained and saved all the same
+    except MaskwrightError as error:  # the trained model is saved nevertheless
         message = "what training further was worth cannot be measured"
         reason = f"{error.what} ({error.where})"
         printer(stream)(Finding("worth-unknown", message, reason).line())
@@ -169,11 +169,11 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
     tables.add(out, results)
     for table in results:
         printer(stream)(tables.for_terminal(table))
-    lost = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
-    if lost:
+    worsened = [row[0] for row in results[0]["rows"][1:] if row[-1].startswith("+")]
+    if worsened:
         finding = Finding(
             "worse-on-other-text",
-            f"something was lost on {lost[0]}",
+            f"something was lost on {worsened[0]}",
             remedy="whether what was won is worth it, a task of yours can show: fine-tune both "
             "models on it",
             severity="warning",
@@ -183,8 +183,8 @@ def close(out: Path, *, stream: TextIO | None = None, again: bool = True) -> Non
 
 
 def worth(out: Path) -> list[tables.Table]:
-    """The change of the loss of the run `out` on its own held-out text and on other text; and, for
-    an encoder that was not pretrained here, how far the vectors of texts moved."""
+    """Return a table of the held-out loss before and after the run `out`, on its own text and on
+    other text, and for an imported encoder a table of how its text vectors changed."""
     recipe = read(out / run.RECIPE)
     assert isinstance(recipe.model, Folder)
     path = Path(recipe.model.path)
@@ -196,26 +196,26 @@ def worth(out: Path) -> list[tables.Table]:
     checkpoint = folders.newest(out)
     models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
     store = TokenStore.open(out / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
-    # A checkpoint lies in its run's folder, which has the held-out text, too.
+    # If the initial model is a checkpoint, its run's folder contains the held-out text.
     earlier_store = path.parent.parent / HELD_OUT
     has_earlier_text = path.parent.name == "checkpoints" and earlier_store.is_dir()
     losses_by_text = {"the new text": _losses(recipe, models, tokenizer, store)}
     if has_earlier_text:
-        # Rows of another kind may ask for what was not written down when that text was prepared.
+        # The earlier store may lack what this objective's rows need, such as sentence boundaries.
         with contextlib.suppress(MaskwrightError):
-            before = TokenStore.open(earlier_store, tokenizer_fingerprint=tokenizer.fingerprint)
-            losses_by_text["the text before"] = _losses(recipe, models, tokenizer, before)
+            earlier = TokenStore.open(earlier_store, tokenizer_fingerprint=tokenizer.fingerprint)
+            losses_by_text["the text before"] = _losses(recipe, models, tokenizer, earlier)
     else:
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(MaskwrightError):
-            general = build_store(
+            general_store = build_store(
                 embedded.documents(limit_bytes=GENERAL), tokenizer, Path(scratch) / "store"
             )
-            losses_by_text["general text"] = _losses(recipe, models, tokenizer, general)
-    rows = []
+            losses_by_text["general text"] = _losses(recipe, models, tokenizer, general_store)
+    table_rows = []
     for name, losses in losses_by_text.items():
-        gap = f"{losses[-1] - losses[0]:+.4f}" if has_loss_before else "–"
-        rows.append(
-            [name, *["–"] * (not has_loss_before), *(f"{loss:.4f}" for loss in losses), gap]
+        change = f"{losses[-1] - losses[0]:+.4f}" if has_loss_before else "–"
+        table_rows.append(
+            [name, *["–"] * (not has_loss_before), *(f"{loss:.4f}" for loss in losses), change]
         )
     note = "In nats for each target, the same rows and the same questions before and after."
     if recipe.model.new and has_loss_before:
@@ -231,36 +231,36 @@ def worth(out: Path) -> list[tables.Table]:
         {
             "title": WORTH,
             "head": ["held-out loss", "before", "after", "change"],
-            "rows": rows,
+            "rows": table_rows,
             "note": note,
         }
     ]
     if not has_earlier_text and initial.encoder is not None and initial.decoder is None:
-        results.append(_moved(initial, models[-1][0], store, recipe.rows.length))
+        results.append(_drift(initial, models[-1][0], store, recipe.rows.length))
     return results
 
 
-def _moved(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
-    """How similarly two models order the similarities of held-out texts."""
-    rows = PackedDocuments(store, length)
-    numbers = np.arange(min(len(rows), SEEN_ROWS))
-    batch_rows = rows.rows(numbers, 0)
+def _drift(before: Transformer, after: Transformer, store: TokenStore, length: int) -> tables.Table:
+    """Return a table with the rank correlation of two models' similarities of held-out texts."""
+    packed = PackedDocuments(store, length)
+    row_indices = np.arange(min(len(packed), SEEN_ROWS))
+    batch_rows = packed.rows(row_indices, 0)
     batch = Batch(tokens=torch.from_numpy(batch_rows.tokens), **facts(batch_rows))
     similarities = []
     for model in (before, after):
         with torch.no_grad():
             vectors = pool_texts(encode(model.eval(), batch), batch.documents, "mean")
-        unit = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
-        pairs = torch.triu_indices(len(unit), len(unit), 1)
-        similarities.append((unit @ unit.T)[pairs[0], pairs[1]].numpy())
+        unit_vectors = torch.nn.functional.normalize(vectors[:SEEN_TEXTS].float(), dim=1)
+        pairs = torch.triu_indices(len(unit_vectors), len(unit_vectors), 1)
+        similarities.append((unit_vectors @ unit_vectors.T)[pairs[0], pairs[1]].numpy())
     correlation = (
         metrics.METRICS["spearman"](*similarities) if len(similarities[0]) > 1 else math.nan
     )
-    shown = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
+    correlation_text = f"{correlation:.3f}" if math.isfinite(correlation) else "–"
     return {
         "title": "What is left of the vectors of texts",
         "head": ["", "before", "after"],
-        "rows": [["which texts are alike", "1.000", shown]],
+        "rows": [["which texts are alike", "1.000", correlation_text]],
         "note": "Mean vectors of held-out texts: the rank correlation of their similarities with "
         "those before. Where a model was made for such vectors, what is lost here is lost to it.",
     }
@@ -272,23 +272,23 @@ def _losses(
     tokenizer: Tokenizer,
     store: TokenStore,
 ) -> list[float]:
-    """The loss of each model on `store`; its folder may hold further weights of the objective."""
+    """Return the loss of each (model, folder with weights of its objective, if any) on `store`."""
     losses = []
     device = machine.choose(recipe.training.precision, recipe.training.device).device
     for model, path in models:
         objective = build.objective(recipe, model, tokenizer)
         checkpoints.take_others(objective, path)
-        figures = likelihood.evaluate(
+        evaluation = likelihood.evaluate(
             objective.to(device),
             held_out_rows(recipe, store),
             rows=recipe.evaluation.rows,
             batch_rows=recipe.evaluation.batch,
         )
-        losses.append(figures.loss)
+        losses.append(evaluation.loss)
     return losses
 
 
-def _objective(path: Path, form: CheckpointLayout) -> str:
+def _objective_name(path: Path, form: CheckpointLayout) -> str:
     if form.config.encoder is None:
         return usual_for("decoder").name
     vocabulary = special_tokens.vocabulary(Tokenizer.load(path))
@@ -313,9 +313,9 @@ def _objective(path: Path, form: CheckpointLayout) -> str:
     return usual_for("masks").name
 
 
-def _architecture(form: CheckpointLayout) -> str | None:
-    """The class with a vocabulary head and no other head, if the folder's model has no vocabulary
-    head."""
+def _class_with_vocabulary_head(form: CheckpointLayout) -> str | None:
+    """Return the family's class whose only head is a vocabulary head; None if the folder's model
+    has a vocabulary head already, or no such class exists."""
     if form.family is None or form.config.vocabulary_head is not None:
         return None
     for name, architecture in form.family.architectures.items():

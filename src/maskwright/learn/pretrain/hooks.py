@@ -38,13 +38,13 @@ PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
 def sample(
     objective: Objective, prepared: PreparedCorpus, rows: RowSource, step: int
 ) -> dict[str, Any] | None:
-    """A `sample` line for the journal; None if the model neither fills masks nor writes.
+    """Return a `sample` record for the journal; None if the model neither fills nor generates.
 
     Args:
-        rows: of the held-out text, for objectives over two stacks.
+        rows: rows of the held-out text, which encoder-decoder objectives need.
     """
     model, tokenizer = objective.scorer, prepared.tokenizer
-    # No more than half a row, so that the model has room for it however it is written again.
+    # At most half a row, so that the decoded and re-encoded prompt still fits into the model.
     length = min(2 * PROMPT_TOKENS, rows.length // 2)
     ids = [int(i) for i in prepared.held_out.document(0)[:length]]
     if not ids:
@@ -52,13 +52,13 @@ def sample(
     if isinstance(objective, EncoderDecoder):
         return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
     if model.config.encoder is not None and tokenizer.mask is not None:
-        sign = tokenizer.tokens([tokenizer.mask])[0]
-        glue = "" if tokenizer.kind == "character" else " "
-        fresh = np.arange(len(ids)) == 0
-        begin, end = _word(prepared.held_out.begins_word(np.array(ids), fresh))
+        mask = tokenizer.tokens([tokenizer.mask])[0]
+        space = "" if tokenizer.kind == "character" else " "
+        is_first = np.arange(len(ids)) == 0
+        begin, end = _middle_word(prepared.held_out.begins_word(np.array(ids), is_first))
         text_before, text_after = tokenizer.decode(ids[:begin]), tokenizer.decode(ids[end:])
-        prompt = f"{text_before}{glue}{sign}{glue}{text_after.removeprefix(glue)}"
-        # Of two stacks this objective trains the encoder alone, and that is what is shown.
+        prompt = f"{text_before}{space}{mask}{space}{text_after.removeprefix(space)}"
+        # In a model of two stacks such an objective trains the encoder alone; use only that.
         predictions = fill(
             prepare(model, live=True),
             tokenizer,
@@ -70,11 +70,11 @@ def sample(
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
         return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
     if model.config.decoder is not None and model.config.encoder is None:
-        start = ids[:PROMPT_TOKENS]
+        prompt_ids = ids[:PROMPT_TOKENS]
         sampling = _sampling(prepared, model, 0.8)
-        written = generate(
+        generated = generate(
             prepare(model, live=True),
-            [start],
+            [prompt_ids],
             SHOWN_TOKENS,
             sampling,
             bidirectional_prefix=objective.bidirectional_prefix,
@@ -82,8 +82,8 @@ def sample(
         return {
             "kind": "sample",
             "step": step,
-            "prompt": tokenizer.decode(start),
-            "text": tokenizer.decode(start + written)[len(tokenizer.decode(start)) :],
+            "prompt": tokenizer.decode(prompt_ids),
+            "text": tokenizer.decode(prompt_ids + generated)[len(tokenizer.decode(prompt_ids)) :],
         }
     return None
 
@@ -91,52 +91,51 @@ def sample(
 def _rewritten(
     objective: EncoderDecoder, prepared: PreparedCorpus, source: RowSource
 ) -> dict[str, str]:
-    """The beginning of the first row as the encoder reads it, and what the decoder writes."""
-    rows = source.rows(np.array([0]), 0)
-    length = min(2 * PROMPT_TOKENS, int((rows.documents == 1).sum()))
-    batch = objective.corrupt(rows.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
+    """Return the corrupted beginning of the first row and the decoder's output for it."""
+    first_row = source.rows(np.array([0]), 0)
+    length = min(2 * PROMPT_TOKENS, int((first_row.documents == 1).sum()))
+    batch = objective.corrupt(first_row.cut(0, length), np.zeros(1, dtype=np.int64), SEED)
     assert batch.decoder_tokens is not None
-    read = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
-    written = generate(
+    encoder_ids = batch.tokens[0] if batch.documents is None else batch.tokens[batch.documents != 0]
+    generated = generate(
         prepare(objective.product, live=True),
         [_decoder_prefix(batch.decoder_tokens[0].tolist(), opening(prepared.tokenizer))],
         SHOWN_TOKENS,
         _sampling(prepared, objective.product, 0.0),
-        sources=[read.tolist()],
+        sources=[encoder_ids.tolist()],
         end=objective.vocabulary.end,
     )[0]
-    # The text is shown without its frame, but with the sentinels that say which gap is filled.
+    # Omit special tokens except the sentinels, which say which gap is filled.
     tokenizer = prepared.tokenizer
-    hidden = tokenizer.special_ids - {*tokenizer.sentinels}
-    text = tokenizer.decode([token for token in written if token not in hidden], False)
-    return {"prompt": tokenizer.decode(read.tolist(), False), "text": text}
+    hidden_ids = tokenizer.special_ids - {*tokenizer.sentinels}
+    text = tokenizer.decode([token for token in generated if token not in hidden_ids], False)
+    return {"prompt": tokenizer.decode(encoder_ids.tolist(), False), "text": text}
 
 
 def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
-    """The decoder's tokens before the first word: the start token and, where texts are framed, the
-    opening tokens."""
+    """Return the decoder's start token and, if they follow it in `decoded`, the opening tokens."""
     count = 1 + len(opening_tokens)
     return decoded[:count] if decoded[1:count] == opening_tokens else decoded[:1]
 
 
 def _sampling(prepared: PreparedCorpus, model: Transformer, temperature: float) -> Sampling:
-    """Sampling without padding and without ids beyond the tokenizer's vocabulary."""
+    """Return settings that exclude padding and ids beyond the tokenizer's vocabulary."""
     vocabulary_size, rows = prepared.tokenizer.vocabulary_size, model.config.tokens.vocabulary
     padding = [] if prepared.tokenizer.pad is None else [prepared.tokenizer.pad]
     return Sampling(temperature=temperature, forbidden=(*padding, *range(vocabulary_size, rows)))
 
 
-def _word(begins: NDArray[np.bool_]) -> tuple[int, int]:
-    """The first position of the one-token word nearest to the prompt's middle, and the position
-    after it; of any word if no word is one token.
+def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the (first, stop) positions of the word nearest to the middle of the text, among the
+    words of one token if there are any.
 
     Args:
-        begins: (T,) where a word begins.
+        begins: (T,) whether a word begins at the token.
     """
     starts = np.flatnonzero(begins).tolist() or [0]
     ends = [*starts[1:], len(begins)]
-    single = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
-    words = single or list(zip(starts, ends, strict=True))
+    one_token_words = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
+    words = one_token_words or list(zip(starts, ends, strict=True))
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
 
 
@@ -153,9 +152,9 @@ class LogHook:
         self._last = (session.state.seconds, session.state.tokens)
         self._written = time.monotonic()
         self._every = session.recipe.training.log_seconds
-        again = f"maskwright resume {shell_word(session.out)}"
+        command = f"maskwright resume {shell_word(session.out)}"
         is_alone = session.processes.world == 1 and self.device.type == "cpu"
-        self._neighbours = SlowdownWatch(torch.get_num_threads(), again) if is_alone else None
+        self._neighbours = SlowdownWatch(torch.get_num_threads(), command) if is_alone else None
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
         self.journal.write(record)
@@ -182,8 +181,8 @@ class LogHook:
 
 
 class EvaluateHook:
-    """Measures held-out text and makes a sample, every so many steps and when the run is
-    complete."""
+    """Evaluates on held-out text and records a sample, every `evaluation.every` steps and at the
+    end of the run."""
 
     def __init__(self, session: TrainingSession, journal: Journal, panel: Panel) -> None:
         self.session, self.journal, self.panel = session, journal, panel
@@ -208,7 +207,7 @@ class EvaluateHook:
 
     def _ask(self, state: TrainState) -> None:
         s = self.session
-        figures = likelihood.evaluate(
+        evaluation = likelihood.evaluate(
             s.objective,
             s.held_out_rows,
             rows=s.recipe.evaluation.rows,
@@ -218,17 +217,17 @@ class EvaluateHook:
             else None,
             live=True,
         )
-        record = {"kind": "evaluation", "step": state.step, **figures.to_json()}
+        record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
         self.journal.write(record)
         self.panel.evaluation(record)
-        shown = sample(s.objective, s.prepared, s.held_out_rows, state.step)
-        if shown is not None:
-            self.journal.write(shown)
-            self.panel.sample(shown)
+        sample_record = sample(s.objective, s.prepared, s.held_out_rows, state.step)
+        if sample_record is not None:
+            self.journal.write(sample_record)
+            self.panel.sample(sample_record)
 
 
 class SaveHook:
-    """Saves a checkpoint every so many steps, at the end, and when the run is stopped.
+    """Saves a checkpoint every `checkpoints.every` steps, at the end, and when the run is stopped.
 
     If the disk is full, the older checkpoint stays and training continues with a note; after a few
     attempts the run stops.

@@ -1,9 +1,9 @@
 """The records of a run, in two files.
 
-`metrics.jsonl` holds only what an identical run writes again, byte for byte: losses, rates,
-evaluations, samples. `timings.jsonl` holds the rest: seconds, tokens per second, memory. The
-journal is flushed before a checkpoint is saved, and resuming cuts it back to the checkpoint. If the
-disk is full, lines wait in memory for the next flush.
+`metrics.jsonl` holds losses, learning rates, evaluations and samples; an identical run writes the
+same bytes. `timings.jsonl` holds seconds, tokens per second and memory. The journal is flushed
+before a checkpoint is saved, and resuming truncates it to the checkpoint. If the disk is full,
+lines are kept in memory until the next flush.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from maskwright.base.storage.files import FULL, new_file, os_errors_refused
 
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
-# Bytes of lines that wait before they are written.
+# Number of buffered bytes at which lines are written.
 WAITING = 8192
 REMEDY = "take an intact copy of the run, or remove its folder and let it be trained again"
 
@@ -43,7 +43,7 @@ class Journal:
         error: BaseException | None,
         _: TracebackType | None,
     ) -> None:
-        """Write the waiting lines; an error here is raised only if the block raised none."""
+        """Write the buffered lines; an error is raised only if the block raised none."""
         try:
             self.flush()
         except MaskwrightError:
@@ -54,11 +54,11 @@ class Journal:
                 file.close()
 
     def write(self, record: dict[str, Any]) -> None:
-        """One line of `metrics.jsonl`; it must hold nothing that depends on time or place."""
+        """Append a line to `metrics.jsonl`; it must not depend on time or machine."""
         self._append(METRICS, record)
 
     def time(self, step: int, seconds: float, tokens_per_second: float, peak_memory: int) -> None:
-        """One line of `timings.jsonl`; memory in bytes."""
+        """Append a line to `timings.jsonl`; `peak_memory` in bytes."""
         self._append(
             TIMINGS,
             {
@@ -70,7 +70,7 @@ class Journal:
         )
 
     def flush(self) -> None:
-        """Everything written so far is on disk when this returns.
+        """Write all buffered lines to disk.
 
         Raises:
             StoppedError: the disk is full.  OutputError, StorageError: it cannot be written.
@@ -81,29 +81,29 @@ class Journal:
                 os.fsync(self._files[name].fileno())
 
     def _append(self, name: str, record: dict[str, Any]) -> None:
-        waiting = self._waiting.setdefault(name, bytearray())
-        waiting += (json.dumps(record, separators=(",", ":")) + "\n").encode()
-        if len(waiting) < WAITING:
+        buffer = self._waiting.setdefault(name, bytearray())
+        buffer += (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        if len(buffer) < WAITING:
             return
         with os_errors_refused(self.folder / name):
             try:
                 self._write(name)
             except OSError as error:
-                if error.errno not in FULL:  # whoever saves next tells, and waits
+                if error.errno not in FULL:  # a full disk is reported when a checkpoint is saved
                     raise
 
     def _write(self, name: str) -> None:
         if name not in self._files:
             self._files[name] = (self.folder / name).open("ab", buffering=0)
-        waiting = self._waiting[name]
-        while waiting:
-            del waiting[: self._files[name].write(bytes(waiting))]
+        buffer = self._waiting[name]
+        while buffer:
+            del buffer[: self._files[name].write(bytes(buffer))]
 
 
 def cut(folder: Path, step: int) -> int:
-    """Remove the lines after `step` from both files; returns the number of removed lines.
+    """Remove the lines after `step`, and an incomplete last line, from both files.
 
-    A last line that a crash cut short counts as after. Each file is replaced as a whole.
+    Each file is replaced atomically. Returns the number of removed lines.
     """
     removed = 0
     for name in (METRICS, TIMINGS):
@@ -121,7 +121,7 @@ def cut(folder: Path, step: int) -> int:
 
 
 def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
-    """All complete lines of one of the two files."""
+    """Return the records of all complete lines of one of the two files."""
     path = folder / name
     if not path.is_file():
         return []
@@ -131,15 +131,15 @@ def read(folder: Path, name: str = METRICS) -> list[dict[str, Any]]:
 
 
 def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, checked before they are compared with those of other runs.
+    """Return the validated records of `metrics.jsonl`, for comparison with those of other runs.
 
     Args:
-        saved: the `stamp` in the newest checkpoint; None: an earlier release's checkpoint, of which
-            only the fields of the lines are checked.
-        bits: whether evaluations have bits per byte.
+        saved: the `stamp` in the newest checkpoint; None for a checkpoint of an earlier release:
+            then only the fields of the lines are checked.
+        bits: whether evaluations must have bits per byte.
 
     Raises:
-        DataError: the lines are not those that were saved, or lack a number.
+        DataError: the file differs from the saved stamp, or a line lacks a number.
     """
     path = folder / METRICS
     if saved is not None and stamp(folder, saved.get("bytes")) != saved:
@@ -150,24 +150,24 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
             do=REMEDY,
         )
     lines = read(folder)
-    names = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
+    required = {"train": ("tokens",), "evaluation": ("loss", *["bits_per_byte"] * bits)}
     for line in lines:
-        if missing := [n for n in names.get(line["kind"], ()) if not _is_number(line.get(n))]:
+        if missing := [n for n in required.get(line["kind"], ()) if not _is_number(line.get(n))]:
             raise DataError(
                 "a line of metrics.jsonl lacks a number",
                 where=path,
                 found=f"step {line['step']}: {missing[0]}: {line.get(missing[0])!r}"[:200],
                 do=REMEDY,
             )
-    trained = {line["step"] for line in lines if line["kind"] == "train"}
-    evaluated = {line["step"] for line in lines if line["kind"] == "evaluation"}
-    if not evaluated or not evaluated <= trained:
+    trained_steps = {line["step"] for line in lines if line["kind"] == "train"}
+    evaluated_steps = {line["step"] for line in lines if line["kind"] == "evaluation"}
+    if not evaluated_steps or not evaluated_steps <= trained_steps:
         raise DataError("metrics.jsonl lacks a step or an evaluation", where=path, do=REMEDY)
     return lines
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """The lines of `timings.jsonl` that have a time."""
+    """Return the records of `timings.jsonl` that have a time and a step."""
     return [
         line
         for line in read(folder, TIMINGS)
@@ -176,8 +176,8 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def stamp(folder: Path, size: Any = None) -> dict[str, Any] | None:
-    """The size of `metrics.jsonl` and its hash, or those of its first `size` bytes; None if there
-    is no such file, or it is shorter."""
+    """Return {"bytes", "sha256"} of `metrics.jsonl`, or of its first `size` bytes; None if the file
+    does not exist or is shorter."""
     path = folder / METRICS
     if not path.is_file():
         return None
@@ -198,4 +198,4 @@ def _step(line: bytes) -> int | None:
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None  # torn, or no line of ours
+        return None  # incomplete, or not written by `Journal`

@@ -28,10 +28,10 @@ MOST_POINTS = 4096
 
 
 class ByValue:
-    """The training documents in a spool for each value of the column `corpus.mix_by`.
+    """The training documents, with one spool for each value of the column `corpus.mix_by`.
 
     Args:
-        folder: on whose disk they are kept.
+        folder: the spools are on the disk of this folder.
     """
 
     complete = True
@@ -47,10 +47,10 @@ class ByValue:
         self._lacking = 0
 
     def add(self, document: Document) -> None:
-        """Keep one more.
+        """Add a document to the spool of its value; one without a value or weight is only counted.
 
         Raises:
-            DataError: there are too many values.
+            DataError: the column has too many values.
             StoppedError, StorageError: the disk is full, or fails.
         """
         document_value, value = document.notes.get(self._column), value_of(self._corpus, document)
@@ -70,24 +70,24 @@ class ByValue:
         self._spools[value].add(document)
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents, value after value."""
+        """Yield all documents, ordered by value."""
         for value in self.values:
             yield from self._spools[value]
 
     @property
     def values(self) -> list[str]:
-        """In the order of the stores."""
+        """The values in the order of the stores."""
         return sorted(self._spools)
 
     def of(self, value: str) -> Spool:
-        """The documents that have the value; `*` means all others."""
+        """Return the documents with this value; `*` stands for all values without a weight."""
         return self._spools[value]
 
     def require_shares(self) -> None:
-        """Refuse documents without a share, and weights without documents.
+        """Check that every document has a weight and that every weight has documents.
 
         Raises:
-            DataError: naming them.
+            DataError: with the values concerned.
         """
         column, where = self._column, ", ".join(self._corpus.text)
         if self._lacking:
@@ -109,12 +109,12 @@ class ByValue:
                 wanted=f"a weight for each value in corpus.weights; {near(most[0], self._weights)}",
                 do=f"add them, or one weight for all others: {WITH_OTHERS}",
             )
-        if unused := sorted({*self._weights} - {*self._spools}):
+        if unused_weights := sorted({*self._weights} - {*self._spools}):
             raise DataError(
                 "a weight is for a value that no training document has",
                 where=f"{where}, column {column!r}",
-                found=f"corpus.weights: {', '.join(unused[:LISTED])}",
-                wanted=near(unused[0], {*self._spools, *self._others} - {OTHERS}),
+                found=f"corpus.weights: {', '.join(unused_weights[:LISTED])}",
+                wanted=near(unused_weights[0], {*self._spools, *self._others} - {OTHERS}),
                 do="correct the value, or leave it out",
             )
 
@@ -129,7 +129,7 @@ class ByValue:
 
 
 def value_of(corpus: Corpus, document: Document) -> str | None:
-    """The value that a document is mixed by, `*` for one of all others; None: it has no share."""
+    """Return the value that a document is mixed by, or `*` for all others; None: no weight."""
     value = document.notes.get(str(corpus.mix_by))
     weights = corpus.weights
     if not isinstance(weights, dict) or value in weights:
@@ -138,14 +138,14 @@ def value_of(corpus: Corpus, document: Document) -> str | None:
 
 
 def keep_values(folder: Path, column: str, values: Sequence[str]) -> None:
-    """Write down which value each store of the run in `folder` has."""
+    """Record the value of each store of the run in `folder`."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     record = json.dumps({"column": column, "values": list(values)}, indent=2)
     document.write(folder / "data" / VALUES, record + "\n")
 
 
 def values_of(folder: Path) -> list[str] | None:
-    """The value of each store of the run in `folder`; None if that is not known yet.
+    """Read the value of each store of the run in `folder`; None if it is not recorded yet.
 
     Raises:
         DataError: the record is damaged.
@@ -166,19 +166,19 @@ def values_of(folder: Path) -> list[str] | None:
 
 
 def weights_of(corpus: Corpus, stores: Sequence[TokenStore]) -> tuple[float, ...]:
-    """The weight of each store, over the whole run; none where they are not mixed."""
+    """Return the mean weight of each store over the run; empty if the text is not mixed."""
     if not corpus.mixed:
         return ()
     if isinstance(corpus.weights, tuple) and corpus.weights and not corpus.weights_end:
         return corpus.weights
-    begin, end = shares(corpus, [store.num_tokens for store in stores])
-    return tuple(((begin + end) / 2).tolist())
+    start_shares, end_shares = shares(corpus, [store.num_tokens for store in stores])
+    return tuple(((start_shares + end_shares) / 2).tolist())
 
 
 def mixed_rows(
     recipe: Recipe, sources: Sequence[RowSource], stores: Sequence[TokenStore]
 ) -> RowSource:
-    """The rows of all stores in the shares that the recipe wants."""
+    """Return the rows of all stores, mixed in the recipe's shares."""
     corpus, seed = recipe.corpus, recipe.training.seed
     if not corpus.weights_end:
         return mixed(sources, weights_of(corpus, stores), seed=seed)
@@ -189,10 +189,10 @@ def mixed_rows(
 def mixture_of_run(
     recipe: Recipe, rows: RowSource, stores: Sequence[TokenStore]
 ) -> dict[str, list[str]]:
-    """Lines on the rows that a run with changing shares takes from each store; empty for others.
+    """Return {"mixture": lines} with each store's share of the rows; {} if shares do not change.
 
     Args:
-        rows: of the last phase.
+        rows: the rows of the last phase.
     """
     if not isinstance(rows, ScheduledMixture):
         return {}
@@ -206,29 +206,29 @@ def mixture_of_run(
 
 
 def names_of(corpus: Corpus, folder: Path) -> list[str]:
-    """What each store of the run in `folder` is called in lines for the user."""
+    """Return the display name of each store of the run in `folder`."""
     if corpus.mix_by is None:
         return [Path(name).name for name in corpus.text]
     return ["all others" if name == OTHERS else name for name in values_of(folder) or []]
 
 
 def samples_by_progress(recipe: Recipe) -> list[tuple[float, float]]:
-    """(rows trained on, share of the budget used by then), from (0, 0) to (all, 1); a budget in
-    tokens is counted by the lengths of its rows."""
+    """Return points (number of rows trained on, share of the budget used), from (0, 0) to (all, 1).
+    A row counts as its length in tokens if the budget is in tokens."""
     training, phases = recipe.training, recipe.phases
     budget, micro = training.budget, training.microbatches
-    if budget.steps is None and budget.tokens is None:  # of a run that is only looked at
+    if budget.steps is None and budget.tokens is None:  # the run is not trained
         return [(0.0, 0.0), (1.0, 1.0)]
-    points, samples, used = [(0.0, 0.0)], 0, 0.0
-    while used < budget.total:
-        over = used / budget.total
-        phase = next((p for p in phases if over < p.until), phases[-1])
-        rows = training.ramp.rows(phase.batch // micro, over) * micro
+    points, samples, spent = [(0.0, 0.0)], 0, 0.0
+    while spent < budget.total:
+        progress = spent / budget.total
+        phase = next((p for p in phases if progress < p.until), phases[-1])
+        rows = training.ramp.rows(phase.batch // micro, progress) * micro
         cost = 1 if budget.steps is not None else rows * phase.length
-        # Where every step is alike, all up to the next change are one.
-        alike = training.ramp.start == 1.0
-        count = max(1, math.ceil((phase.until * budget.total - used) / cost)) if alike else 1
-        samples, used = samples + count * rows, used + count * cost
-        points.append((float(samples), min(1.0, used / budget.total)))
-    thin = max(1, len(points) // MOST_POINTS)
-    return [*points[:-1:thin], (float(samples), 1.0)]
+        # With a constant batch size, one point covers all steps of a phase.
+        fixed = training.ramp.start == 1.0
+        steps = max(1, math.ceil((phase.until * budget.total - spent) / cost)) if fixed else 1
+        samples, spent = samples + steps * rows, spent + steps * cost
+        points.append((float(samples), min(1.0, spent / budget.total)))
+    stride = max(1, len(points) // MOST_POINTS)
+    return [*points[:-1:stride], (float(samples), 1.0)]

@@ -1,15 +1,14 @@
 """From the recipe's text to a tokenizer and two token stores, one for training and one held out.
 
 Every step commits a folder and is skipped if that folder exists, so an interrupted preparation
-continues where it stopped; a text that has changed meanwhile is refused. Raw files are read once in
-a command: while the tokenizer is trained, the checked documents wait in spools
-(`text/corpus/read.py`).
+continues where it stopped, unless the text has changed. A command reads the raw files once: while
+the tokenizer is trained, the checked documents are kept in spools (`text/corpus/read.py`).
 
     text --+--> tokenizer/train --> tokenizer/
            +--> spools --data/tokenize--> data/train/, data/held-out/
 
-Texts with weights have a store each, `data/train-0/` and so on, and so has every value of a column
-that is mixed by; their held-out parts are one store, in which each has its natural share.
+Each text with a weight, or value of a mixed column, has a training store, `data/train-0/`
+and so on. The held-out text is one store, in which each has its natural share.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import train as train_tokenizer
 from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
 
-QUICKLY = 256 << 20  # bytes that are hashed to tell what changed, where nothing hangs on it
+QUICKLY = 256 << 20  # bytes that are hashed for a mere note on what changed
 LISTED = 5
 
 
 def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
-    """The refusal of files that changed between two readings."""
+    """Return the error for files that changed between two readings; `do` is the remedy."""
     return IncompatibleError(
         "the text changed while the run was prepared",
         where=", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED),
@@ -73,36 +72,37 @@ def changed_meanwhile(names: list[str], do: str) -> IncompatibleError:
 def differences(
     corpus: Corpus, paths: Iterable[Path], read: Mapping[str, str], *, quickly: bool = False
 ) -> list[str]:
-    """The differences of the text from what was `read` (SHA-256 by file), in words, by file.
+    """Describe each file that was removed, changed or added since the text was read.
 
     Args:
         paths: the files and folders of the text.
+        read: SHA-256 of each file that was read, by name.
         quickly: hash the first 256 MiB only.
     """
     changes = []
-    sizes = 0
+    total_bytes = 0
     for name, digest in read.items():
         path = Path(name)
         if not path.is_file():
             changes.append(f"{name} is not there")
             continue
-        sizes += path.stat().st_size
-        if not (quickly and sizes > QUICKLY) and hash_file(path) != digest:
+        total_bytes += path.stat().st_size
+        if not (quickly and total_bytes > QUICKLY) and hash_file(path) != digest:
             changes.append(f"{name} has changed")
     if corpus.limit_bytes is None and read:
         for path in paths:
             try:
                 sources = find([path])[0]
             except MaskwrightError:
-                continue  # missing or empty: reported above
+                continue  # a missing file is reported above
             changes += [f"{s.shown} was added" for s in sources if s.shown not in read]
     return changes
 
 
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
-TEXT_TO_STORE = 3  # bytes of text for a byte of tokens, at the most
+TEXT_TO_STORE = 3  # maximum bytes of text for each byte of a store
 LARGEST_RECORD = 1 << 30  # bytes; a name and a hash for each file
-SAMPLED_DOCUMENTS = 32  # documents, for whether a tokenizer keeps text as it is
+SAMPLED_DOCUMENTS = 32  # documents on which `keeps_text` tests a tokenizer
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class PreparedCorpus:
     """The tokenizer and stores of a run.
 
     Attributes:
-        train: one store, or one for each text, or value of a column, that has a share.
+        train: one store, or one for each mixed text or value of a column.
     """
 
     tokenizer: Tokenizer
@@ -120,7 +120,7 @@ class PreparedCorpus:
 
     @property
     def train_fingerprint(self) -> str:
-        """The fingerprint of all training stores, without the weights, which are the recipe's."""
+        """The fingerprint of all training stores; it does not depend on their weights."""
         prints = [store.fingerprint for store in self.train]
         return prints[0] if len(prints) == 1 else config.fingerprint(prints)
 
@@ -130,14 +130,14 @@ class PreparedCorpus:
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
-    """Make, or find, the tokenizer and the stores of `recipe` in the run folder `folder`.
+    """Load, or else create, tokenizer and stores of `recipe` in the run folder `folder`.
 
     Raises:
-        DataError: no text, text that cannot be read, or a copy of it held out.
-        ConfigError: a path with an unset variable, or a file that would be read twice.
+        DataError: there is no text, it cannot be read, or a held-out file is also training text.
+        ConfigError: a path has an unset variable, or a file would be read twice.
         IncompatibleError: the text has changed since a part of it was read.
     """
-    by_value = recipe.corpus.mix_by is not None
+    mixed_by_value = recipe.corpus.mix_by is not None
     texts: list[CorpusText] = []
     if is_prepared(recipe.corpus, folder):
         for line in _changes_note(recipe.corpus, folder):
@@ -145,73 +145,73 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
-            # Until the tokenizer is there, or the values.
-            spooled = by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
-            share = 1 / TEXT_TO_STORE + spooled
-            storage.require_space(folder, share * text_bytes(recipe.corpus))
+            # Documents are spooled until the tokenizer, or the list of values, is complete.
+            spooled = mixed_by_value or not isinstance(recipe.tokenizer, TokenizerFolder)
+            bytes_per_byte = 1 / TEXT_TO_STORE + spooled
+            storage.require_space(folder, bytes_per_byte * text_bytes(recipe.corpus))
         texts = texts_of(recipe.corpus, folder)
     tokenizer_folder = folder / "tokenizer"
     if not tokenizer_folder.is_dir():
-        trained = _tokenizer(recipe, texts, say)
-        _keep_read(folder, texts)
-        trained.save(tokenizer_folder)
+        new_tokenizer = _make_tokenizer(recipe, texts, say)
+        _record_tokenizer_files(folder, texts)
+        new_tokenizer.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    if by_value:
+    if mixed_by_value:
         train = _stores_by_value(folder, texts, store_of)
-        names = [store.path.name for store in train]
+        store_names = [store.path.name for store in train]
     else:
-        names = _parts(recipe.corpus, folder) or []
-        texts_of_stores = [[text] for text in texts] or [[]] * len(names)
+        store_names = _training_store_names(recipe.corpus, folder) or []
+        texts_of_stores = [[text] for text in texts] or [[]] * len(store_names)
         train = tuple(
             store_of(name, store_texts)
-            for name, store_texts in zip(names, texts_of_stores, strict=True)
+            for name, store_texts in zip(store_names, texts_of_stores, strict=True)
         )
-    _require_tokenizers_text(folder, names, recipe.corpus)
-    files_for_it = recipe.corpus.held_out_text  # the same for all texts
-    held_out = store_of(HELD_OUT, texts[:1] if files_for_it else texts)
-    if by_value and texts:
+    _require_tokenizers_text(folder, store_names, recipe.corpus)
+    has_held_out_files = recipe.corpus.held_out_text  # shared by all texts
+    held_out = store_of(HELD_OUT, texts[:1] if has_held_out_files else texts)
+    if mixed_by_value and texts:
         build_by_value(recipe, folder, texts[0], tokenizer)
-    if files_for_it:
-        _require_no_copies(folder, names)
+    if has_held_out_files:
+        _require_no_copies(folder, store_names)
     else:
-        _require_same_text(folder, names)
+        _require_same_text(folder, store_names)
     mixture = {}
     if len(train) > 1:
-        mixture["mixture"] = _shares(recipe.corpus, folder, train)
+        mixture["mixture"] = _describe_shares(recipe.corpus, folder, train)
         say(f"mixture: {mixture['mixture']}")
     provenance_file = folder / "data" / "provenance.json"
     prepared = PreparedCorpus(tokenizer, train, held_out, {})
     if not provenance_file.is_file():
         provenance = {
-            **_where_from(recipe.corpus, folder),
+            **_provenance(recipe.corpus, folder),
             **mixture,
-            "read": {store_name: _origin(folder, store_name) for store_name in (*names, HELD_OUT)},
+            "read": {name: _origin(folder, name) for name in (*store_names, HELD_OUT)},
             "train": prepared.train_fingerprint,
             "held_out": held_out.fingerprint,
         }
         document.write(provenance_file, json.dumps(provenance, indent=2) + "\n")
-    return replace(prepared, provenance=_read(provenance_file))
+    return replace(prepared, provenance=_read_record(provenance_file))
 
 
 def _stores_by_value(
     folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
 ) -> tuple[TokenStore, ...]:
-    """A store for each value of the column that is mixed by; without `texts` they exist."""
+    """Return a store for each value of the mixed column; if `texts` is empty, the stores exist."""
     values = values_of(folder)
-    if texts and not (values and all(_is_store(folder, n) for n in _numbered(len(values)))):
+    if texts and not (values and all(_is_store(folder, n) for n in _store_names(len(values)))):
         (text,) = texts
         by_value = text.by_value()
         keep_values(folder, str(text.corpus.mix_by), by_value.values)
         return tuple(
             store_of(name, texts, documents=by_value.of(value), lines=name == f"{TRAIN}-0")
-            for name, value in zip(_numbered(len(by_value.values)), by_value.values, strict=True)
+            for name, value in zip(_store_names(len(by_value.values)), by_value.values, strict=True)
         )
-    return tuple(store_of(name, []) for name in _numbered(len(values or [])))
+    return tuple(store_of(name, []) for name in _store_names(len(values or [])))
 
 
-def _numbered(count: int) -> list[str]:
-    """Names of training stores that are mixed."""
+def _store_names(count: int) -> list[str]:
+    """Return the names of `count` mixed training stores."""
     return [f"{TRAIN}-{number}" for number in range(count)]
 
 
@@ -220,13 +220,13 @@ def _is_store(folder: Path, name: str) -> bool:
 
 
 def training_stores(folder: Path) -> list[TokenStore]:
-    """The training stores of the run in `folder`; empty if it has none."""
+    """Open the training stores of the run in `folder`; empty if it has none."""
     folders = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
     return [TokenStore.open(path) for path in sorted(folders, key=_number)]
 
 
 def _number(path: Path) -> int:
-    """The number in the name of a store: 12 of `train-12`."""
+    """Return the number in the name of a store, such as 12 for `train-12`."""
     return int(path.name.partition("-")[2] or 0)
 
 
@@ -241,31 +241,31 @@ def _store(
     documents: Iterable[Document] | None = None,
     lines: bool = True,
 ) -> TokenStore:
-    """The store `name`, which is made of `texts` if it does not exist.
+    """Open the store `name`; build it from `texts` if it does not exist.
 
     Args:
-        documents: the documents of the store; None: all of its part.
+        documents: the documents of the store; None: the whole training or held-out part.
         lines: print the findings of reading the texts.
     """
-    path, held_out = folder / "data" / name, name == HELD_OUT
+    path, is_held_out = folder / "data" / name, name == HELD_OUT
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
             documents = itertools.chain.from_iterable(
-                text.held_out() if held_out else text.training() for text in texts
+                text.held_out() if is_held_out else text.training() for text in texts
             )
-        counting, unknown = tokenizer.counting()
+        counting_tokenizer, unknown = tokenizer.counting()
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
 
-        def keep() -> None:
-            _keep_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
+        def record_origin() -> None:
+            _record_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
 
         sentences = needs_sentences(recipe)
-        build_store(documents, counting, path, sentences=sentences, read=keep)
+        build_store(documents, counting_tokenizer, path, sentences=sentences, read=record_origin)
         reported = texts if lines else ()
         for line in itertools.chain.from_iterable(
-            text.report_lines(held_out=held_out) for text in reported
+            text.report_lines(held_out=is_held_out) for text in reported
         ):
             say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
@@ -284,31 +284,31 @@ def _store(
 
 
 def keeps_text(tokenizer: Tokenizer, store: TokenStore) -> bool:
-    """Whether the first documents of `store` could be written again from their tokens: no capitals
-    are folded, and all bytes come back. The text itself may be gone by now."""
+    """Whether the first documents of `store` can be decoded without loss: capitals are not folded,
+    and the number of bytes is that of the text, which itself may no longer exist."""
     for number in range(min(len(store.document_bytes), SAMPLED_DOCUMENTS)):
         text = tokenizer.decode(store.document(number).tolist())
-        if len(text.encode()) != store.document_bytes[number] or _folds(tokenizer, text):
+        if len(text.encode()) != store.document_bytes[number] or _folds_case(tokenizer, text):
             return False
     return True
 
 
-def _folds(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether the tokenizer reads capitals of `text` as small letters. Its cleaning is asked, and
-    not its vocabulary, which may lack some of them."""
-    loud, quiet = text.upper(), text.lower()
-    return loud != quiet and tokenizer.normalise(loud) == tokenizer.normalise(quiet)
+def _folds_case(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether the tokenizer's normalisation lowercases `text`. Its vocabulary is not tested, as it
+    may lack some capitals."""
+    upper, lower = text.upper(), text.lower()
+    return upper != lower and tokenizer.normalise(upper) == tokenizer.normalise(lower)
 
 
 def _origin_file(folder: Path, name: str) -> Path:
-    """The path of the record of the files that a store was made of. It is outside of the store,
-    which is the same for the same text at any path."""
+    """Return the path of the record of a store's source files. It is outside of the store, whose
+    content does not depend on paths."""
     return folder / "data" / f"{name}-origin.json"
 
 
-def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
-    """Record the files of the last readings with their hashes, the findings on them, and the
-    characters unknown to the tokenizer."""
+def _record_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
+    """Record the files of the last readings with their hashes and findings, and the findings on
+    characters `unknown` to the tokenizer."""
     counts_of_texts = [text.counts for text in texts if text.counts is not None]
     if counts_of_texts or unknown:
         origin = {
@@ -325,21 +325,21 @@ def _keep_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Find
 
 
 def _origin(folder: Path, name: str) -> dict[str, Any]:
-    """The files that a store was made of, with their hashes and findings."""
+    """Read the record of a store's source files (see `_record_origin`); {} if there is none."""
     path = _origin_file(folder, name)
-    return _read(path) if path.is_file() else {}
+    return _read_record(path) if path.is_file() else {}
 
 
 def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list[str]:
-    """The changes of the text since the tokens in `folder` were made, in words: files that were
-    removed, added, or changed.
+    """Describe each file that was removed, added or changed since the tokens in `folder` were
+    created.
 
     Args:
         quickly: hash the first 256 MiB only.
     """
     read: dict[str, str] = {}
     for record in sorted((folder / "data").glob("*-origin.json")):
-        read |= _files(_read(record), record)
+        read |= _checked_files(_read_record(record), record)
     paths = []
     for name in (*corpus.text, *corpus.held_out_text):
         with contextlib.suppress(
@@ -350,7 +350,7 @@ def text_changed(corpus: Corpus, folder: Path, *, quickly: bool = False) -> list
 
 
 def text_is_there(corpus: Corpus) -> bool:
-    """Whether every file and folder that the recipe names is there."""
+    """Whether every file and folder of the recipe's text exists."""
     try:
         return all(resolve(n).exists() for n in (*corpus.text, *corpus.held_out_text))
     except ConfigError:
@@ -358,19 +358,18 @@ def text_is_there(corpus: Corpus) -> bool:
 
 
 def is_prepared(corpus: Corpus, folder: Path) -> bool:
-    """Whether tokenizer and tokens are all there, so that the text itself is not needed."""
-    names = _parts(corpus, folder)
+    """Whether the tokenizer and all stores exist, so that the text itself is not needed."""
+    names = _training_store_names(corpus, folder)
     if names is None or not (folder / "tokenizer").is_dir():
         return False
     return all(_is_store(folder, name) for name in (*names, HELD_OUT))
 
 
 def take_tokens(source: Path, folder: Path) -> None:
-    """Give the run folder `folder` the tokenizer and the tokens of the run `source`, whole or not
-    at all.
+    """Copy tokenizer and stores of the run `source` atomically into the run folder `folder`.
 
     Raises:
-        OutputError, StorageError, StoppedError: they cannot be written.
+        OutputError, StorageError, StoppedError: the files cannot be written.
     """
     with os_errors_refused(folder):
         for subfolder in ("data", "tokenizer"):  # it counts as prepared with the last of them
@@ -386,17 +385,16 @@ def take_tokens(source: Path, folder: Path) -> None:
             DISK.fsync_folder(folder)
 
 
-def _parts(corpus: Corpus, folder: Path) -> list[str] | None:
-    """The names of the stores that are trained on; None if they depend on a text that was not yet
-    read."""
+def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
+    """Return the names of the training stores; None: they depend on unread text."""
     if corpus.mix_by is not None:
         values = values_of(folder)
-        return None if values is None else _numbered(len(values))
-    return _numbered(len(corpus.text)) if corpus.mixed else [TRAIN]
+        return None if values is None else _store_names(len(values))
+    return _store_names(len(corpus.text)) if corpus.mixed else [TRAIN]
 
 
 def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
-    """A note on how the text differs from what the tokens were made of; empty if it does not."""
+    """Return a warning if the text has changed since the tokens were created; else []."""
     if not (changes := text_changed(corpus, folder, quickly=True)):
         return []
     message = "the text is not what this run's tokens were made of"
@@ -405,16 +403,16 @@ def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
     ]
 
 
-def _where_from(corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Where the text came from; by the recipe's names if these lead nowhere now."""
+def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:
+    """Return the source of the text; just the recipe's names if a variable in them is not set."""
     try:
         return CorpusText(corpus, folder).provenance()
     except ConfigError:
         return {"source": "files", "files": [*corpus.text, *corpus.held_out_text]}
 
 
-def _keep_read(folder: Path, texts: Sequence[CorpusText]) -> None:
-    """Record the files of the tokenizer's text, before the tokenizer is saved."""
+def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
+    """Record the hashes of the tokenizer's training files, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         document.write(
@@ -422,11 +420,11 @@ def _keep_read(folder: Path, texts: Sequence[CorpusText]) -> None:
         )
 
 
-def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
-    """The files of a record with their hashes.
+def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file in a record, by name.
 
     Raises:
-        DataError: it lists none.
+        DataError: the record is damaged.
     """
     files = record.get("files", {})
     if not isinstance(files, dict) or not all(isinstance(v, str) for v in files.values()):
@@ -440,14 +438,14 @@ def _files(record: dict[str, Any], path: Path) -> dict[str, str]:
 
 
 def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
-    """The recorded findings on text that the tokenizer does not know, or reads as other text.
+    """Return the recorded findings on text that the tokenizer cannot encode without change.
 
     Raises:
         DataError: the record is damaged.
     """
     recorded = _origin(folder, name).get("unknown") or []
     try:
-        # Earlier releases wrote one finding, and no list.
+        # Earlier releases wrote a single finding instead of a list.
         findings = recorded if isinstance(recorded, list) else [recorded]
         return [Finding.from_json(finding) for finding in findings]
     except (TypeError, ValueError) as error:
@@ -459,77 +457,77 @@ def _unknown_to_tokenizer(folder: Path, name: str) -> list[Finding]:
         ) from error
 
 
-def _files_of(folder: Path, name: str) -> dict[str, str]:
-    return _files(_origin(folder, name), _origin_file(folder, name))
+def _files_by_store(folder: Path, name: str) -> dict[str, str]:
+    return _checked_files(_origin(folder, name), _origin_file(folder, name))
 
 
 def _require_tokenizers_text(folder: Path, names: Sequence[str], corpus: Corpus) -> None:
-    """Refuse to make tokens of another text than the tokenizer was trained on.
+    """Check that the training stores have the same source files as the tokenizer.
 
     Raises:
-        IncompatibleError: a file has changed, gone or been added meanwhile.
+        IncompatibleError: a file was changed, removed or added meanwhile.
     """
-    learned = _files_of(folder, TOKENIZER)
-    cut: dict[str, str] = {}
+    before = _files_by_store(folder, TOKENIZER)
+    now: dict[str, str] = {}
     for store_name in names:
-        cut |= _files_of(folder, store_name)
-    if not learned or not cut:
+        now |= _files_by_store(folder, store_name)
+    if not before or not now:
         return
-    every = {**learned, **cut} if corpus.limit_bytes is None else learned.keys() & cut.keys()
-    if changed := [name for name in every if learned.get(name) != cut.get(name)]:
+    common = {**before, **now} if corpus.limit_bytes is None else before.keys() & now.keys()
+    if changed := [name for name in common if before.get(name) != now.get(name)]:
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
 def _require_same_text(folder: Path, names: Sequence[str]) -> None:
-    """Refuse a held-out part of another text than the training part: it could contain training
-    text.
+    """Check that held-out and training part have the same source files; otherwise they could
+    overlap.
 
     Raises:
         IncompatibleError: a file has changed between the two readings.
     """
     before: dict[str, str] = {}
     for store_name in names:
-        before |= _files_of(folder, store_name)
-    after = _files_of(folder, HELD_OUT)
+        before |= _files_by_store(folder, store_name)
+    after = _files_by_store(folder, HELD_OUT)
     if before and after and before != after:
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         raise changed_meanwhile(changed, f"remove {folder} and start again")
 
 
 def _require_no_copies(folder: Path, names: Sequence[str]) -> None:
-    """Refuse held-out files of which a copy is among the training files.
+    """Check that no held-out file is a copy of a training file.
 
     Raises:
-        DataError: naming both.
+        DataError: with both names.
     """
-    learned = {
+    training_names = {
         digest: name
         for store_name in names
-        for name, digest in _files_of(folder, store_name).items()
+        for name, digest in _files_by_store(folder, store_name).items()
     }
-    for name, digest in _files_of(folder, HELD_OUT).items():
-        if digest in learned:
+    for name, digest in _files_by_store(folder, HELD_OUT).items():
+        if digest in training_names:
             raise DataError(
                 "a held-out file is training text, too",
                 where=name,
-                found=f"a copy of {learned[digest]}",
+                found=f"a copy of {training_names[digest]}",
                 wanted="other texts in corpus.held_out_text",
                 do="remove one of them, and choose another --out",
             )
 
 
-def _shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
-    """The share of each text, or value, among the training rows, and how often it is read in an
-    epoch."""
+def _describe_shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) -> str:
+    """Describe the share of each text, or value, among the training rows, and how many times an
+    epoch repeats it."""
     sizes = np.array([store.num_tokens for store in train])
     begin, end = shares(corpus, sizes.tolist())
-    times = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
+    repeats = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     names = names_of(corpus, folder)
     descriptions = (
         f"{_percent(first_share)}"
         f"{f' to {_percent(last_share)}' if corpus.weights_end else ''} {name} "
-        f"({often:.2g} times an epoch)"
-        for name, first_share, last_share, often in zip(names, begin, end, times, strict=True)
+        f"({count:.2g} times an epoch)"
+        for name, first_share, last_share, count in zip(names, begin, end, repeats, strict=True)
     )
     return ", ".join(descriptions)
 
@@ -538,7 +536,7 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> dict[str, Any]:
     try:
         return parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST_RECORD)
     except DataError as error:
@@ -550,7 +548,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
+def _make_tokenizer(recipe: Recipe, texts: Sequence[CorpusText], say: Say) -> Tokenizer:
     if isinstance(recipe.tokenizer, TokenizerFolder):
         tokenizer, origin = Tokenizer.load(recipe.tokenizer.path), f", from {recipe.tokenizer.path}"
     else:

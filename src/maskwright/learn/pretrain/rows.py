@@ -1,5 +1,5 @@
-"""From stored tokens to the rows that the recipe's objective learns from, or is measured on; and
-whether these rows fit the positions of a model."""
+"""From stored tokens to the rows that the recipe's objective is trained or evaluated on; and checks
+that these rows fit the positions of a model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from maskwright.text.store.stream import Stream, Windows
 
 
 class Microbatches:
-    """The microbatches of the next step, a function of the number of rows taken so far and of the
-    share of the budget that is used.
+    """The microbatches of the next step, as a function of the number of rows used so far and of the
+    used share of the budget.
 
-    All microbatches of a step have equally many rows. Where the row length changes, the count of
-    rows continues in the order of the new rows.
+    All microbatches of a step have the same number of rows. When the row length changes, counting
+    goes on in the order of the new rows.
 
     Args:
         phases: (share of the budget, loader): each loader is used until that share is reached.
@@ -57,7 +57,7 @@ class Microbatches:
         return self.objective.corrupt(rows, epochs, self.plan.seed, self._progress)
 
     def rows(self, number: int) -> tuple[Rows, NDArray[np.int64]]:
-        """The rows of microbatch `number` before they are corrupted, and the epoch of each."""
+        """Return the rows of microbatch `number` before corruption, and the epoch of each row."""
         progress, last_loader = self._progress, self.phases[-1][1]
         loader = next(
             (candidate for until, candidate in self.phases if progress < until), last_loader
@@ -71,29 +71,29 @@ class Microbatches:
         return loop.progress(self.plan, self.state)
 
 
-# The share of a table of positions that counts as trained.
+# A table of positions counts as trained if rows reach this share of it.
 NEARLY = 0.9
 
 
 def held_out_rows(recipe: Recipe, store: TokenStore, length: int | None = None) -> RowSource:
-    """The `rows` of held-out text: the same for every seed of the recipe."""
+    """Return the `rows` of held-out text, which do not depend on the recipe's seed."""
     return rows(recipe, store, length, seed=likelihood.SEED)
 
 
 def training_rows(
     recipe: Recipe, stores: Sequence[TokenStore], length: int | None = None
 ) -> RowSource:
-    """The `rows` of one store, or of several stores mixed as the recipe says."""
+    """Return the `rows` of one store, or of several stores mixed in the recipe's shares."""
     return mixed_rows(recipe, [rows(recipe, store, length) for store in stores], stores)
 
 
 def rows(
     recipe: Recipe, store: TokenStore, length: int | None = None, *, seed: int | None = None
 ) -> RowSource:
-    """The store's tokens as rows; `length` and `seed` are the recipe's if none are given.
+    """Return the store's tokens as rows; `length` and `seed` default to the recipe's.
 
-    An objective that predicts the next token gets one token more per row, and one that shortens
-    blocks of text gets blocks of which `length` tokens are left.
+    Rows for an objective that predicts the next token have one more token; blocks for an objective
+    that shortens them are longer, so that `length` tokens remain.
 
     Raises:
         IncompatibleError: the objective does not learn from such rows.
@@ -122,7 +122,7 @@ def rows(
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
-    """Refuse rows that are longer than the table of positions of a stack that reads them.
+    """Raise IncompatibleError if rows are longer than a stack's table of positions.
 
     Args:
         whose: the setting that names the model, if it is not the recipe's own model.
@@ -133,37 +133,37 @@ def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") ->
     if recipe.rows.length < longest:
         where = f"training.phases.{lengths.index(longest)}.length"
     for name, stack in network.stacks.items():
-        read = partial(_length_read, recipe, network, name)
+        length_read = partial(_length_read, recipe, network, name)
         limit = stack.longest
-        needed = read(longest)
+        needed = length_read(longest)
         if limit is None or needed <= limit:
             continue
-        fitting = bisect.bisect_right(range(limit + 1), limit, key=read) - 1
+        longest_fitting = bisect.bisect_right(range(limit + 1), limit, key=length_read) - 1
         raise IncompatibleError(
             "rows are longer than the model's table of positions",
             where=whose or where,
             found=longest if needed == longest else f"{longest}: the {name} reads {needed}",
             wanted=f"at most {limit} ({name})",
-            do=f"make {where} {fitting} or less, or give the model more positions"
+            do=f"make {where} {longest_fitting} or less, or give the model more positions"
             if recipe.training.phases or whose
-            else f"--set rows.length={fitting}, or give the model more positions",
+            else f"--set rows.length={longest_fitting}, or give the model more positions",
         )
 
 
 def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding | None:
-    """The finding that no row trains some position vectors: longer texts meet them as they were
-    initialised. None if there are none, or if the model comes from a folder."""
+    """Return a warning that the rows are too short to train all position vectors; None if they are
+    long enough, or if the model comes from a folder."""
     if isinstance(recipe.model, Folder):
         return None
     longest = max(phase.length for phase in recipe.phases)
     for name, stack in network.stacks.items():
         table = stack.embeddings.positions
-        read = _length_read(recipe, network, name, longest)
-        if isinstance(table, Learned) and read < NEARLY * table.length:
+        positions_read = _length_read(recipe, network, name, longest)
+        if isinstance(table, Learned) and positions_read < NEARLY * table.length:
             return Finding(
                 "untrained-positions",
                 f"the {name} has vectors for {table.length:,} positions, of which rows of "
-                f"{longest:,} tokens train {read:,}",
+                f"{longest:,} tokens train {positions_read:,}",
                 "longer texts will meet untrained vectors",
                 "longer rows in training.phases, or a smaller table",
             )
@@ -171,15 +171,15 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
-    """The largest number of tokens that a stack reads of rows of `length`."""
+    """Return the maximum number of tokens that a stack reads of a row of `length` tokens."""
     spec, kind = recipe.objective.spec, row_kind(recipe)
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
-        # A row of packed texts has at least one special token; other rows may be all text.
-        text = length if kind in ("stream", "windows") else length - 1
+        # A row of packed texts has at least one special token; other rows may have none.
+        text_length = length if kind in ("stream", "windows") else length - 1
         if kind == "blocks" and spec.text_length is not None:
-            text = spec.text_length(options, length)
-        inputs, targets = spec.lengths(options, max(2, text))
+            text_length = spec.text_length(options, length)
+        inputs, targets = spec.lengths(options, max(2, text_length))
         return int(max(length, inputs) if stack == "encoder" else targets)
     extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
     return length + (extra and stack == "encoder")

@@ -10,9 +10,9 @@
       report.html         written at the end, and when it is stopped
       crash/              reports on steps whose loss was not finite
 
-`pretrain` writes the recipe and `resume` reads it; after that both are the same code. A resumed run
-is bit-exact with the same build of torch, thread count and precision; if one of these changed, the
-run says so and continues.
+`pretrain` writes the recipe and `resume` reads it; after that both share all code. A resumed run is
+bit-exact with the same build of torch, thread count and precision; if one of these changed, the run
+continues with a warning.
 """
 
 from __future__ import annotations
@@ -88,20 +88,20 @@ AdjustRecipe = Callable[[Recipe, PreparedCorpus], Recipe]
 
 
 def flops_per_token(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> float:
-    """Operations of matrix products, forward and backward, per token of a row: the mean over the
-    phases of the run, on rows of its held-out text."""
+    """Return the floating-point operations of matrix products, forward and backward, per token: the
+    mean over the phases of the run, measured on held-out rows."""
     flops, start = 0.0, 0.0
     for phase in recipe.phases:
         rows = held_out_rows(recipe, prepared.held_out, phase.length)
         middle = (start + phase.until) / 2  # where rates of masks that change are at their mean
-        trial = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
+        batch = next(likelihood.evaluation_batches(objective, rows, TRIAL_ROWS, TRIAL_ROWS, middle))
         share, start = phase.until - start, phase.until
-        flops += share * training_flops(objective, trial) / trial.tokens.numel()
+        flops += share * training_flops(objective, batch) / batch.tokens.numel()
     return flops
 
 
 def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
-    """`recipe` with its budget in tokens where it is in floating-point operations."""
+    """Return `recipe`, with a budget in floating-point operations converted to tokens."""
     if recipe.training.budget.flops is None:
         return recipe
     network = build.model(recipe, build.transformer_config(recipe, prepared.tokenizer))
@@ -112,33 +112,33 @@ def with_counted_budget(recipe: Recipe, prepared: PreparedCorpus) -> Recipe:
 
 
 class Stopped(SystemExit):
-    """A signal ended the run after a committed checkpoint; the exit code is 128 + the signal."""
+    """A signal stopped the run after a checkpoint was saved; the exit code is 128 + the signal."""
 
 
 class InitialFolder:
-    """The content of the folder `out` before a command started.
+    """Cleans the output folder up if a command fails before its first step.
 
-    A refused command leaves nothing in a new folder that would stop the corrected command. A text
-    that was prepared completely stays, as that may have taken hours, beside the recipe in
-    `refused.toml`: the next command there uses it, or removes it if it reads another text.
+    A failed command leaves nothing in a new folder that would stop the corrected command, except a
+    completely prepared text, which may have taken hours, with its recipe in `refused.toml`: the
+    next command there uses it, or removes it if it reads another text.
     """
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.missing = [path for path in (out, *out.parents) if not path.exists()]
-        again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
-        self.fresh = again or not out.exists() or (out.is_dir() and not _content(out))
+        was_refused = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+        self.fresh = was_refused or not out.exists() or (out.is_dir() and not _content(out))
 
     @contextlib.contextmanager
     def leaving_nothing(self) -> Iterator[None]:
-        """A block that removes what it made in a new folder if it is refused before the first step.
-        Enter it under the folder's lock."""
+        """Context that cleans a new folder up if an error occurs before the first step. Enter it
+        while holding the folder's lock."""
         try:
             yield
-        except StoppedError:  # the same command goes on
+        except StoppedError:  # the same command continues from what is there
             raise
         except MaskwrightError:
-            if self.fresh and not _trained(self.out):
+            if self.fresh and not _has_trained(self.out):
                 with contextlib.suppress(OSError, MaskwrightError):
                     self._leave()
             raise
@@ -150,12 +150,12 @@ class InitialFolder:
         _clear(self.out)
         if (self.out / REJECTS).is_file():
             if (self.out / REJECTS).stat().st_size:
-                return  # the refusal names it
+                return  # the error message names it
             (self.out / REJECTS).unlink()
         for path in self.missing:
             for lock in path.glob(f"{LOCK}*") if path == self.out else ():
                 lock.unlink()
-            path.rmdir()  # refused where something else lies there by now
+            path.rmdir()  # fails if other files are there by now
 
 
 def pretrain(
@@ -169,33 +169,33 @@ def pretrain(
     """Train `recipe` in the new folder `out`; returns the last checkpoint's folder.
 
     Args:
-        origin: the run that the recipe comes from. If its text does not exist, its tokens are used.
-        adjust: may change the recipe after its text is prepared and before anything is trained (the
-            quickstart sets its budget so); the changed recipe is saved and run.
+        origin: the run that the recipe comes from. Its tokens are used if the text does not exist.
+        adjust: called with the recipe and the prepared text, returns the recipe that is saved and
+            trained (the quickstart sets its budget in this way).
 
     Raises:
-        OutputError: `out` holds something that this recipe did not make, or cannot be written.
-        MaskwrightError: the recipe's text, sizes or machine make the run impossible.
+        OutputError: `out` has content of another recipe, or cannot be written.
+        MaskwrightError: the run is impossible with the recipe's text or sizes, or on this machine.
     """
     recipe, out = build.resolved(_with_its_tokenizer(recipe, origin)), Path(out)
     processes = distribute.join()
-    processes.share(recipe.training.microbatches)  # refused before anything is read
-    before = InitialFolder(out)
-    with contextlib.ExitStack() as held:
+    processes.share(recipe.training.microbatches)  # raises before anything is read
+    initial_folder = InitialFolder(out)
+    with contextlib.ExitStack() as exit_stack:
         if processes.first:
-            _claim(recipe, out, held)
-            held.enter_context(before.leaving_nothing())
-            _repeat(recipe, origin, out, printer(stream))
+            _claim(recipe, out, exit_stack)
+            exit_stack.enter_context(initial_folder.leaving_nothing())
+            _reuse(recipe, origin, out, printer(stream))
             if adjust is not None:
                 try:
                     recipe = adjust(recipe, prepare(recipe, out, printer(stream)))
                 except KeyboardInterrupt:  # `resume` would train the recipe unadjusted
-                    again = f"the same command with --out {shell_word(out)} goes on"
-                    printer(stream)(f"stopped before the first step; {again}")
+                    resume_hint = f"the same command with --out {shell_word(out)} goes on"
+                    printer(stream)(f"stopped before the first step; {resume_hint}")
                     raise
                 document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
-        return _run(recipe, out, processes, held, stream=stream)
+        return _run(recipe, out, processes, exit_stack, stream=stream)
 
 
 def resume(
@@ -204,11 +204,11 @@ def resume(
     """Continue the run in `out` from its newest valid checkpoint.
 
     Args:
-        settings: the recipe with changed free settings (how often to evaluate, for example).
+        settings: the recipe with changed settings that do not affect the result; None: unchanged.
 
     Raises:
         UsageError: `out` is not a run.  IncompatibleError: a changed setting changes the result.
-        CheckpointError: there are checkpoints, and none is valid.
+        CheckpointError: there are checkpoints, but none is valid.
     """
     out = Path(out)
     if not is_run(out):
@@ -224,22 +224,22 @@ def resume(
         _refuse_changes(recipe, settings)
         recipe = settings
     processes = distribute.join()
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as exit_stack:
         if processes.first:
-            held.enter_context(commit.Lock(out / LOCK))
-        return _run(recipe, out, processes, held, stream=stream)
+            exit_stack.enter_context(commit.Lock(out / LOCK))
+        return _run(recipe, out, processes, exit_stack, stream=stream)
 
 
-def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
-    """Put the recipe into its folder: a new one, or one without a checkpoint whose content this
-    recipe would make. From then on `held` has the lock of the folder."""
+def _claim(recipe: Recipe, out: Path, exit_stack: contextlib.ExitStack) -> None:
+    """Lock the folder `out` until `exit_stack` closes and write the recipe there. The folder must
+    be new, or have no checkpoint and only content that this recipe would create."""
     commit.probe_writable(out)
     out.mkdir(parents=True, exist_ok=True)
-    held.enter_context(commit.Lock(out / LOCK))
-    again = (out / REFUSED).is_file() and not (out / RECIPE).exists()
-    if again and not _same_start(recipe, out, REFUSED):
+    exit_stack.enter_context(commit.Lock(out / LOCK))
+    was_refused = (out / REFUSED).is_file() and not (out / RECIPE).exists()
+    if was_refused and not _same_start(recipe, out, REFUSED):
         _clear(out)
-    if _content(out) and not again and not _same_start(recipe, out):
+    if _content(out) and not was_refused and not _same_start(recipe, out):
         alternative = ""
         if (out / RECIPE).is_file():
             alternative = f", or go on with it: maskwright resume {shell_word(out)}"
@@ -248,7 +248,7 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
         raise OutputError(
             "the output folder is not empty",
             where=out,
-            found=_other_run(recipe, out),
+            found=_describe_other_run(recipe, out),
             do=f"choose another --out{alternative}",
         )
     document.write(out / RECIPE, to_toml(recipe))
@@ -256,8 +256,7 @@ def _claim(recipe: Recipe, out: Path, held: contextlib.ExitStack) -> None:
 
 
 def _content(out: Path) -> list[Path]:
-    """The content of `out` except locks, remains of a stopped process and a list of
-    rejected rows."""
+    """Return the content of `out` except locks, temporary files and the list of rejected rows."""
     return [path for path in out.iterdir() if not path.name.startswith(PASSING)]
 
 
@@ -270,7 +269,7 @@ def _clear(out: Path) -> None:
             os.unlink(path)
 
 
-def _trained(out: Path) -> bool:
+def _has_trained(out: Path) -> bool:
     steps = out / journal.METRICS
     return (
         has_checkpoint(out)
@@ -280,7 +279,7 @@ def _trained(out: Path) -> bool:
 
 
 def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
-    """Whether two recipes make the same tokens from one text."""
+    """Whether two recipes turn the same text into the same tokens."""
 
     def tokenizer(recipe: Recipe) -> object:
         chosen = recipe.tokenizer
@@ -292,8 +291,7 @@ def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
 
 
 def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
-    """`recipe` with the tokenizer in the run `origin`, if the tokenizer folder it names does not
-    exist."""
+    """Return `recipe`; if its tokenizer folder does not exist, with that of the run `origin`."""
     named = recipe.tokenizer
     if origin is None or not isinstance(named, TokenizerFolder) or Path(named.path).is_dir():
         return recipe
@@ -301,12 +299,12 @@ def _with_its_tokenizer(recipe: Recipe, origin: Path | None) -> Recipe:
     return replace(recipe, tokenizer=replace(named, path=str(saved))) if saved.is_dir() else recipe
 
 
-def _repeat(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
-    """Copy the tokens of the run `origin` into the run `out` if the text they were made of does not
-    exist. If the text has changed it is read as it is now, with a note.
+def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str], None]) -> None:
+    """Copy the tokens of the run `origin` into the run `out` if their text no longer exists. If the
+    text has only changed, print a warning: it will be read in its current state.
 
     Raises:
-        OutputError, StorageError, StoppedError: they cannot be written.
+        OutputError, StorageError, StoppedError: the tokens cannot be written.
     """
     corpus = recipe.corpus
     if origin is None or is_prepared(corpus, out) or not is_prepared(corpus, origin):
@@ -325,22 +323,22 @@ def _repeat(recipe: Recipe, origin: Path | None, out: Path, say: Callable[[str],
     take_tokens(origin, out)
 
 
-def _other_run(recipe: Recipe, out: Path) -> str | None:
-    """How the settings of the run in `out` differ from `recipe`; None if there is no run."""
+def _describe_other_run(recipe: Recipe, out: Path) -> str | None:
+    """Describe how the run in `out` differs from `recipe`; None if there is no readable run."""
     try:
         existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
     except ConfigError:
         return None
     if existing is None:
         return None
-    apart = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
-    listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in apart[:8])
+    diffs = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
+    listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in diffs[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 
 
 def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
-    """Whether `out` is a run without a checkpoint, and its text and tokenizer, if they exist, are
-    those of `recipe`; the run's own recipe is in the file `name`."""
+    """Whether `out` is a run without a checkpoint (its recipe in the file `name`), whose text and
+    tokenizer, if they exist, are those of `recipe`."""
     if not (out / name).is_file() or has_checkpoint(out):
         return False
     if not (out / "tokenizer").exists() and not (out / "data").exists():
@@ -353,13 +351,14 @@ def _same_start(recipe: Recipe, out: Path, name: str = RECIPE) -> bool:
 
 
 def _refuse_changes(before: Recipe, after: Recipe) -> None:
-    every = dotted.differences(frozen_part(before), frozen_part(after))
-    apart = [change for change in every if change[0] not in INEXACT]
-    if apart:
-        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in apart[:8])
+    """Raise IncompatibleError if the two recipes differ in a setting that changes the result."""
+    changes = dotted.differences(frozen_part(before), frozen_part(after))
+    refused = [change for change in changes if change[0] not in INEXACT]
+    if refused:
+        listed = "; ".join(f"{path}: {old!r} -> {new!r}" for path, old, new in refused[:8])
         raise IncompatibleError(
             "a resumed run cannot change what it computes",
-            where=apart[0][0],
+            where=refused[0][0],
             found=listed,
             wanted="the settings of recipe.toml",
             do="start another run with the new settings; what may change here: "
@@ -375,11 +374,11 @@ def _run(
     *,
     stream: TextIO | None,
 ) -> Path:
-    """Train in `out`, whose lock is in `locked`."""
+    """Train and report in `out`, whose lock is in `locked`; returns the last checkpoint."""
     machine.use_threads(recipe.training.threads)
     chosen = machine.choose(recipe.training.precision, recipe.training.device)
-    with locked.pop_all() as held:
-        held.callback(distribute.leave)
+    with locked.pop_all() as exit_stack:
+        exit_stack.callback(distribute.leave)
         if processes.first:
             for parent in (out, out / "data", out / "checkpoints"):
                 commit.sweep(parent)
@@ -397,32 +396,32 @@ def _run(
                 raise
         processes.wait()
         prepared = prepared or prepare(recipe, out, quiet)
-        stated, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
-        if stated.flops is not None and processes.first:
-            say(f"budget: {stated} are {recipe.training.budget}")
+        stated_budget, recipe = recipe.training.budget, with_counted_budget(recipe, prepared)
+        if stated_budget.flops is not None and processes.first:
+            say(f"budget: {stated_budget} are {recipe.training.budget}")
             document.write(out / RECIPE, to_toml(recipe))
         processes.wait()
-        flag = held.enter_context(listening())
+        stop_flag = exit_stack.enter_context(listening())
         session = start_session(recipe, out, prepared, chosen, processes, say, stream)
-        session.stop = flag
+        session.stop = stop_flag
         if loop.finished(recipe.training.budget, session.state):
             say(
                 "the run is complete; train it further with: maskwright adapt "
                 f"{shell_word(out)} --text FILE"
             )
         _train(session)
-        if flag.raised:
+        if stop_flag.raised:
             if processes.first:
                 say(f"report: {write_report(out)}")
             say(
                 f"stopped at step {session.state.step}; go on with: maskwright resume "
                 f"{shell_word(out)}"
             )
-            raise Stopped(flag.exit_code)
+            raise Stopped(stop_flag.exit_code)
         processes.wait()
         if processes.first:
-            if lost := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                message = f"{lost:,} of {session.state.step:,} steps were skipped"
+            if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
+                message = f"{num_skipped:,} of {session.state.step:,} steps were skipped"
                 reason = "their loss or gradient was no finite number"
                 say(Finding("steps-skipped", message, reason).line())
             if (
@@ -431,12 +430,12 @@ def _run(
                 tables.add(out, [table])
                 say(tables.for_terminal(table))
             say(f"report: {write_report(out)}")
-            _say_misread(session.checkpoints.path(session.state.step), say)
+            _warn_if_misread(session.checkpoints.path(session.state.step), say)
     return session.checkpoints.path(session.state.step)
 
 
-def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
-    """Print a note if another library would read the model wrongly."""
+def _warn_if_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Print a warning if the transformers library would load the model incorrectly."""
     if (checkpoint / CONFIG).is_file() and (
         finding := opened.misread(read_json(checkpoint, CONFIG))
     ):
@@ -446,15 +445,15 @@ def _say_misread(checkpoint: Path, say: Callable[[str], None]) -> None:
 def _train(session: TrainingSession) -> None:
     recipe, training = session.recipe, session.recipe.training
     panel = Panel(session.run, session.stream, seconds=None) if session.processes.first else None
-    log = journal.Journal(session.out) if session.processes.first else None
+    run_journal = journal.Journal(session.out) if session.processes.first else None
     hooks: list[loop.Hook] = []
-    if panel is not None and log is not None:
+    if panel is not None and run_journal is not None:
         hooks = [
-            LogHook(session, log, panel),
-            EvaluateHook(session, log, panel),
-            SaveHook(session, log, panel),
+            LogHook(session, run_journal, panel),
+            EvaluateHook(session, run_journal, panel),
+            SaveHook(session, run_journal, panel),
         ]
-    if session.stages is not None:  # before a checkpoint after the change, what was there at it
+    if session.stages is not None:  # it must save the head before a later checkpoint is saved
         hooks.insert(0, session.stages)
     process_memory.forget_peak(session.machine.device)
     plan = loop.TrainingPlan(
@@ -470,10 +469,10 @@ def _train(session: TrainingSession) -> None:
         for phase, rows in zip(recipe.phases, session.train_rows, strict=True)
     ]
     batches = Microbatches(session.objective, phases, plan, session.state, training.ramp)
-    with contextlib.ExitStack() as held:
-        if panel is not None and log is not None:
-            held.enter_context(log)
-            held.callback(panel.close)
+    with contextlib.ExitStack() as exit_stack:
+        if panel is not None and run_journal is not None:
+            exit_stack.enter_context(run_journal)
+            exit_stack.callback(panel.close)
             panel.start(session.state.seconds)
         try:
             loop.train(
@@ -492,34 +491,34 @@ def _train(session: TrainingSession) -> None:
                 raise
             raise _out_of_memory(recipe, error) from error
         except DivergedError as error:
-            if log is None:
+            if run_journal is None:
                 raise
-            log.flush()
+            run_journal.flush()
             report_path = _write_crash_report(session, batches, error)
-            saved = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
-            again = "resume" if saved else "begin again"
+            intact = "; the last checkpoint is intact" if has_checkpoint(session.out) else ""
+            restart_hint = "resume" if intact else "begin again"
             raise error.advising(
-                f"{report_path} tells more{saved}: start anew with a lower "
+                f"{report_path} tells more{intact}: start anew with a lower "
                 "training.optimizer.learning_rate or a longer training.schedule.warmup, or "
-                f"{again} with --set training.on_nonfinite=skip"
+                f"{restart_hint} with --set training.on_nonfinite=skip"
             ) from None
 
 
 def _write_crash_report(
     session: TrainingSession, batches: Microbatches, error: DivergedError
 ) -> Path:
-    """Write and return `crash/step-N.json`, the report on a step whose loss was not finite.
+    """Write `crash/step-N.json`, the report on a step whose loss was not finite; return its path.
 
     step, loss, parts, gradient_norm, microbatches     as the loop computed them
     gradients_not_finite, weights_not_finite           names of parameters
     rows                                               by microbatch: row numbers in the store
     texts                                              by microbatch with such a loss: first tokens
-    before                                             the steps before, as in metrics.jsonl
+    before                                             the last steps in metrics.jsonl
 
     Raises:
         OutputError, StorageError, StoppedError: it cannot be written.
     """
-    rows_of = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
+    microbatch_rows = {number: batches.rows(number) for number in range(batches.plan.microbatches)}
     faulty = [int(n) for n, loss in error.report["microbatches"].items() if isinstance(loss, str)]
     decode = session.prepared.tokenizer.decode
     texts = {
@@ -527,15 +526,15 @@ def _write_crash_report(
             decode(row[~special][:CRASH_TOKENS].tolist())
             for row, special in zip(rows.tokens[:CRASH_ROWS], rows.special, strict=False)
         ]
-        for number, (rows, _) in rows_of.items()
+        for number, (rows, _) in microbatch_rows.items()
         if number in faulty
     }
-    trained = [line for line in journal.read(session.out) if line["kind"] != "sample"]
+    step_records = [line for line in journal.read(session.out) if line["kind"] != "sample"]
     report = {
         **error.report,
-        "rows": {number: rows.ids.tolist() for number, (rows, _) in rows_of.items()},
+        "rows": {number: rows.ids.tolist() for number, (rows, _) in microbatch_rows.items()},
         "texts": texts,
-        "before": [line for line in trained if line["step"] < error.report["step"]][-20:],
+        "before": [line for line in step_records if line["step"] < error.report["step"]][-20:],
     }
     path = session.out / CRASHES / f"step-{error.report['step']}.json"
     path.parent.mkdir(exist_ok=True)
@@ -543,14 +542,14 @@ def _write_crash_report(
 
 
 def _out_of_memory(recipe: Recipe, error: Exception) -> ResourceError:
-    t = recipe.training
-    more = next((n for n in recipe.divisors if n > t.microbatches), None)
+    training = recipe.training
+    next_divisor = next((n for n in recipe.divisors if n > training.microbatches), None)
     return ResourceError(
         "out of memory",
         where="training.microbatches",
-        found=f"{t.batch // t.microbatches} rows of {recipe.rows.length} tokens at once: "
-        f"{memory.describe_shortage(error)}",
-        do=f"--set training.microbatches={more} does the same work with less"
-        if more
+        found=f"{training.batch // training.microbatches} rows of {recipe.rows.length} tokens "
+        f"at once: {memory.describe_shortage(error)}",
+        do=f"--set training.microbatches={next_divisor} does the same work with less"
+        if next_divisor
         else "choose a smaller model or shorter rows",
     )

@@ -57,13 +57,13 @@ from maskwright.text.store.rows import RowSource
 
 RUN = "run.json"
 FEW_TARGETS = 100
-LOOKED_AT, UNEVEN = 512, 0.05  # pairs of sentences; a share that leaves little to tell apart
+LOOKED_AT, UNEVEN = 512, 0.05  # number of counted sentence pairs; minimum share of a label
 
 
 @dataclass
 class TrainingSession:
-    """One training session of a run: what the hooks and the loop share. `train_rows` has the rows
-    of each phase."""
+    """The objects of one training session of a run, which hooks and loop share. `train_rows` has
+    one source of rows for each phase."""
 
     recipe: Recipe
     out: Path
@@ -92,14 +92,14 @@ def start_session(
     say: Any,
     stream: TextIO | None,
 ) -> TrainingSession:
-    """A new session, restored from the newest checkpoint if there is one.
+    """Return a new session, restored from the newest checkpoint if there is one.
 
     Raises:
-        IncompatibleError: model, objective, tokenizer or checkpoint do not belong together.
+        IncompatibleError: model, objective, tokenizer or checkpoint do not match.
         ResourceError: the model does not fit into memory.
     """
-    saved = has_checkpoint(out)
-    objective, family = _objective(recipe, out, prepared, chosen, saved, say)
+    has_saved = has_checkpoint(out)
+    objective, family = _objective(recipe, out, prepared, chosen, has_saved, say)
     parameters = Parameters(objective, chosen.compute)
     optimizer = start_optimizer(recipe.training.optimizer, parameters)
     stages = HeadFirst.of(
@@ -109,16 +109,16 @@ def start_session(
         optimizer = ParameterRates(optimizer, stages)
     ema = recipe.training.ema
     average = Average(parameters, ema) if ema else None
-    about = _about(recipe, out, prepared, chosen)
+    facts = _facts(recipe, out, prepared, chosen)
     decoder_start = objective.start if isinstance(objective, EncoderDecoder) else None
     network = objective.product.config
     model = card.about(
         recipe, network, prepared.tokenizer, About(family=family, decoder_start=decoder_start)
     )
-    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, about, model)
+    checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, model)
     state = TrainState()
-    if saved:
-        state = _restore(checkpoints, optimizer, average, about, out, say, processes)
+    if has_saved:
+        state = _restore(checkpoints, optimizer, average, facts, out, say, processes)
     elif processes.first:
         journal.cut(out, 0)
     if stages is not None:
@@ -126,14 +126,14 @@ def start_session(
     train_rows = [training_rows(recipe, prepared.train, p.length) for p in recipe.phases]
     held_out = held_out_rows(recipe, prepared.held_out)
     if processes.first:
-        for finding in _pairs(recipe, train_rows[-1]):
+        for finding in _pair_findings(recipe, train_rows[-1]):
             say(finding.line())
     run: dict[str, Any] = {}
     if processes.first:
-        run = _described(recipe, prepared, objective, train_rows[-1], held_out, about["machine"])
+        run = _run_json(recipe, prepared, objective, train_rows[-1], held_out, facts["machine"])
         for line in run.get("mixture", ()):
             say(line)
-        for finding in _held_out_targets(run["references"]["targets"]):
+        for finding in _few_targets_findings(run["references"]["targets"]):
             say(finding.line())
         document.write(out / RUN, json.dumps(run, indent=2) + "\n")
     return TrainingSession(
@@ -158,8 +158,8 @@ def start_session(
 def _objective(
     recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine, saved: bool, say: Any
 ) -> tuple[Objective, str | None]:
-    """The objective around the model as the run started, and the family that names its weights. If
-    there is a checkpoint (`saved`), its weights are loaded later."""
+    """Return the objective around the initial model of the run, and the family that names its
+    parameters. If there is a checkpoint (`saved`), its weights are loaded later."""
     original = start.resumed(recipe, out) if saved else recipe
     architecture = build.transformer_config(original, prepared.tokenizer)
     check_length(recipe, architecture)
@@ -168,7 +168,7 @@ def _objective(
     network = build.model(original, architecture, quiet if saved else say).to(chosen.device)
     objective = build.objective(recipe, network, prepared.tokenizer)
     family = build.family_name(original)
-    layout.require(objective.product.config, prepared.tokenizer, family)  # before any step is done
+    layout.require(objective.product.config, prepared.tokenizer, family)  # before the first step
     if not saved and (finding := untrained_positions(recipe, architecture)):
         say(finding.line())
     if not saved and isinstance(recipe.model, Folder):
@@ -183,9 +183,9 @@ def _objective(
     return objective, family
 
 
-def _about(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine) -> dict[str, Any]:
-    """The facts in a checkpoint's manifest that a resumed run must match."""
-    original = find(str(out))  # what changed since is free to change
+def _facts(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine) -> dict[str, Any]:
+    """Return the facts in a checkpoint's manifest that a resumed run must match."""
+    original = find(str(out))  # without the changes of this session, which are all allowed
     return {
         "recipe": original.fingerprint,
         "settings": frozen_part(original),
@@ -198,7 +198,7 @@ def _about(recipe: Recipe, out: Path, prepared: PreparedCorpus, chosen: Machine)
     }
 
 
-def _described(
+def _run_json(
     recipe: Recipe,
     prepared: PreparedCorpus,
     objective: Objective,
@@ -206,9 +206,8 @@ def _described(
     held_out: RowSource,
     machine_: Any,
 ) -> dict[str, Any]:
-    """The content of run.json, which the panel and the page show, including the reference
-    losses."""
-    lines = likelihood.reference_lines(
+    """Return the content of run.json, which panel and report show, with the reference losses."""
+    references = likelihood.reference_lines(
         objective,
         likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train)),
         train_rows,
@@ -228,25 +227,25 @@ def _described(
         "ask": _ask(recipe, prepared, objective),
         "corpus": prepared.provenance,
         **mixture_of_run(recipe, train_rows, prepared.train),
-        "references": lines.to_json(),
+        "references": references.to_json(),
         "machine": machine_,
     }
 
 
 def _ask(recipe: Recipe, prepared: PreparedCorpus, objective: Objective) -> dict[str, Any] | None:
-    """The example of use on the page; None if the model can neither fill masks nor generate."""
+    """Return the report's example of use; None if the model neither fills masks nor generates."""
     product = objective.product.config
     conventions = card.conventions_of(recipe, len(product.stacks))
-    ask = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
-    # What two stacks read is shown as the encoder gets it, with its special tokens.
+    usage = card.ask_of(recipe.objective.spec, product, prepared.tokenizer, conventions)
+    # Samples of encoder-decoder objectives show special tokens, so they are no prompts.
     plain = not isinstance(objective, EncoderDecoder)
-    if ask is None:
+    if usage is None:
         return None
-    return {"verb": ask.verb, "prompt": ask.prompt, "prompt_of_samples": plain}
+    return {"verb": usage.verb, "prompt": usage.prompt, "prompt_of_samples": plain}
 
 
-def _held_out_targets(targets: int) -> Iterator[Finding]:
-    """The finding that too little text is held out for reliable figures."""
+def _few_targets_findings(targets: int) -> Iterator[Finding]:
+    """Yield a warning if too little text is held out for reliable metrics."""
     if targets < FEW_TARGETS:
         yield Finding(
             "few-held-out-targets",
@@ -256,23 +255,23 @@ def _held_out_targets(targets: int) -> Iterator[Finding]:
         )
 
 
-def _pairs(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
-    """The share of negatives among the pairs of sentences, and the finding that nearly all pairs
-    have the same label: nothing can be learned from those."""
-    looked_at = np.arange(min(len(rows), LOOKED_AT))
-    pair_label = rows.rows(looked_at, 0).pair_label if len(looked_at) else None
-    if pair_label is None:
+def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
+    """Yield the share of negatives among the sentence pairs, if the rows are pairs, and a warning
+    if nearly all of them have the same label."""
+    indices = np.arange(min(len(rows), LOOKED_AT))
+    labels = rows.rows(indices, 0).pair_label if len(indices) else None
+    if labels is None:
         return
-    share = float((pair_label == 1).mean())
+    share = float((labels == 1).mean())
     swapped = row_kind(recipe) == "swapped-pairs"
     description = "in the wrong order" if swapped else "the second part is from another document"
-    negatives = f"{share:.1%} of the first {len(looked_at):,} are negatives ({description})"
+    negatives = f"{share:.1%} of the first {len(indices):,} are negatives ({description})"
     yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
     if not UNEVEN <= share <= 1 - UNEVEN:
         yield Finding(
             "pairs-of-one-kind",
-            f"{max(share, 1 - share):.0%} of the first {len(looked_at):,} pairs of sentences have "
-            "the same label, so the pair task has little to learn",
+            f"{max(share, 1 - share):.0%} of the first {len(indices):,} "
+            "pairs of sentences have the same label, so the pair task has little to learn",
             remedy="documents need several sentences",
         )
 
@@ -305,7 +304,7 @@ def _restore(
                 wanted=str(restored.about.get(name))[:16],
                 do="restore it, or start another run",
             )
-    before = {**about["machine"], **restored.about["machine"]}  # an older release knew less of it
+    before = {**about["machine"], **restored.about["machine"]}  # older releases saved fewer facts
     for path, now, then in dotted.differences(about["machine"], before):
         message = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
         say(Finding("other-machine", message).line())
@@ -316,7 +315,7 @@ def _restore(
 
 
 def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
-    """The refusal of a recipe.toml that was edited by hand."""
+    """Return the error for a recipe.toml that was edited by hand."""
     changes = list(dotted.differences(before, now))
     return IncompatibleError(
         "the recipe is not the one this checkpoint was trained with",
@@ -329,30 +328,30 @@ def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
 
 
 def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:
-    """The least number of bytes that further checkpoints in `out` will need: a new one is complete
-    before an old one is removed."""
+    """Return the minimum number of bytes that further checkpoints in `out` will need. A new one is
+    written before an old one is removed."""
     training, every = recipe.training, recipe.checkpoints.every
     bytes_each = 4 + training.optimizer.bytes_per_parameter + 4 * (training.ema > 0.0)
     steps = training.budget.steps
-    written = 1 if not every else 2 if steps is None else -(-steps // every)
-    available = len(commit.numbered(out / "checkpoints"))
-    count = min(recipe.checkpoints.keep + 1, written) - available
+    num_written = 1 if not every else 2 if steps is None else -(-steps // every)
+    existing = len(commit.numbered(out / "checkpoints"))
+    count = min(recipe.checkpoints.keep + 1, num_written) - existing
     return parameters * bytes_each * max(0, count)
 
 
 def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Recipe) -> None:
-    """Refuse a model whose weights, gradients and moments, with the activations of a microbatch,
-    cannot fit into memory, before anything is allocated.
+    """Check before allocation that weights, gradients, moments and the activations of a microbatch
+    fit into memory.
 
     Raises:
-        ResourceError: with the bytes needed and the bytes there are.
+        ResourceError: with the needed and the free bytes.
     """
     training, available = recipe.training, free_bytes()
     if chosen.device.type != "cpu":
-        return  # where memory that is not there is an error, and no end by the system
+        return  # a shortage raises an error there and does not kill the process
     parameters = num_parameters(architecture)
-    narrow, average = chosen.compute != torch.float32, training.ema > 0.0
-    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * narrow + 4 * average
+    is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
+    bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
     needed = parameters * bytes_each
     if needed > available:
         raise ResourceError(
@@ -362,18 +361,18 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
             wanted=f"at most the {available:,} bytes that are free",
             do="choose a smaller model",
         )
-    step = max(phase.batch * phase.length for phase in recipe.phases)
-    activations = kept_bytes(architecture, step, chosen.compute.itemsize)
+    tokens_per_step = max(phase.batch * phase.length for phase in recipe.phases)
+    activations = kept_bytes(architecture, tokens_per_step, chosen.compute.itemsize)
     if needed + activations / training.microbatches <= available:
         return
-    fitting = [n for n in recipe.divisors if needed + activations / n <= available]
+    fitting_divisors = [n for n in recipe.divisors if needed + activations / n <= available]
     raise ResourceError(
         "the model and one microbatch do not fit into memory together",
         where="training.microbatches",
-        found=f"{step // training.microbatches:,} tokens at once need "
+        found=f"{tokens_per_step // training.microbatches:,} tokens at once need "
         f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
         wanted=f"at most the {available:,} bytes that are free",
-        do=f"--set training.microbatches={fitting[0]} does the same work with less"
-        if fitting
+        do=f"--set training.microbatches={fitting_divisors[0]} does the same work with less"
+        if fitting_divisors
         else "choose a smaller model or shorter rows",
     )

@@ -3,8 +3,8 @@
     recipe --pinned--> the recipe with full paths and hashes of the folders
     model.folder --init_from_folder--> its weights in a new model, and a line on new weights
 
-The tokenizer of a model folder is the run's tokenizer; none is trained. A resumed run does not need
-the folder: it continues from its own checkpoint.
+A run that starts from a model folder uses its tokenizer and trains none. A resumed run does not
+need the folder: it continues from its own checkpoint.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRODUCT = "product."
 
 
 def new_parts(current: TransformerConfig, requested: TransformerConfig) -> tuple[str, ...]:
-    """The heads of a model of the config `requested` that a model of the config `current` lacks."""
+    """Return the parameter prefixes of the heads in `requested` that are not in `current`."""
     current_heads = {head.name: head for head in current.heads}
     new = ["vocabulary_head"] * (current.vocabulary_head != requested.vocabulary_head)
     new += ["pooler"] * (requested.pooler and not current.pooler)
@@ -51,8 +51,8 @@ def new_parts(current: TransformerConfig, requested: TransformerConfig) -> tuple
 
 
 class HeadFirst:
-    """The two stages of a run: which parameters are trained, and how fast. A hook of the loop,
-    which releases the body at the right step, and the factors of `ParameterRates`."""
+    """Trains first a new head alone, then all parameters. It is a hook of the loop, which unfreezes
+    the body, and the function of `ParameterRates`: learning rate factors by parameter name."""
 
     def __init__(
         self, choice: Folder, budget: Budget, parameters: Parameters, out: Path | None
@@ -65,8 +65,8 @@ class HeadFirst:
     def of(
         cls, choice: Any, budget: Budget, parameters: Parameters, out: Path | None
     ) -> HeadFirst | None:
-        """The stages of a run that starts from the folder `choice` and draws a head; None for other
-        runs."""
+        """Return the stages of a run that initialises a new head above the model of the folder
+        `choice`; None for other runs."""
         if not isinstance(choice, Folder) or not choice.new:
             return None
         if choice.head_first == 0.0 and choice.body_rate == 1.0:
@@ -81,21 +81,21 @@ class HeadFirst:
 
     @property
     def alone(self) -> bool:
-        """Whether only the head is trained now."""
+        """Whether the run is in its first stage."""
         used = self.budget.used(**self.state.counted)
         return used < self.choice.head_first * self.budget.total
 
     def begin(self, state: TrainState) -> None:
-        """Follow the run's `state` from now on."""
+        """Use the run's `state`, and freeze the body if the run is in its first stage."""
         self.state = state
-        self._let(not self.alone)
+        self._set_body_trainable(not self.alone)
 
     def __call__(self, step: int) -> dict[str, float]:
-        body = 0.0 if self.alone else self.choice.body_rate
-        return {name: body if self._is_body(name) else 1.0 for name in self.parameters.named}
+        body_factor = 0.0 if self.alone else self.choice.body_rate
+        return {name: body_factor if self._is_body(name) else 1.0 for name in self.parameters.named}
 
     def after_step(self, state: TrainState, record: dict[str, Any]) -> None:
-        if self._held and not self.alone:
+        if self._body_frozen and not self.alone:
             if self.out is not None:
                 save(
                     self.out,
@@ -105,21 +105,21 @@ class HeadFirst:
                         if n in self.new
                     },
                 )
-            self._let(True)
+            self._set_body_trainable(True)
 
     def at_end(self, state: TrainState) -> None:
         pass
 
-    def _let(self, learn: bool) -> None:
-        """Train or freeze the body: a step without its gradients is much cheaper."""
-        self._held = not learn
+    def _set_body_trainable(self, learn: bool) -> None:
+        """Train or freeze the body; a step without its gradients is much faster."""
+        self._body_frozen = not learn
         for name, parameter in self.parameters.named.items():
             if self._is_body(name):
                 parameter.requires_grad_(learn)
 
 
 def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
-    """Save the current head of the run `out`."""
+    """Save the `weights` of the head in the run folder `out`."""
     content = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
 
     def write(staging: commit.Staging) -> None:
@@ -137,7 +137,7 @@ def save(out: Path, weights: dict[str, torch.Tensor]) -> None:
 @torch.no_grad()
 def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
     """Initialise the bias of a new vocabulary head, if it has one, with the log frequencies of the
-    tokens (`counts` by id), so that the head need not learn these first."""
+    tokens (`counts` by id), so that it does not have to learn them."""
     bias = None if model.vocabulary_head is None else model.vocabulary_head.bias
     if bias is None:
         return
@@ -148,10 +148,11 @@ def expect_frequencies(model: Transformer, counts: NDArray[np.float64]) -> None:
 
 @torch.no_grad()
 def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
-    """Load the head that the run `out` saved into `model`; returns whether there is one.
+    """Load the head that the run `out` saved into `model`; return whether there is one. `new` are
+    the prefixes of its parameters (see `new_parts`).
 
     Raises:
-        CheckpointError: it is damaged, or is none of such a model.
+        CheckpointError: the file is damaged, or belongs to another model.
     """
     if not (out / FOLDER).is_dir():
         return False
@@ -176,18 +177,17 @@ def take(out: Path, model: Transformer, new: Sequence[str]) -> bool:
 
 
 def pinned(recipe: Recipe) -> Recipe:
-    """`recipe` with the full paths and hashes of the folders that it starts from. A run stands for
-    its newest checkpoint, and a model folder brings its tokenizer.
+    """Return `recipe` with the full paths and hashes of the folders that it starts from. For a run,
+    these are of its newest checkpoint; a model folder also sets the tokenizer.
 
     Raises:
-        UsageError: there is no such folder.
-        ConfigError, CheckpointError, TokenizerError: a file in it is wrong.
-        IncompatibleError: it is not what the recipe was made with, or the tokenizer is not the
-            model's.
+        UsageError: a folder does not exist.
+        ConfigError, CheckpointError, TokenizerError: a file in it is invalid.
+        IncompatibleError: a hash differs from the recipe's, or the tokenizer is not the model's.
     """
     model, tokenizer = recipe.model, recipe.tokenizer
     if isinstance(model, Folder):
-        layout(replace(model, path=str(_full(model.path))))
+        layout(replace(model, path=str(_full_path(model.path))))
         full, digest = pinned_folder(model.path, model.sha256)
         model = replace(model, path=full, sha256=digest)
         if model.head_first != 0.0 or model.body_rate != 1.0:
@@ -196,9 +196,9 @@ def pinned(recipe: Recipe) -> Recipe:
         model_tokenizer = TokenizerFolder(path=full)
         tokenizer = tokenizer if isinstance(tokenizer, TokenizerFolder) else model_tokenizer
     if isinstance(tokenizer, TokenizerFolder):
-        path = _full(tokenizer.path)
+        path = _full_path(tokenizer.path)
         loaded = Tokenizer.load(path)
-        fingerprint = _same(path, loaded.fingerprint, tokenizer.fingerprint)
+        fingerprint = _require_digest(path, loaded.fingerprint, tokenizer.fingerprint)
         tokenizer = TokenizerFolder(path=str(path), fingerprint=fingerprint)
         if isinstance(model, Folder):
             pretrained.require_tokenizer(Tokenizer.load(model.path).fingerprint, loaded)
@@ -206,24 +206,24 @@ def pinned(recipe: Recipe) -> Recipe:
 
 
 def resumed(recipe: Recipe, out: Path) -> Recipe:
-    """`recipe` for the run `out`: a run that started from a folder continues from its own newest
-    checkpoint."""
+    """Return `recipe`; if it starts from a model folder, with the newest checkpoint of the run
+    `out` as that folder."""
     if not isinstance(recipe.model, Folder):
         return recipe
     return replace(recipe, model=Folder(path=str(folders.newest(out))))
 
 
 def layout(model: Folder) -> CheckpointLayout:
-    """The family of the folder's model, and its config with the wanted heads."""
+    """Return the family of the folder's model, and its config with the heads of the recipe."""
     return pretrained.described(model.path, model.architecture)
 
 
 def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], None]) -> Transformer:
-    """`fresh` with the folder's weights; says which weights were taken, drawn and left out.
+    """Load the folder's weights into `fresh`; tell `say` which were loaded, new and omitted.
 
     Raises:
-        IncompatibleError: the folder is not the one that the recipe was pinned to.
-        CheckpointError and others: it is no model.
+        IncompatibleError: the folder has changed since the recipe was pinned.
+        CheckpointError and others: the folder is no model.
     """
     require_same(Path(model.path), model.sha256)
     transfer = load_matching(open_weights(model.path).network, fresh)
@@ -232,34 +232,34 @@ def init_from_folder(model: Folder, fresh: Transformer, say: Callable[[str], Non
 
 
 def load_objective_state(objective: nn.Module, model: Folder, say: Callable[[str], None]) -> None:
-    """Load into `objective` what was trained next to the folder's model, such as the generator of
-    replaced tokens, if the objective has the same parts."""
+    """Load the objective's own weights from the folder, such as the generator of replaced tokens,
+    if it has weights for the same parts."""
     if names := checkpoints.take_others(objective, Path(model.path)):
         components = sorted({name.partition(".")[0] for name in names})
         say(f"also loaded from the folder: {', '.join(components)}")
 
 
 def pinned_folder(path: str, expected_digest: str | None = None) -> tuple[str, str]:
-    """The full path of a model folder, or of a run's newest checkpoint, and its hash.
+    """Return the full path of a model folder, or of a run's newest checkpoint, and its hash.
 
     Raises:
-        IncompatibleError: that is not the hash that is `expected_digest`.
+        IncompatibleError: the hash is not `expected_digest`.
     """
-    full = _full(path)
-    return str(full), _same(full, fingerprint(full), expected_digest)
+    full = _full_path(path)
+    return str(full), _require_digest(full, fingerprint(full), expected_digest)
 
 
 def require_same(folder: Path, expected_digest: str | None) -> None:
-    """Refuse a model folder whose hash is not `expected_digest`, if there is one."""
+    """Raise IncompatibleError if the folder's hash is not `expected_digest` (None: any)."""
     if expected_digest is not None:
-        _same(folder, fingerprint(folder), expected_digest)
+        _require_digest(folder, fingerprint(folder), expected_digest)
 
 
-def _full(path: str) -> Path:
+def _full_path(path: str) -> Path:
     return folders.model_folder(model_folder(Path(path).expanduser())).resolve()
 
 
-def _same(where: Path, digest: str, expected_digest: str | None) -> str:
+def _require_digest(where: Path, digest: str, expected_digest: str | None) -> str:
     if expected_digest is not None and digest != expected_digest:
         raise IncompatibleError(
             "the model folder has changed since the recipe was written",

@@ -1,8 +1,8 @@
 """The recipe's text, read once and divided: the training part and the held-out part.
 
-A document is held out by a hash of its text, not by chance: adding documents moves no other
-document, and copies of one are on the same side. Of few texts, those with the smallest hashes are
-held out until they reach the share; of a single text, its end.
+A document is held out by a hash of its text, not at random: adding documents moves no other
+document, and identical documents are in the same part. In a small corpus the documents with the
+smallest hashes are held out until they reach the share; of a single text, the end is held out.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.read import Reader, Spool
 from maskwright.text.corpus.reading import ReadingOptions, with_notes
 
-SMALL_CORPUS = 256  # documents, of which the share is counted in text and not left to the hashes
-PAIR_CORPUS = 10  # texts, of which at least two are held out: pairs of sentences need them
+SMALL_CORPUS = 256  # up to so many documents, the share is measured in bytes of text
+PAIR_CORPUS = 10  # from so many texts on, at least two are held out: sentence pairs need them
 
 
 def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
-    """One text for each weight, or the whole corpus as one text if there are none, or if it is
-    mixed by a column; `folder` is the run's.
+    """Return one text for each weighted file; a single one for a corpus that is not mixed, or mixed
+    by a column. `folder` is the run's.
 
     Raises:
-        ConfigError: the embedded corpus is to be mixed by a column.
+        ConfigError: the embedded corpus cannot be mixed by a column.
     """
     if corpus.mix_by is not None and not corpus.text:
         raise ConfigError(
@@ -56,12 +56,12 @@ def texts_of(corpus: Corpus, folder: Path) -> list[CorpusText]:
 
 
 class CorpusText:
-    """A corpus in parts. Its raw files are read once: documents that are held out, or needed again,
-    stay in spools for the lifetime of this object.
+    """A corpus, divided into training and held-out part. Its files are read once: documents that
+    are held out, or needed again, are kept in spools for the lifetime of this object.
 
     Args:
-        folder: where skipped rows are listed, in files whose names begin with `prefix`, and on
-            whose disk the spools are.
+        folder: for the lists of skipped rows, in files whose names begin with `prefix`; the spools
+            are on its disk.
     """
 
     def __init__(self, corpus: Corpus, folder: Path, prefix: str = "") -> None:
@@ -71,30 +71,30 @@ class CorpusText:
         self.where = ", ".join(str(p) for p in self.paths) or "the embedded corpus"
         self._folder, self._prefix = folder, prefix
         self._embedded: list[Document] | None = None
-        self._reader: Reader | None = None  # of the last reading
-        self._own: Reader | None = None  # of what is not held out in files of its own
+        self._reader: Reader | None = None  # the last one
+        self._own: Reader | None = None  # of the files in `paths`
         self._division = ""
-        self._kept: dict[bool, Spool | ByValue] = {}  # by whether it is held out
+        self._kept: dict[bool, Spool | ByValue] = {}  # key: whether held out
 
     def for_tokenizer(self, *, keep: int | None = None) -> Iterator[Document]:
-        """The tokenizer's training text: everything that is not held out.
+        """Yield the training text of the tokenizer: everything that is not held out.
 
         Args:
-            keep: the most bytes that are kept for a second reading; None: all of it.
+            keep: maximum number of bytes that are kept for a second reading; None: no limit.
         """
         if ranges := self.corpus.characters:
             return self._characters(ranges.tokenizer)
-        return self._part(held_out=False, keep=self._by_value() or Spool(self._folder, keep))
+        return self._part(held_out=False, keep=self._value_spools() or Spool(self._folder, keep))
 
     def training(self) -> Iterator[Document]:
-        """The training part; it is not kept, unless `for_tokenizer` kept it."""
+        """Yield the training part, from its spool if `for_tokenizer` kept it."""
         if ranges := self.corpus.characters:
             return self._characters(ranges.train)
         return self._part(held_out=False)
 
     def by_value(self) -> ByValue:
-        """The training part by the values of the column that is mixed by; read for this, unless
-        `for_tokenizer` kept it.
+        """Return the training part by the values of the mixed column; the files are read unless
+        `for_tokenizer` kept them.
 
         Raises:
             DataError: values without weights, weights without values, too many values.
@@ -105,8 +105,8 @@ class CorpusText:
                 pass
         return by_value
 
-    def _by_value(self) -> ByValue | None:
-        """A place for the documents of each value, if the text is mixed by a column."""
+    def _value_spools(self) -> ByValue | None:
+        """Return empty spools by value if the text is mixed by a column, else None."""
         return None if self.corpus.mix_by is None else ByValue(self.corpus, self._folder)
 
     def held_out(self) -> Iterator[Document]:
@@ -117,7 +117,7 @@ class CorpusText:
         return self._part(held_out=True)
 
     def provenance(self) -> dict[str, Any]:
-        """The origin of the text, for the report."""
+        """Return the source of the text as JSON values, for the report."""
         if not self.paths:
             return embedded.provenance(limit_bytes=self.corpus.limit_bytes)
         paths = [*self.paths, *self.held_out_paths]
@@ -126,17 +126,16 @@ class CorpusText:
         return {"source": "files", "files": [str(p) for p in paths], **corpora}
 
     def hashes(self) -> dict[str, str]:
-        """The SHA-256 of each file of the training text, as it was read; with a limit, of the files
-        that were reached."""
+        """Return the SHA-256 of each file of the training text that has been read, by name."""
         return {} if self._own is None else self._own.counts.hashes
 
     @property
     def counts(self) -> Counts | None:
-        """The counts of the last reading of files."""
+        """The counts of the last reading; None if no files have been read."""
         return None if self._reader is None else self._reader.counts
 
     def report_lines(self, *, held_out: bool = False) -> Iterator[str]:
-        """Lines for the user on the last reading; both parts of one text are read alike."""
+        """Yield lines for the user on the last reading; none twice for two parts of one text."""
         if self._reader is None or (held_out and not self.held_out_paths):
             return
         yield f"read: {self._reader.counts.summary()}"
@@ -163,8 +162,8 @@ class CorpusText:
         return iter(self._reader)
 
     def _part(self, *, held_out: bool, keep: Spool | ByValue | None = None) -> Iterator[Document]:
-        """A part of the documents, from its spool if it is kept; else the files are read, this part
-        goes into `keep`, and what is held out into a spool of its own."""
+        """Yield one part of the documents: from its spool, or else by reading the files. That adds
+        the part to `keep`, and held-out documents to a new spool."""
         if (kept_spool := self._kept.get(held_out)) is not None:
             yield from kept_spool
             return
@@ -173,7 +172,7 @@ class CorpusText:
             spools[held_out] = keep
         if not held_out and self.paths and not self.held_out_paths:
             spools[True] = Spool(self._folder)
-        for document, out in self._divided():
+        for document, out in self._labelled_documents():
             if out in spools:
                 spools[out].add(document)
             if out is held_out:
@@ -184,52 +183,52 @@ class CorpusText:
             is_held_out: spool for is_held_out, spool in spools.items() if spool.complete
         }
 
-    def _divided(self) -> Iterator[tuple[Document, bool]]:
-        """The documents, each with whether it is held out; one reading of the files."""
+    def _labelled_documents(self) -> Iterator[tuple[Document, bool]]:
+        """Read the files and yield (document, whether it is held out)."""
         documents, share = self._documents(self.paths), self.corpus.held_out
         if self.held_out_paths:
             yield from ((document, False) for document in documents)
             return
         first_documents = Spool(self._folder)
-        chosen = self._chosen(_added(documents, first_documents))
+        held_out = self._chosen(_spooled(documents, first_documents))
         for document in itertools.chain(first_documents, documents):
-            if chosen is not None and not chosen:
-                begin, end = _halves(document, share)
-                yield begin, False
-                yield end, True
+            if held_out is not None and not held_out:
+                training_part, held_out_part = _split_document(document, share)
+                yield training_part, False
+                yield held_out_part, True
                 continue
-            number = _hash(document.text)
-            yield document, number < share if chosen is None else number in chosen
+            hashed = _hash(document.text)
+            yield document, hashed < share if held_out is None else hashed in held_out
 
     def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
-        """The hashes of the held-out documents of a small corpus, or of one whose share would hold
-        out none or all; empty for a single text. None where the share alone decides, as the first
-        documents show."""
+        """Return the hashes of the held-out documents of a small corpus, or of one whose share
+        would hold out none or all; empty for a single text, whose end is held out. None: a
+        document is held out if its hash is below the share."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
-        count, sides = 0, set()
+        count, outcomes = 0, set()
         for count, document in enumerate(documents, start=1):
-            number = _hash(document.text)
-            sizes[number] = sizes.get(number, 0) + len(document.text.encode())
-            sides.add(number < self.corpus.held_out)
-            if count > SMALL_CORPUS and len(sides) == 2:
+            document_hash = _hash(document.text)
+            sizes[document_hash] = sizes.get(document_hash, 0) + len(document.text.encode())
+            outcomes.add(document_hash < self.corpus.held_out)
+            if count > SMALL_CORPUS and len(outcomes) == 2:
                 return None
         if not sizes:
             return None
-        chosen = _least(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
+        chosen = _smallest_hashes(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
         held_out_count = (
             f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
         )
-        of = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._division = f"of {of}{'s' * (len(sizes) > 1)} {held_out_count} held out"
+        total = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
+        self._division = f"of {total}{'s' * (len(sizes) > 1)} {held_out_count} held out"
         return chosen
 
     @cached_property
-    def _whole(self) -> str:
-        """All of the text, of which a recipe takes ranges of characters."""
+    def _whole_text(self) -> str:
+        """The whole text, from which recipes with character ranges take their parts."""
         return "\n".join(d.text for d in self._documents(self.paths))
 
     def _characters(self, limits: tuple[int, int]) -> Iterator[Document]:
-        text = self._whole
+        text = self._whole_text
         if len(text) < limits[1]:
             raise DataError(
                 "the text is shorter than the recipe's character ranges",
@@ -243,54 +242,54 @@ class CorpusText:
         )
 
 
-def _added(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
-    """The documents, which are kept in `spool` as they go by."""
+def _spooled(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
+    """Yield the documents and add each to `spool`."""
     for document in documents:
         spool.add(document)
         yield document
 
 
 def _hash(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone."""
+    """Return a hash of the text as a number in [0, 1)."""
     digest = hashlib.blake2b(text.encode(), digest_size=8, key=b"held out").digest()
     return (int.from_bytes(digest, "little") >> 11) * 2.0**-53
 
 
-def _least(sizes: dict[float, int], share: float) -> set[float]:
-    """The smallest hashes that together make up a `share` of the text; never all of them, and none
-    that is most of the text unless it is alone."""
-    out: set[float] = set()
-    total, bytes_taken, least = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
+def _smallest_hashes(sizes: dict[float, int], share: float) -> set[float]:
+    """Return the smallest hashes whose texts make up a `share` of all bytes, but not all hashes; a
+    text of more than half of the bytes comes last. `sizes`: bytes by hash."""
+    chosen: set[float] = set()
+    total, bytes_taken, min_count = sum(sizes.values()), 0, 2 if len(sizes) >= PAIR_CORPUS else 1
     for number in sorted(sizes, key=lambda n: (2 * sizes[n] > total, n))[:-1]:
-        if len(out) >= least and bytes_taken >= share * total:
+        if len(chosen) >= min_count and bytes_taken >= share * total:
             break
-        out.add(number)
+        chosen.add(number)
         bytes_taken += sizes[number]
-    return out
+    return chosen
 
 
-def _halves(document: Document, share: float) -> tuple[Document, Document]:
-    """A document cut in two at a blank, the second part about a `share` of it."""
+def _split_document(document: Document, share: float) -> tuple[Document, Document]:
+    """Split a document at whitespace; the second part is about a `share` of it."""
     text = document.text
     target = min(len(text) - 1, int(len(text) * (1 - share)))
     blank = next((n for n in range(target, 0, -1) if text[n].isspace()), target)
-    begin_text, end_text = text[:blank].strip(), text[blank:].strip()
-    end = replace(document, text=end_text, id=f"{document.id}:{blank}")
-    return replace(document, text=begin_text), end
+    first_text, second_text = text[:blank].strip(), text[blank:].strip()
+    second_part = replace(document, text=second_text, id=f"{document.id}:{blank}")
+    return replace(document, text=first_text), second_part
 
 
 def text_bytes(corpus: Corpus) -> int:
-    """The size of the user's files in bytes, as far as they are read."""
+    """Return the number of bytes of the user's files, at most the recipe's limit."""
     total = size_of([resolve(name) for name in corpus.text]) if corpus.text else 0
     return total if corpus.limit_bytes is None else min(total, corpus.limit_bytes)
 
 
 def require_other_files(corpus: Corpus) -> None:
-    """Refuse a file that is named twice, or as both training and held-out text, by whatever names.
+    """Check that no file is named twice, or as both training and held-out text, also by links.
 
     Raises:
-        ConfigError: naming the file both times.
-        UsageError: a path that is not there.
+        ConfigError: with both names of the file.
+        UsageError: a path does not exist.
     """
     shown_by_identity: dict[tuple[int, int], str] = {}
     for name in (*corpus.text, *corpus.held_out_text):
@@ -309,7 +308,7 @@ def require_other_files(corpus: Corpus) -> None:
 
 
 def resolve(text: str) -> Path:
-    """A path in which `$NAME` stands for an environment variable.
+    """Return the path of `text`, in which `$NAME` stands for an environment variable.
 
     Raises:
         ConfigError: the variable is not set.
@@ -322,7 +321,7 @@ def resolve(text: str) -> Path:
             do="name one, or leave the empty entry out",
         )
     if Path(text).exists():
-        return Path(text)  # whatever signs are in its name
+        return Path(text)  # its name may contain "$"
     path = os.path.expanduser(os.path.expandvars(text))
     if "$" in path:
         name = path.split("$", 1)[1].split("/", 1)[0]

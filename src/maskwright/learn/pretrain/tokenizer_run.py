@@ -19,7 +19,7 @@ from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 from maskwright.text.tokenizer.unknown import REMEDY
 
 BYTES_PER_TOKEN = 24  # of tokenizer.json, at the least
-SMALL = 1 << 20  # bytes of text: where nothing is held out of it, there is less
+SMALL = 1 << 20  # bytes of text: a text of which nothing is held out is smaller
 
 
 def train_and_report(
@@ -32,19 +32,19 @@ def train_and_report(
     min_frequency: int | None = None,
     reading: ReadingOptions = DEFAULT,
 ) -> Tokenizer:
-    """Train on the training part of the text, report on the held-out part, save to the new folder
-    `out`.
+    """Train a tokenizer on the training part of the text, save it to the new folder `out`, and
+    print a report on the held-out part.
 
-    If a text is too short to hold anything out, the report is on the training text, and says so.
+    If the text is too short for a held-out part, the report is on the training text and says so.
     Rows that `reading` skips are listed in a folder next to `out`.
 
     Args:
-        min_frequency: pairs met less often are not merged. None: 2; for WordPiece a floor that
-            falls to 2, where 2 is the published training.
+        min_frequency: pairs with a lower frequency are not merged. None: 2; for WordPiece a
+            threshold that is lowered to 2 during training.
 
     Raises:
-        ConfigError: an unknown kind, or a vocabulary out of range.  OutputError: `out` is taken.
-        StoppedError: another process is writing it.
+        ConfigError: the kind is unknown or the vocabulary out of range.
+        OutputError: `out` exists.  StoppedError: another process is writing it.
     """
     out = Path(out)
     choice = TokenizerChoice(
@@ -53,12 +53,11 @@ def train_and_report(
         lowercase=lowercase,
         min_frequency=min_frequency,
     )
-    require_new(out)  # `save` would say so too, but only after the work
+    require_new(out)  # before the training; `save` checks it again
     say = printer(None)
     storage.require_space(out, BYTES_PER_TOKEN * vocabulary)
-    with writing(out):  # refused now, and not after the work
-        # Not in `out`: the list is written while reading, and `save` makes the whole folder at
-        # once.
+    with writing(out):  # fails before the training if another process writes it
+        # Not in `out`: the list is written while reading, but `save` creates the folder at once.
         rejects = out.with_name(f"{out.name}-rejects")
         text = CorpusText(Corpus(text=tuple(listed(texts)), **vars(reading)), rejects)
         tokenizer = train(text.for_tokenizer(keep=SMALL), choice, lambda f: say(f.line()))
@@ -67,10 +66,10 @@ def train_and_report(
         tokenizer.save(out)
     say(f"tokenizer: {out}" + (f", {choice.training}" if choice.training else ""))
     remedy = f"--kind byte-bpe ({REMEDY})"
-    measured = report(tokenizer, text.held_out(), remedy)
-    if not measured.total.tokens:
+    token_report = report(tokenizer, text.held_out(), remedy)
+    if not token_report.total.tokens:
         message = "the text is too short for a held-out part"
         say(Finding("nothing-held-out", message, "measured on the training text").line())
-        measured = report(tokenizer, text.for_tokenizer(), remedy)
-    say(measured.render())
+        token_report = report(tokenizer, text.for_tokenizer(), remedy)
+    say(token_report.render())
     return tokenizer

@@ -1,4 +1,4 @@
-"""The answer to a question about a context, written instead of pointed at (in_words.py)."""
+"""Question answering as text generation: the answer is written instead of extracted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SERVES = ("question-answering",)
 
 
 class AnswerAsText(TaskAsText):
-    """Answers are texts; an empty one says that there is none."""
+    """Answers are texts; "" means that the context has no answer."""
 
     def wanted(self, row: Any) -> str:
         return row.answers[0][0] if row.answers else ""

@@ -1,4 +1,4 @@
-"""One class of a text, or of two, whose name is written (in_words.py)."""
+"""Classification as text generation: the name of the class is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVES = ("classification", "pair-classification")
 
 
 class ClassAsText(ValueAsText):
-    """Answers are numbers of classes, -1 for a text that is no label."""
+    """Answers are class indices; -1 for a text that is no label."""
 
     def wanted(self, row: Any) -> str:
         return self.labels[row.label].strip()
@@ -36,8 +36,8 @@ class ClassAsText(ValueAsText):
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
         tokenizer = encoded.way_back.frame.tokenizer
-        longest = max(map(len, tokenizer.encode_batch([name.strip() for name in self.labels])))
-        return self.with_options({"longest": longest + 2})  # begin and end, where there are
+        max_tokens = max(map(len, tokenizer.encode_batch([name.strip() for name in self.labels])))
+        return self.with_options({"longest": max_tokens + 2})  # with begin and end tokens
 
     def as_pipeline(self, encoded: Encoded, outputs: Outputs) -> Iterator[dict[str, Any]]:
         for text, answer in zip(outputs, self.answers(encoded, outputs), strict=True):
@@ -60,19 +60,19 @@ class ClassAsText(ValueAsText):
         return float(answer != row.label)
 
     def _labels(self, frame: Frame) -> Labels:
-        """The labels as the tokenizer gives them back.
+        """Return the labels as the tokenizer decodes them.
 
         Raises:
-            IncompatibleError: it cannot write one, or writes two alike.
+            IncompatibleError: a decoded label is empty, or equal to another.
         """
         ids = frame.tokenizer.encode_batch([name.strip() for name in self.labels])
         decoded = [frame.tokenizer.decode(token_ids.tolist()).strip() for token_ids in ids]
-        for number, text in enumerate(decoded):
-            if not text or text in decoded[:number]:
+        for number, label_text in enumerate(decoded):
+            if not label_text or label_text in decoded[:number]:
                 raise IncompatibleError(
                     "the tokenizer cannot tell the labels apart",
                     where="tokenizer",
-                    found=f'"{self.labels[number]}" becomes "{text}"',
+                    found=f'"{self.labels[number]}" becomes "{label_text}"',
                     do="rename the label, or learn with a head: without --prompt",
                 )
         return Labels(tuple(decoded))

@@ -2,8 +2,8 @@
 
 {"label": "good", "score": 0.93}    {"labels": […], "scores": […]}    {"score": 3.2}
 
-Numbers are learned in units of their spread, around their mean: years from 1990 to 2019 would else
-be out of reach of a head that begins at zero. When it has learned, both are folded into the head.
+Regression targets are standardised for training: a head initialised near zero would not reach years
+from 1990 to 2019. Afterwards mean and deviation are folded into the head.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ SHAPES = (
     Shape(name="similarity", layout=PAIR, label="number", metrics=NUMBER),
 )
 PROBLEMS: dict[Label, Problem] = {"classes": "single", "several": "multi", "number": "number"}
-# Heads give float32, which tells numbers apart from about 1e-7 of their size on.
+# Heads compute in float32, whose relative precision is about 1e-7.
 FINEST = 1e-5
 
 
 class Classification(TaskType):
-    """One class of a text or a pair, several classes, or a number; the `task` says which."""
+    """Predicts one class, several classes or a number for a text or a pair, depending on `task`."""
 
     head = "sequence"
 
@@ -94,19 +94,19 @@ class Classification(TaskType):
         return "text-classification"
 
     def continues(self, labels: Sequence[str]) -> bool:
-        # A unit is folded into the head of a regression, and other numbers have another.
+        # The standardisation of other data is folded into the head of a saved regression.
         return self.problem != "number" and super().continues(labels)
 
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
-        """What is trained on `train`; `after_training` ends it."""
+        """Return the objective for `train`; for regression, on standardised targets."""
         from maskwright.model.objectives.modules.supervised import Standardised, Supervised
 
         objective = self.objective(model, vocabulary, long)
         if self.problem != "number" or not isinstance(objective, Supervised):
             return objective
-        centre, spread = self._unit(model, train)
+        centre, spread = self._mean_and_deviation(model, train)
         if spread < FINEST * abs(centre):
             raise DataError(
                 "numbers too close together for their size",
@@ -118,17 +118,17 @@ class Classification(TaskType):
         return Standardised(model, objective.options, vocabulary, centre, spread)
 
     def after_training(self, model: Transformer, train: Encoded) -> None:
-        """Fold the unit of `training_objective` into the head, which then gives the numbers."""
+        """Fold the standardisation of `training_objective` into the head."""
         from maskwright.model.nn.heads import HeadModule
 
         if self.problem == "number":
             head = model.heads[model.config.heads[0].name]
             assert isinstance(head, HeadModule)
-            head.rescale(*self._unit(model, train))
+            head.rescale(*self._mean_and_deviation(model, train))
 
-    def _unit(self, model: Transformer, train: Encoded) -> tuple[float, float]:
-        """Mean and deviation of the targets; without a bias a head cannot be moved, so 0 and how
-        far they are from it."""
+    def _mean_and_deviation(self, model: Transformer, train: Encoded) -> tuple[float, float]:
+        """Return mean and deviation of the targets; (0, root mean square) for a head without bias,
+        into which a mean cannot be folded."""
         targets = self._truth(train.rows)
         centre = float(targets.mean()) if model.config.heads[0].bias else 0.0
         spread = float(np.sqrt(np.square(targets - centre).mean()))
@@ -162,7 +162,7 @@ class Classification(TaskType):
     def _in_windows(
         self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], frame: Frame
     ) -> Encoded:
-        """Windows of which the scores are averaged, though the model was not trained so."""
+        """Encode texts in windows, whose scores are averaged; only for prediction."""
         windows, owners = encode_windows(texts, frame.tokenizer, frame.length)
         cut = np.bincount(owners, [row.cut for row in windows], len(rows)).astype(np.int64)
         labels = self._targets(rows)[owners]
@@ -171,15 +171,15 @@ class Classification(TaskType):
         return Encoded(rows, examples, (), (owners, "mean"), extent)
 
     def _pieces(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        """Every piece of a text has its label, or all together have it."""
+        """Encode texts in pieces, as examples of their own or together, as `frame.long` says."""
         texts = [(row.text,) for row in rows]
         pieces, owners = encode_windows(texts, frame.tokenizer, frame.length)
         counts = np.bincount(owners, minlength=len(rows))
         extent = Extent.of(np.array([max(1, len(piece)) for piece in pieces], np.int64), owners)
-        divided = int((counts > 1).sum())
+        num_divided = int((counts > 1).sum())
         findings: tuple[Finding, ...] = ()
-        if divided:
-            message = f"{divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
+        if num_divided:
+            message = f"{num_divided:,} of {len(rows):,} read in pieces, {len(pieces):,} in all"
             findings = (Finding("read-in-pieces", message),)
         labels, framed = self._targets(rows), (frame.tokenizer, frame.segments)
         pooling = frame.long.removeprefix("pieces-")
@@ -230,7 +230,7 @@ class Classification(TaskType):
         outputs = _of_texts(encoded, outputs)
         if self.problem == "single":
             return outputs.argmax(1)
-        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._number(outputs)
+        return (outputs > 0).astype(np.int64) if self.problem == "multi" else self._values(outputs)
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         truth = self._truth(rows)
@@ -245,7 +245,7 @@ class Classification(TaskType):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         if self.problem == "number":
             outputs = _of_texts(encoded, outputs)
-            yield from ({"score": rounded(n)} for n in self._number(outputs))
+            yield from ({"score": rounded(n)} for n in self._values(outputs))
             return
         for row in self._shares(encoded, outputs):
             if self.problem == "multi":
@@ -255,14 +255,14 @@ class Classification(TaskType):
                     "scores": [round(float(row[i]), 6) for i in chosen],
                 }
             else:
-                yield self._one(row, int(row.argmax()))
+                yield self._label_and_score(row, int(row.argmax()))
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
         if self.problem == "number":
             yield from super().ranked(encoded, outputs, top)
         for row in self._shares(encoded, outputs):
             order = np.argsort(-row, kind="stable")[:top]
-            yield [self._one(row, int(label)) for label in order]
+            yield [self._label_and_score(row, int(label)) for label in order]
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
         if self.problem == "number":
@@ -275,7 +275,7 @@ class Classification(TaskType):
         if raw:
             return _of_texts(encoded, outputs)
         if self.problem == "number":
-            return np.asarray(self._number(_of_texts(encoded, outputs))[:, None], np.float32)
+            return np.asarray(self._values(_of_texts(encoded, outputs))[:, None], np.float32)
         return np.asarray(self._shares(encoded, outputs), np.float32)
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
@@ -303,35 +303,36 @@ class Classification(TaskType):
         return metrics.confusion(self._truth(rows), np.asarray(answers), len(self.labels))
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        truth, mine = self._truth(encoded.rows), self.answers(encoded, outputs)
+        truth, predicted = self._truth(encoded.rows), self.answers(encoded, outputs)
+        pairs = list(zip(truth, predicted, strict=True))
         if self.problem == "number":
-            weights = np.abs(mine - truth)
-            named = [(figure(float(a)), figure(float(b))) for a, b in zip(truth, mine, strict=True)]
+            weights = np.abs(predicted - truth)
+            names = [(figure(float(a)), figure(float(b))) for a, b in pairs]
         elif self.problem == "multi":
-            weights = (mine != truth).sum(1)
-            named = [(self._names(a), self._names(b)) for a, b in zip(truth, mine, strict=True)]
+            weights = (predicted != truth).sum(1)
+            names = [(self._names(a), self._names(b)) for a, b in pairs]
         else:
-            weights = np.where(mine != truth, self._shares(encoded, outputs).max(1), 0.0)
-            named = [(self.labels[a], self.labels[b]) for a, b in zip(truth, mine, strict=True)]
-        worst = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
+            weights = np.where(predicted != truth, self._shares(encoded, outputs).max(1), 0.0)
+            names = [(self.labels[a], self.labels[b]) for a, b in pairs]
+        order = [n for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
         return [
-            Mistake(row.where, row.whole_text, named[n][0], named[n][1], float(weights[n]))
-            for n, row in ((n, encoded.rows[n]) for n in worst)
+            Mistake(row.where, row.whole_text, names[n][0], names[n][1], float(weights[n]))
+            for n, row in ((n, encoded.rows[n]) for n in order)
         ]
 
-    def _number(self, outputs: Scores) -> NDArray[Any]:
-        """(N,) what a regression says."""
+    def _values(self, outputs: Scores) -> NDArray[Any]:
+        """Return the predicted numbers (N,) of a regression."""
         scores: NDArray[Any] = outputs[:, 0]
         return _logistic(scores) if self.options.get(LOGIT) else scores
 
     def _names(self, chosen: NDArray[np.int64]) -> str:
         return ", ".join(self.labels[i] for i in np.flatnonzero(chosen)) or "none"
 
-    def _one(self, shares: NDArray[np.float64], label: int) -> dict[str, Any]:
+    def _label_and_score(self, shares: NDArray[np.float64], label: int) -> dict[str, Any]:
         return {"label": self.labels[label], "score": round(float(shares[label]), 6)}
 
     def _shares(self, encoded: Encoded, outputs: Scores) -> NDArray[np.float64]:
-        """(N, L) the probability of each label, of several labels each by itself."""
+        """Return the probability (N, L) of each label; independent ones for several classes."""
         outputs = _of_texts(encoded, outputs)
         if self.problem == "multi":
             return _logistic(outputs)
@@ -349,7 +350,7 @@ class Classification(TaskType):
         return indicators
 
     def _truth(self, rows: Sequence[Any]) -> NDArray[Any]:
-        if self.problem == "number":  # as it stands there, and no nearest float32
+        if self.problem == "number":  # in float64, not rounded to float32
             return np.array([row.label for row in rows], dtype=np.float64)
         targets = self._targets(rows)
         return targets.astype(np.int64) if self.problem == "multi" else targets
@@ -360,7 +361,7 @@ def _logistic(logits: Scores) -> NDArray[Any]:
 
 
 def _of_texts(encoded: Encoded, outputs: Scores) -> Scores:
-    """The scores of texts from those of their pieces."""
+    """Return the scores of whole texts, pooled from those of their pieces or windows."""
     if encoded.way_back is None:
         return outputs
     owners, pooling = encoded.way_back

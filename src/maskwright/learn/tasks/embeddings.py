@@ -1,17 +1,16 @@
 """Text embeddings: similarity of two texts (`embedding`), or retrieval of a match (`matching`).
 
-    {"score": 0.83}            how alike the two vectors are, by their cosine
-    {"vector": [0.12, …]}      of a text by itself, of length 1
+    {"score": 0.83}            the cosine of the two vectors
+    {"vector": [0.12, …]}      of a single text, normalised to length 1
 
-The folder is one that `sentence-transformers` loads, in the layout that its old and new releases
-read: the model, the mean over its tokens (of `options`, "pooling" may be another, or several with +
-between), and length 1. What such a folder says of how texts are read is in `options`, too, and goes
-on into the next one:
+The model folder can be loaded by old and new releases of `sentence-transformers`: model, pooling
+("pooling" of `options`; by default the mean over tokens, several are joined by +), normalisation.
+Settings of such a folder are kept in `options` and saved in a folder that is trained from it:
 
-    prompts, default_prompt    what may be put before a text, by name; the name of the one that is
-    prompt_tokens              how many tokens of it are not pooled
-    lowercase                  whether texts are put in lower case
-    similarity                 how two vectors are compared, where that is not by their cosine
+    prompts, default_prompt    prefixes of texts by name; the name of the prefix that is used
+    prompt_tokens              number of its tokens that are not pooled
+    lowercase                  whether texts are lowercased
+    similarity                 how two vectors are compared, if not by their cosine
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
 
 EMBEDDING, MATCHING = "embedding", "matching"
 SHAPES = (
-    # Only where it is asked for: numbers for two texts are else a similarity that a head predicts.
+    # Only on request: by default, numbers for two texts are predicted by a head.
     Shape(
         name=EMBEDDING,
         layout=PAIR,
@@ -78,7 +77,7 @@ SHAPES = (
 AT_ONCE = 1024  # anchors that are compared with all candidates
 DIGITS = 6  # decimals of a vector of length 1
 MODULES = ("Transformer", "Pooling", "Normalize")
-# What 1_Pooling/config.json calls each of `VECTOR_POOLINGS`, in releases before 6 as after.
+# Key of each of `VECTOR_POOLINGS` in 1_Pooling/config.json, in releases before and after 6.
 MODES = {pooling: f"pooling_mode_{pooling}_tokens" for pooling in VECTOR_POOLINGS} | {
     "cls": "pooling_mode_cls_token",
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
@@ -132,12 +131,12 @@ class EmbeddingTask(TaskType):
         }
 
     def compared(self, first_vectors: Scores, second_vectors: Scores) -> NDArray[np.float64]:
-        """(N,) how alike the vectors (N, D) of texts are; the larger, the more alike."""
+        """Return the similarities (N,) of vectors (N, D); higher means more similar."""
         return compared(self.decoding[COMPARED], first_vectors, second_vectors)
 
     @property
     def prompt(self) -> str:
-        """The prefix of each text."""
+        """The prefix of each text; "" if there is none."""
         name = self.options.get(NAME)
         return "" if name is None else str(self.options.get(PROMPTS, {}).get(name, ""))
 
@@ -146,8 +145,8 @@ class EmbeddingTask(TaskType):
         return lowered(text) if self.options.get(LOWER) else text
 
     def of_data(self, data: Dataset) -> Self:
-        """What is given is learned as a cosine: as it stands where it can be one, else with the
-        lowest and the highest of the training part as 0 and 1, the "scale" of `options`."""
+        """Set "scale" of `options` if similarities of the training part are not in [-1, 1]: their
+        minimum and maximum then correspond to the cosines 0 and 1."""
         if self.task != EMBEDDING:
             return self
         similarities = _truth(data.parts[TRAIN])
@@ -172,7 +171,7 @@ class EmbeddingTask(TaskType):
             )
         texts = [(self._as_read(text),) for row in rows for text in _texts(row)]
         choices = len(_texts(rows[0])) if rows else 2
-        if frame.in_windows and SKIPPED not in self.options:  # a prompt begins the first alone
+        if frame.in_windows and SKIPPED not in self.options:  # only the first window has the prompt
             return self._in_windows(rows, texts, choices, frame)
         no_labels = np.zeros(len(texts), np.int64)
         encoded, cuts, cut = encode(
@@ -180,14 +179,14 @@ class EmbeddingTask(TaskType):
         )
         labels: NDArray[np.float32] = np.zeros(len(rows), np.float32)
         if rows and isinstance(rows[0], TextExample):
-            pass  # nothing is known of a text by itself
+            pass  # a single text has no label
         elif self.task == EMBEDDING:
             similarities = np.array([row.label for row in rows], np.float32)
             low, high = self.options.get("scale", (0.0, 1.0))
             labels = ((similarities - low) / (high - low)).astype(np.float32)  # a cosine
         else:
-            codes = _codes(rows)[1].reshape(-1, len(rows))  # equal ones are no rivals
-            labels = np.stack([_anchors(rows), *codes], axis=1).astype(np.float32)
+            codes = _codes(rows)[1].reshape(-1, len(rows))  # equal texts are no negatives
+            labels = np.stack([_anchor_codes(rows), *codes], axis=1).astype(np.float32)
         examples = EncodedExamples(encoded.texts, labels, encoded.segments, choices)
         extent = Extent.of(
             encoded.texts.lengths, np.arange(len(texts)), np.arange(len(texts)) // choices, cut
@@ -197,8 +196,8 @@ class EmbeddingTask(TaskType):
     def _in_windows(
         self, rows: Sequence[Any], texts: Sequence[tuple[str, ...]], choices: int, frame: Frame
     ) -> Encoded:
-        """Windows that do not overlap, each of which gets a vector; only to be answered, nothing
-        is learned from them."""
+        """Encode texts in windows without overlap, each of which gets a vector; only for
+        prediction."""
         windows, owners = encode_windows(texts, frame.tokenizer, frame.length, overlap=False)
         no_labels = np.zeros(len(windows), np.float32)
         examples = examples_of(windows, no_labels, frame.tokenizer, frame.segments)
@@ -237,8 +236,8 @@ class EmbeddingTask(TaskType):
 
     # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
-        """(R, choices D): of a text in windows the mean of their vectors, weighted by how many
-        tokens each has, at length 1 where all are; of a text in one window it is as it is."""
+        """Return vectors (R, texts per row * D): of a text in several windows the mean, weighted
+        by numbers of tokens and, if vectors have length 1, normalised."""
         if encoded.way_back is None:
             return outputs
         owners, weights, choices = encoded.way_back
@@ -254,7 +253,7 @@ class EmbeddingTask(TaskType):
         return vectors.astype(np.float32).reshape(-1, choices * outputs.shape[1])
 
     def parted(self, encoded: Encoded, outputs: Scores) -> list[Scores]:
-        """(R, D) the vectors of each text of the rows, the anchors first."""
+        """Return the vectors as an array (R, D) for each text of a row, the anchors first."""
         rows, outputs = encoded.rows, self.merged(encoded, outputs)
         return np.split(outputs, len(_texts(rows[0])) if len(rows) else 2, axis=1)
 
@@ -270,7 +269,7 @@ class EmbeddingTask(TaskType):
         if self.task == EMBEDDING:
             truth = _truth(rows)
             return {m: metrics.METRICS[m](truth, predicted) for m in self.measures}
-        means = _of_ranks(predicted).mean(0)
+        means = _metrics_of_ranks(predicted).mean(0)
         return dict(zip(self.measures, map(float, means), strict=True))
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
@@ -278,10 +277,10 @@ class EmbeddingTask(TaskType):
         if self.task == EMBEDDING:
             truth = _truth(rows)
             return {m: estimate(metrics.METRICS[m], truth, predicted) for m in self.measures}
-        return estimates_of_means(self.measures, _of_ranks(predicted))
+        return estimates_of_means(self.measures, _metrics_of_ranks(predicted))
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The cosine of the words, weighted by TF-IDF in the training part."""
+        """Cosine similarity of TF-IDF vectors fitted on the training part."""
         weigh = baseline.fitted([text for row in data.parts[TRAIN] for text in _texts(row)])
         rows = data.parts[eval_part]
         anchors = weigh.transform([_texts(row)[0] for row in rows])
@@ -294,7 +293,7 @@ class EmbeddingTask(TaskType):
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
         anchors, *other_vectors = self.parted(encoded, outputs)
         if not other_vectors:
-            for vector in anchors.astype(float):  # of whatever length the model makes them
+            for vector in anchors.astype(float):  # their length need not be 1
                 size = math.floor(math.log10(float(np.abs(vector).max(initial=0.0)) or 1.0))
                 yield {"vector": vector.round(max(DIGITS, DIGITS - 1 - size)).tolist()}
             return
@@ -337,7 +336,7 @@ class EmbeddingTask(TaskType):
 
 
 def lowered(text: str) -> str:
-    """`text` in lower case, character by character, as the library's normalizer does it."""
+    """Lowercase `text` by character, as the normalizer of the tokenizers library does."""
     return "".join(character.lower() for character in text)
 
 
@@ -354,55 +353,55 @@ def _truth(rows: Sequence[Any]) -> NDArray[np.float64]:
 
 
 def _candidates(rows: Sequence[Any]) -> list[str]:
-    """C texts of which each anchor is to find its own: all positives, then the negatives."""
+    """Return the C texts among which anchors are matched: all positives, then all negatives."""
     return [
         text for column in zip(*(_texts(row)[1:] for row in rows), strict=True) for text in column
     ]
 
 
 def _codes(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each different candidate stands first, and (C,) which of them each is."""
+    """Return first indices of the distinct candidates, and each candidate's number (C,) in them."""
     _, first_index, code = np.unique(
         np.array(_candidates(rows), object), return_index=True, return_inverse=True
     )
     return first_index, code
 
 
-def _anchors(rows: Sequence[Any]) -> NDArray[np.int64]:
-    """(R,) which of the different anchors each row has."""
+def _anchor_codes(rows: Sequence[Any]) -> NDArray[np.int64]:
+    """Return codes (R,) of the rows' anchors: equal texts have the same code."""
     return np.unique(np.array([row.anchor for row in rows], object), return_inverse=True)[1]
 
 
 def _ranks(near: Callable[[slice], NDArray[Any]], rows: Sequence[Any]) -> NDArray[np.float64]:
-    """(R,) which place the right one has among the different candidates, without those that are
-    right for an equal anchor; ties count half.
+    """Return the rank (R,), from 1, of each row's positive among the distinct candidates, except
+    the positives of equal anchors; ties count half.
 
     Args:
-        near: of some anchors (A, C), how near each candidate is; asked for by portions, as of many
-            rows all together have no room.
+        near: returns the similarities (A, C) of a slice of anchors to all candidates; called for
+            portions of rows to limit memory.
     """
-    first_index, code = _codes(rows)
-    code, anchors = code[: len(rows)], _anchors(rows)
+    first_index, codes = _codes(rows)
+    codes, anchors = codes[: len(rows)], _anchor_codes(rows)
     order = np.argsort(anchors, kind="stable")
-    ends = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
+    starts = np.searchsorted(anchors[order], np.arange(anchors.max(initial=-1) + 2))
     ranks = np.ones(len(rows))
     for begin in range(0, len(rows), AT_ONCE):
         row_numbers = np.arange(begin, min(begin + AT_ONCE, len(rows)))
         similarities = near(slice(begin, begin + len(row_numbers)))[:, first_index]
-        right_similarity = similarities[np.arange(len(row_numbers)), code[row_numbers]]
+        right_similarity = similarities[np.arange(len(row_numbers)), codes[row_numbers]]
         for number, row in enumerate(row_numbers):
-            alike = code[order[ends[anchors[row]] : ends[anchors[row] + 1]]]
-            similarities[number, alike] = -np.inf  # the row's own, too: it is no rival of itself
-        ahead, level = (
+            equals = codes[order[starts[anchors[row]] : starts[anchors[row] + 1]]]
+            similarities[number, equals] = -np.inf  # including the row's own positive
+        higher, ties = (
             (similarities > right_similarity[:, None]).sum(1),
             (similarities == right_similarity[:, None]).sum(1),
         )
-        ranks[row_numbers] += ahead + level / 2
+        ranks[row_numbers] += higher + ties / 2
     return ranks
 
 
-def _of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(R, 2): whether the right one is first, and the reciprocal of its place."""
+def _metrics_of_ranks(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (R, 2): whether the rank is 1, and the reciprocal rank."""
     return np.stack([ranks == 1.0, 1.0 / ranks], axis=1).astype(np.float64)
 
 

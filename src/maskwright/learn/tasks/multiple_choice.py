@@ -39,7 +39,7 @@ SHAPES = (Shape(name="multiple-choice", layout=CHOICES, metrics=("accuracy",)),)
 
 
 class MultipleChoice(TaskType):
-    """One score for each choice of a row, read together with its question."""
+    """Predicts a score for each choice of a row from the pair of question and choice."""
 
     head = "choice"
 
@@ -59,13 +59,13 @@ class MultipleChoice(TaskType):
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         sizes = np.array([len(row.choices) for row in rows], np.int64)
         pairs = [(row.question, choice) for row in rows for choice in row.choices]
-        right = np.array([row.label for row in rows], np.int64)
+        labels = np.array([row.label for row in rows], np.int64)
         owners = np.repeat(np.arange(len(rows)), sizes)
         if frame.in_windows:
             windows, choices = encode_windows(pairs, frame.tokenizer, frame.length)
             if len(windows) > len(pairs):
                 counts = np.bincount(owners[choices], minlength=len(rows))
-                examples = examples_of(windows, right, frame.tokenizer, frame.segments, counts)
+                examples = examples_of(windows, labels, frame.tokenizer, frame.segments, counts)
                 lost = np.bincount(choices, [row.cut for row in windows], len(pairs))
                 extent = Extent.of(examples.texts.lengths, choices, owners, lost.astype(np.int64))
                 return Encoded(rows, examples, (), (choices, owners), extent)
@@ -73,14 +73,15 @@ class MultipleChoice(TaskType):
         encoded_pairs, cuts, lost = encode(
             pairs, no_labels, frame.tokenizer, frame.length, segments=frame.segments
         )
-        cut = cuts.findings(frame.length, "choices")
+        findings = cuts.findings(frame.length, "choices")
         extent = Extent.of(encoded_pairs.texts.lengths, np.arange(len(pairs)), owners, lost)
+        segments = encoded_pairs.segments
         if (sizes == sizes[:1]).all():
             size = int(sizes[0]) if len(sizes) else 2
-            examples = EncodedExamples(encoded_pairs.texts, right, encoded_pairs.segments, size)
-            return Encoded(rows, examples, cut, None, extent)
-        examples = EncodedExamples(encoded_pairs.texts, right, encoded_pairs.segments, pieces=sizes)
-        return Encoded(rows, examples, cut, None, extent)
+            examples = EncodedExamples(encoded_pairs.texts, labels, segments, size)
+        else:
+            examples = EncodedExamples(encoded_pairs.texts, labels, segments, pieces=sizes)
+        return Encoded(rows, examples, findings, None, extent)
 
     def example(self, values: Sequence[Any], where: str) -> ChoiceExample:
         question, choices = values
@@ -109,8 +110,8 @@ class MultipleChoice(TaskType):
 
     # ------------------------------------------------------------------------ decoding
     def merged(self, encoded: Encoded, outputs: Outputs) -> Outputs:
-        """(N, choices): of a choice in windows the mean of their scores; -inf where a row has fewer
-        choices."""
+        """Return scores (N, max. number of choices): the mean over a choice's windows; -inf where a
+        row has fewer choices."""
         if encoded.way_back is None:
             return outputs
         choices, owners = encoded.way_back  # the choice of each window, the row of each choice
@@ -136,18 +137,18 @@ class MultipleChoice(TaskType):
         return alike(_truth(rows), answers, lambda number: f"choice {number + 1}")
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The place that is right most often, and the choice with most of the question's words."""
+        """The index that is right most often, and the choice nearest to the question by TF-IDF."""
         rows = data.parts[eval_part]
-        usual = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
-        weigh = baseline.fitted(
+        most_frequent = int(np.bincount(_truth(data.parts[TRAIN])).argmax())
+        tfidf = baseline.fitted(
             [text for row in data.parts[TRAIN] for text in (row.question, *row.choices)]
         )
         near = [
-            (weigh.transform(row.choices) @ weigh.transform([row.question]).T).toarray()[:, 0]
+            (tfidf.transform(row.choices) @ tfidf.transform([row.question]).T).toarray()[:, 0]
             for row in rows
         ]
         return [
-            ("majority", np.full(len(rows), usual)),
+            ("majority", np.full(len(rows), most_frequent)),
             ("nearest by words", np.array([int(similarities.argmax()) for similarities in near])),
         ]
 

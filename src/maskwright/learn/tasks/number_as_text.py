@@ -1,5 +1,5 @@
-"""A number for a text, or for two, that is written (in_words.py): in steps of a round number, some
-25 of them over the range of the training part, which is 0.2 for STS-B (Raffel et al. 2020)."""
+"""Regression as text generation: the number is written, rounded to about 25 steps of a round size
+over the range of the training part, such as 0.2 for STS-B (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ NICE = (1.0, 2.0, 5.0, 10.0)
 
 
 class NumberAsText(ValueAsText):
-    """Answers are numbers, NaN for a text that is none, or one out of range. Of `options`, "step",
-    "low" and "high" are the training part's, and "usual" stands for a number that cannot be
-    read."""
+    """Answers are numbers; NaN for a text that is no number or out of range. `options` has "step",
+    "low" and "high" from the training part, and "usual" as a substitute for NaN."""
 
     @property
     def wrongness(self) -> str:
@@ -37,7 +36,7 @@ class NumberAsText(ValueAsText):
         values = [float(row.label) for row in data.parts[TRAIN]]
         low, high = min(values), max(values)
         step = nice((high - low) / STEPS)
-        # What is rounded may lie a little outside.
+        # Rounded numbers may be slightly out of the range.
         return self.with_options({"step": step, "low": low - step, "high": high + step})
 
     def wanted(self, row: Any) -> str:
@@ -45,11 +44,11 @@ class NumberAsText(ValueAsText):
 
     def _encoded(self, rows: Sequence[Any], frame: Frame) -> Encoded:
         low, high, step = (float(self.options[name]) for name in ("low", "high", "step"))
-        written = np.arange(low + step, high - step / 2, step)  # no more than `wanted` says
-        values = [number_text(value, step) for value in written]
+        numbers = np.arange(low + step, high - step / 2, step)  # all that `wanted` may return
+        values = [number_text(value, step) for value in numbers]
         ids = frame.tokenizer.encode_batch(values)
         for value, token_ids in zip(values, ids, strict=True):
-            if _bare(decoded := frame.tokenizer.decode(token_ids.tolist())) != value:
+            if _without_blanks(decoded := frame.tokenizer.decode(token_ids.tolist())) != value:
                 raise IncompatibleError(
                     "the tokenizer cannot write the numbers",
                     where="tokenizer",
@@ -59,7 +58,7 @@ class NumberAsText(ValueAsText):
         return super()._encoded(rows, frame)
 
     def answers(self, encoded: Encoded, outputs: Outputs) -> NDArray[np.float64]:
-        texts = [_bare(str(output)) for output in outputs]
+        texts = [_without_blanks(str(output)) for output in outputs]
         return read_numbers(texts, self.options["low"], self.options["high"])
 
     def missing(self, answers: Answers) -> NDArray[np.bool_]:
@@ -89,13 +88,13 @@ class NumberAsText(ValueAsText):
         return abs(float(filled[0]) - row.label)
 
 
-def _bare(text: str) -> str:
-    """Without the blanks that some tokenizers put around a point."""
+def _without_blanks(text: str) -> str:
+    """Remove whitespace, which some tokenizers add around a decimal point."""
     return "".join(text.split())
 
 
 def nice(step: float) -> float:
-    """The least of 1, 2 and 5 times a power of ten that is not below `step`; 1 for 0."""
+    """Round `step` up to 1, 2 or 5 times a power of ten; 0 becomes 1."""
     if not step > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(step))

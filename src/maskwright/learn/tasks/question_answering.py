@@ -1,17 +1,17 @@
-"""Where in a context the answer to a question stands, or that it does not.
+"""Extractive question answering: the span of a context that answers a question, or no answer.
 
     {"score": 0.81, "start": 34, "end": 40, "answer": "Saturn"}
 
-Long contexts become windows that overlap (`learn/tasks/windows/answers.py`); a window without the
-answer learns to point at its first place. An answer has 30 tokens at most, or as many as one of
-the validation part. Where some questions of the validation part have no answer, the score
-above which "no answer" is said is chosen there.
+Long contexts are split into overlapping windows (`learn/tasks/windows/answers.py`); the target of a
+window without the answer is its first position. An answer has at most 30 tokens, or as many as the
+longest of the validation part. If some questions of the validation part have no answer, the
+threshold for predicting "no answer" is chosen there.
 
-Where only some questions have an answer, F1 alone prefers a model that answers nothing to one that
-is often wrong. Epoch, seed and threshold are then chosen by `balanced_f1`, which such a model has 0
-of, unless another measure is asked for; windows with an answer are shown as often as those without;
-and figures of both sorts are told apart, as the script of SQuAD 2.0 tells them (Rajpurkar et al.
-2018, arXiv:1806.03822).
+If only some questions have an answer, F1 prefers a model that never answers to one that is often
+wrong. Epoch, seed and threshold are then chosen by `balanced_f1`, which is 0 for such a model,
+unless another metric is requested; windows with and without an answer are sampled equally often;
+and metrics are also reported for both kinds of questions, as in SQuAD 2.0 (Rajpurkar et al. 2018,
+arXiv:1806.03822).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from maskwright.text.tables.layouts.question import QUESTION
 from maskwright.text.tables.marked_text import whole_words
 from maskwright.text.tables.split_files import TRAIN, VALIDATION
 
-BALANCED_F1 = "balanced_f1"  # of questions with and without an answer, both alike
+BALANCED_F1 = "balanced_f1"  # mean over questions with and without an answer
 SHAPES = (
     Shape(
         name="question-answering",
@@ -66,12 +66,12 @@ PORTION = 512  # windows that are framed together
 NONE = "(no answer)"
 HAS, NO = "has_answer_", "no_answer_"
 WITHIN = "within_words"
-OFTEN = 0.1  # of the answers to learn from
+OFTEN = 0.1  # share of the training answers
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class QuestionAnswering(TaskType):
-    """Begin and end of an answer in its context (Devlin et al. 2018, sections 4.2 and 4.3)."""
+    """Predicts start and end of an answer (Devlin et al. 2018, sections 4.2 and 4.3)."""
 
     head = "span"
     longest = 384
@@ -90,13 +90,13 @@ class QuestionAnswering(TaskType):
 
     @property
     def threshold(self) -> float:
-        """The difference of scores above which there is no answer."""
+        """The difference of scores above which "no answer" is predicted."""
         value = self.options.get("threshold")
         return np.inf if value is None else float(value)
 
     @property
     def longest_answer(self) -> int:
-        """How many tokens an answer may have."""
+        """Maximum number of tokens of an answer."""
         return int(self.options.get("longest", LONGEST_ANSWER))
 
     @property
@@ -105,8 +105,8 @@ class QuestionAnswering(TaskType):
         return bool(self.options.get(WITHIN, False))
 
     def of_data(self, data: Dataset) -> Self:
-        """By default chosen by what counts questions with and without an answer alike, where there
-        are both; and with answers of whole words, unless those to learn from are not."""
+        """Set `within_words` if many training answers are not whole words, and the default metric
+        to `balanced_f1` if validation questions with and without an answer exist."""
         if WITHIN not in self.options:
             answerable_rows = [row for row in data.parts[TRAIN] if row.answers]
             if sum(map(_cuts_a_word, answerable_rows)) > OFTEN * len(answerable_rows):
@@ -152,7 +152,7 @@ class QuestionAnswering(TaskType):
             segments.append(batch.segments[batch.real])
             askable = _answer_places(batch)
             positions += [np.flatnonzero(row) for row in askable]
-            rank = askable.cumsum(1) - 1  # the number of each place among those of its window
+            rank = askable.cumsum(1) - 1  # index among the window's answer positions
             column = np.arange(len(askable))
             target_columns = [
                 np.where(end < 0, -1, rank[column, np.maximum(end, 0)])
@@ -171,12 +171,12 @@ class QuestionAnswering(TaskType):
         counts = windows.counts
         incomplete = counts.questions_cut or counts.tokenless or counts.lost
         has_answers = any(row.answers for row in questions)
-        worth = (
+        is_notable = (
             counts.questions_cut
             or counts.blank
             or (has_answers and (incomplete or len(windows) > len(questions)))
         )
-        findings = [Finding("windows-of-answers", counts.render())] if worth else []
+        findings = [Finding("windows-of-answers", counts.render())] if is_notable else []
         if self.within_words and (within := sum(map(_cuts_a_word, rows))):
             message = f"{counted(within, 'row')} with an answer that begins or ends within a word"
             findings.append(Finding("answers-within-words", message, "as predicted answers may"))
@@ -192,7 +192,7 @@ class QuestionAnswering(TaskType):
 
     # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[str]:
-        return [prediction.answer(self.threshold) for prediction in self._found(encoded, outputs)]
+        return [p.answer(self.threshold) for p in self._predictions(encoded, outputs)]
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         return {
@@ -209,24 +209,24 @@ class QuestionAnswering(TaskType):
     def _sums(
         self, rows: Sequence[Any], answers: Answers
     ) -> dict[str, tuple[OfSums, NDArray[np.float64]]]:
-        """Each figure by name, and the sums over rows that it is made of; those of the two sorts of
-        questions where there are both."""
-        row_scores, has = _each(rows, answers), _has_answer(rows)
+        """Return (function of sums, values (N, 2 or 4) to be summed over rows) of each metric, also
+        for questions with and without an answer alone if there are both."""
+        row_scores, has_answer = _row_scores(rows, answers), _has_answer(rows)
         sums = np.column_stack([row_scores, np.ones(len(row_scores))])
         figures: dict[str, tuple[OfSums, NDArray[np.float64]]] = {
             name: (_mean, sums[:, [number, 2]]) for number, name in enumerate(self.measures)
         }
-        has_both = 0 < has.sum() < len(has)
-        parted = np.column_stack([sums * has[:, None], sums * ~has[:, None]])
+        has_both = 0 < has_answer.sum() < len(has_answer)
+        by_answerable = np.column_stack([sums * has_answer[:, None], sums * ~has_answer[:, None]])
         if has_both:
             for start, sort in ((0, HAS), (3, NO)):
                 figures |= {
-                    sort + name: (_mean, parted[:, [start + number, start + 2]])
+                    sort + name: (_mean, by_answerable[:, [start + number, start + 2]])
                     for number, name in enumerate(self.measures)
                 }
         if has_both:
-            figures[BALANCED_F1] = (_balanced, parted[:, [0, 2, 3, 5]])
-        elif self.measure == BALANCED_F1:  # of one sort alone it is that sort's
+            figures[BALANCED_F1] = (_balanced, by_answerable[:, [0, 2, 3, 5]])
+        elif self.measure == BALANCED_F1:  # only one kind of questions
             figures[BALANCED_F1] = figures["f1"]
         return figures
 
@@ -235,42 +235,43 @@ class QuestionAnswering(TaskType):
         task_type = self if longest == LONGEST_ANSWER else self.with_options({"longest": longest})
         if all(row.answers for row in encoded.rows):
             return task_type
-        predictions = task_type._found(encoded, outputs())
-        # With exact match in the place of F1 where that is what is chosen by.
+        predictions = task_type._predictions(encoded, outputs())
+        # By F1, or by exact match if that is the metric that selects.
         column = int(self.measure == "exact")
-        answers = _each(encoded.rows, [prediction.answer() for prediction in predictions])[
+        answers = _row_scores(encoded.rows, [prediction.answer() for prediction in predictions])[
             :, column
         ]
-        null_scores = _each(encoded.rows, [""] * len(predictions))[:, column]
+        null_scores = _row_scores(encoded.rows, [""] * len(predictions))[:, column]
         differences = np.array([prediction.difference for prediction in predictions])
-        has = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
-        threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has)
+        has_answer = _has_answer(encoded.rows) if self.measure == BALANCED_F1 else None
+        threshold, _ = squad_score.best_threshold(differences, answers, null_scores, has_answer)
         return task_type.with_options({"threshold": _finite(threshold, differences)})
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        has, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
-        if not len(has):
+        has_answer, answered = _has_answer(rows), np.array([bool(answer) for answer in answers])
+        if not len(has_answer):
             return None
-        if not answered.any() and has.any():
+        if not answered.any() and has_answer.any():
             return Finding(
                 ONE_SIDED,
-                f'"no answer" is predicted for all {counted(len(has), "question")} (with an '
-                f"answer: {has.sum():,}): the model is of no use as it is",
+                f'"no answer" is predicted for all {counted(len(has_answer), "question")} (with an '
+                f"answer: {has_answer.sum():,}): the model is of no use as it is",
                 remedy="give it more questions with an answer, or more epochs",
                 severity="warning",
             )
-        if answered.all() and not has.all():
+        if answered.all() and not has_answer.all():
             return Finding(
                 ONE_SIDED,
-                f'"no answer" is predicted for none of {counted(len(has), "question")} (without '
-                f"an answer: {(~has).sum():,}): its predictions for those are wrong",
+                f'"no answer" is predicted for none of {counted(len(has_answer), "question")} '
+                f"(without an answer: {(~has_answer).sum():,}): its predictions for those are "
+                "wrong",
                 severity="warning",
             )
         return None
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The sentence of the context that has most of the question's words; and where some
-        question has no answer, never to answer."""
+        """The sentence of the context that shares most words with the question; and, if a question
+        has no answer, always "no answer"."""
         rows = data.parts[eval_part]
         answers: list[tuple[str, Answers]] = [("nearest sentence", [_nearest(row) for row in rows])]
         if any(not row.answers for part_rows in data.parts.values() for row in part_rows):
@@ -278,7 +279,7 @@ class QuestionAnswering(TaskType):
         return answers
 
     def as_pipeline(self, encoded: Encoded, outputs: Scores) -> Iterator[dict[str, Any]]:
-        for prediction in self._found(encoded, outputs):
+        for prediction in self._predictions(encoded, outputs):
             answer = prediction.answer(self.threshold)
             best = prediction.candidates[0] if prediction.candidates else None
             if not answer or best is None:
@@ -294,38 +295,38 @@ class QuestionAnswering(TaskType):
         return "F1"
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
-        mine = self.answers(encoded, outputs)
+        predicted = self.answers(encoded, outputs)
         mistakes = [
             Mistake(
                 row.where,
                 row.question,
                 " / ".join(dict.fromkeys(gold for gold, _ in row.answers)) or NONE,
-                mine[number] or NONE,
-                float(right),
+                predicted[number] or NONE,
+                float(f1),
             )
-            for number, (row, right) in enumerate(
-                zip(encoded.rows, _each(encoded.rows, mine)[:, 0], strict=True)
+            for number, (row, f1) in enumerate(
+                zip(encoded.rows, _row_scores(encoded.rows, predicted)[:, 0], strict=True)
             )
-            if right < 1.0
+            if f1 < 1.0
         ]
         return sorted(mistakes, key=lambda mistake: mistake.weight)
 
     def ranked(self, encoded: Encoded, outputs: Scores, top: int) -> Iterator[list[dict[str, Any]]]:
-        for prediction in self._found(encoded, outputs):
+        for prediction in self._predictions(encoded, outputs):
             spans = [
                 _pipeline_answer(candidate.probability, candidate.start, candidate.text)
                 for candidate in prediction.candidates
             ]
             null_answer = _pipeline_answer(prediction.null_probability, 0, "")
-            # The answer comes first, "no answer" where it is that; the others by probability.
+            # The predicted answer (or "no answer") comes first, the others by probability.
             if not prediction.answer(self.threshold):
                 spans.insert(0, null_answer)
             elif self.threshold < np.inf:
                 spans.append(null_answer)
             yield [*spans[:1], *sorted(spans[1:], key=lambda span: -span["score"])][:top]
 
-    def _found(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
-        """The best answers to every question."""
+    def _predictions(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
+        """Return the best answer spans of every question."""
 
         def scored() -> Iterator[answer_search.Scored]:
             at = 0
@@ -343,7 +344,7 @@ class QuestionAnswering(TaskType):
 
 
 def _pipeline_answer(probability: float, start: int, answer: str) -> dict[str, Any]:
-    """An answer as `pipeline` gives it."""
+    """Return an answer in the form of a transformers `pipeline`."""
     end = start + len(answer)
     return {"score": rounded(probability), "start": start, "end": end, "answer": answer}
 
@@ -354,7 +355,7 @@ def _portions(windows: AnswerWindows) -> Iterator[AnswerRows]:
 
 
 def _answer_places(rows: AnswerRows) -> NDArray[np.bool_]:
-    """Where an answer may begin or end, the place for "none" among them."""
+    """Return a mask of the tokens where an answer may begin or end, or that mean "no answer"."""
     allowed = rows.allowed.copy()
     allowed[:, NULL] = True
     return allowed
@@ -368,8 +369,8 @@ def _cuts_a_word(row: Any) -> bool:
     )
 
 
-def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
-    """(N, 2) F1 and exact match of each answer, of its golds the one that suits it best."""
+def _row_scores(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
+    """Return F1 and exact match (N, 2) of each answer with the best matching true answer."""
     scores = [
         squad_score.best(mine, [gold for gold, _ in row.answers])
         for row, mine in zip(rows, answers, strict=True)
@@ -378,17 +379,17 @@ def _each(rows: Sequence[Any], answers: Answers) -> NDArray[np.float64]:
 
 
 def _has_answer(rows: Sequence[Any]) -> NDArray[np.bool_]:
-    """(N,) which rows have an answer, in which `squad_score` finds something to compare."""
+    """Return (N,) whether a row has an answer that is not empty after normalisation."""
     return np.array([squad_score.real([g for g, _ in row.answers]) != [""] for row in rows], bool)
 
 
 def _mean(sums: NDArray[Any]) -> NDArray[Any]:
-    """A sum (…, 2) by how many there are."""
+    """Divide sums by counts: (N, 2) -> (N,); NaN where the count is 0."""
     return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), np.nan), where=sums[:, 1] > 0)
 
 
 def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
-    """`squad_score.balanced` of the sums (…, 4) of both sorts; of one sort alone, its mean."""
+    """Return `squad_score.balanced` of (N, 4) sums and counts by kind; one kind: its mean."""
     with_answer, without_answer = _mean(sums[:, :2]), _mean(sums[:, 2:])
     return np.where(
         np.isnan(with_answer),
@@ -400,8 +401,8 @@ def _balanced(sums: NDArray[Any]) -> NDArray[Any]:
 
 
 def _finite(threshold: float, differences: NDArray[np.float64]) -> float | None:
-    """The threshold as a number that a file can hold: one that answers all of these questions, or
-    none of them, lies just outside of them. None where no question can be answered at all."""
+    """Return a finite threshold that JSON can represent: an infinite one becomes a bound of the
+    `differences`, with the same predictions for them. None if none of these is finite."""
     finite_differences = differences[np.isfinite(differences)]
     if np.isfinite(threshold) or not len(finite_differences):
         return float(threshold) if np.isfinite(threshold) else None

@@ -1,8 +1,8 @@
-"""A text for a text: translation, summary, any task of text to text.
+"""Sequence to sequence: translation, summarization and other text generation from a text.
 
     {"summary_text": "…"}         "translation_text" or "generated_text", by the columns' names
 
-Answers are written greedily while training is watched and by beam search afterwards.
+Decoding is greedy during training; afterwards beam search is used unless it is worse.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from maskwright.text.tables.split_files import TRAIN
 SHAPES = (Shape(name="sequence-to-sequence", layout=REWRITE, metrics=text_score.NAMES),)
 BEAMS = 4
 WHOLE = "{source}"
-JUDGED = 500  # of so many rows the answers are judged one by one
+JUDGED = 500  # number of rows in which mistakes are looked for
 PIPELINES = {"summary_text": "summarization", "translation_text": "translation"}
 SUMMARIES = ("summary", "highlights", "tldr", "abstract")
-# Names of columns by which a translation is known: "en", "de", … or the word itself.
+# Columns of a translation are named by codes of two letters, such as "en", or "translation".
 CODE = 2
 
 
 class SequenceToSequenceTask(TextGeneration):
-    """Texts that a model writes. Of `options`, "key" is what they are called."""
+    """Generates texts. "key" of `options` is the key of an answer, such as "summary_text"."""
 
     judged = JUDGED
 
@@ -80,8 +80,8 @@ class SequenceToSequenceTask(TextGeneration):
         return text_score.estimates(list(answers), _references(rows))
 
     def decoded(self, encoded: Encoded, read: Callable[[Self], Outputs]) -> Self:
-        """With several beams, unless one is better: then what is likely as a whole is not yet what
-        is right."""
+        """Choose beam search, unless greedy decoding is better on the validation rows, as it may
+        be for an undertrained model."""
         beam_search, greedy = (self.with_options({"beams": beams}) for beams in (BEAMS, 1))
         figures = [
             decoding.measured(encoded.rows, decoding.answers(encoded, read(decoding)))[self.measure]
@@ -102,23 +102,23 @@ class SequenceToSequenceTask(TextGeneration):
 
     def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
         mistakes = []
-        for row, mine in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
-            right = text_score.chrf([mine], _references([row]))
-            mistakes.append(Mistake(row.where, row.source, row.target, mine, right))
+        for row, predicted in zip(encoded.rows[:JUDGED], map(str, outputs), strict=False):
+            score = text_score.chrf([predicted], _references([row]))
+            mistakes.append(Mistake(row.where, row.source, row.target, predicted, score))
         return sorted((m for m in mistakes if m.weight < 1.0), key=lambda mistake: mistake.weight)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """What was read, its first sentence, and what was written for the training text that is
-        most like it (by TF-IDF)."""
+        """The source, its first sentence, and the target of the most similar training source (by
+        TF-IDF)."""
         sources = [row.source for row in data.parts[eval_part]]
         training_rows = data.parts[TRAIN]
-        weigh = baseline.fitted([row.source for row in training_rows])
-        table = weigh.transform([row.source for row in training_rows])
-        near = [int((table @ row.T).toarray().argmax()) for row in weigh.transform(sources)]
+        tfidf = baseline.fitted([row.source for row in training_rows])
+        table = tfidf.transform([row.source for row in training_rows])
+        nearest = [int((table @ row.T).toarray().argmax()) for row in tfidf.transform(sources)]
         return [
             ("the text itself", sources),
             ("its first sentence", [_first_sentence(source) for source in sources]),
-            ("what the nearest training text has", [training_rows[n].target for n in near]),
+            ("what the nearest training text has", [training_rows[n].target for n in nearest]),
         ]
 
 

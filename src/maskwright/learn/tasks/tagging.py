@@ -1,10 +1,10 @@
-"""What each word of a text is: parts of speech, or the entities that tags of a scheme mark.
+"""Tagging of words: parts of speech, or named entities in a scheme such as BIO.
 
     [{"entity_group": "LOC", "score": 0.98, "word": "Rome", "start": 17, "end": 21}, …]
     [{"entity": "NOUN", "score": 0.99, "word": "cat", "start": 4, "end": 7}, …]
 
-Entities are scored as CoNLL does (`text/tables/tags.py`), other tags by the share of words.
-Words are those of the file; plain text is cut into words and signs first.
+Entities are scored as in CoNLL (`text/tables/tags.py`), other tags by accuracy. Words are those of
+the file; plain text is first split into words and punctuation.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from maskwright.text.tables.tag_spelling import as_entities, spelling_of
 from maskwright.text.tables.tags import OUTSIDE, Entity, TagScore
 
 SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)
-PORTION = 512  # windows that are framed together
+PORTION = 512  # windows that are built together
 
 
 class Tagging(TaskType):
-    """A tag for each word, at its first sub-token (Devlin et al. 2018, section 5.3)."""
+    """Predicts a tag for each word at its first sub-token (Devlin et al. 2018, section 5.3)."""
 
     head = "token"
 
@@ -67,31 +67,30 @@ class Tagging(TaskType):
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """`read`: each label as a tag of the usual spelling, with B, I, E, S and O alone as
-        prefixes; None where tags mark no entities. `missing`: the label of a word without a
-        token."""
-        read = as_entities(self.labels, self.labels) if self.marks_entities else None
-        tags_read = None if read is None else [tags.split_tag(tag) for tag in read]
+        """`read`: each label as (prefix, type) in the usual spelling with the prefixes B, I, E, S
+        and O; None if tags mark no entities. `missing`: the label of a word without a token."""
+        spelled = as_entities(self.labels, self.labels) if self.marks_entities else None
+        tags_read = None if spelled is None else [tags.split_tag(tag) for tag in spelled]
         return {"read": tags_read, "missing": str(self.options.get("missing", OUTSIDE))}
 
     @property
     def marks_entities(self) -> bool:
-        """Whether the tags are those of a scheme, such as B-LOC."""
+        """Whether the tags follow an entity scheme, such as B-LOC."""
         return spelling_of(self.labels) is not None
 
     def _entities(self, tagged: Sequence[str]) -> list[Entity]:
-        """The entities of a sentence, however its tags are spelled."""
+        """Return the entities of a sentence from its tags, in any supported spelling."""
         return tags.entities(as_entities(tagged, self.labels))
 
-    def _scored(
+    def _entity_scores(
         self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]
     ) -> TagScore:
-        """Entities predicted right, in all and by type."""
-        mine, golds = (
+        """Return precision, recall and F1 of entities, in total and by type."""
+        predicted_tags, true_tags = (
             [as_entities(sentence_tags, self.labels) for sentence_tags in sentences]
             for sentences in (predicted, true)
         )
-        return tags.score(mine, golds)
+        return tags.score(predicted_tags, true_tags)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -108,22 +107,22 @@ class Tagging(TaskType):
             stride=max(1, frame.length // 2),
         )
         texts: list[list[int]] = []
-        segments, positions, words, classes = [], [], [], []
+        segments, positions, word_numbers, classes = [], [], [], []
         for begin in range(0, len(windows), PORTION):
             batch = windows.rows(np.arange(begin, min(begin + PORTION, len(windows))))
             texts += [
                 ids[real].tolist() for ids, real in zip(batch.tokens, batch.real, strict=True)
             ]
             segments.append(batch.segments[batch.real])
-            read = batch.words >= 0
-            positions += [np.flatnonzero(row) for row in read]
-            words.append(batch.words[read])
-            classes.append(batch.labels[read])
+            has_word = batch.words >= 0
+            positions += [np.flatnonzero(row) for row in has_word]
+            word_numbers.append(batch.words[has_word])
+            classes.append(batch.labels[has_word])
         counts = np.array([len(row) for row in positions], np.int64)
         empty = np.zeros(0, np.int64)
         examples = EncodedExamples(
             framed(texts),
-            np.maximum(np.concatenate([empty, *classes]), 0),  # not known: nobody looks at them
+            np.maximum(np.concatenate([empty, *classes]), 0),  # unknown labels: not used
             np.concatenate([empty, *segments]) if frame.segments else None,
             places=Sequences(np.concatenate([empty, *positions]), counts),
         )
@@ -131,7 +130,7 @@ class Tagging(TaskType):
         cut = (Finding("windows-of-words", counted.render()),)
         findings = cut if counted.dropped or counted.divided else ()
         extent = Extent.of(examples.texts.lengths, windows.sentence_of)
-        way_back = (windows, np.concatenate([empty, *words]))
+        way_back = (windows, np.concatenate([empty, *word_numbers]))
         return Encoded(rows, examples, findings, way_back, extent)
 
     def example(self, values: Sequence[Any], where: str) -> Sentence:
@@ -179,24 +178,24 @@ class Tagging(TaskType):
         return windows.by_sentence(words, outputs.argmax(1), missing=missing)
 
     def calibrate(self, encoded: Encoded, outputs: Callable[[], Scores]) -> Self:
-        """What a word without a token is told to be: outside, or where that is no tag, the
-        commonest."""
+        """Set the tag of words without a token: "outside", or the most frequent tag if that is no
+        label."""
         if OUTSIDE in self.labels:
             return self
         spelling = spelling_of(self.labels)
         if spelling is not None and spelling.outside in self.labels:
             return self.with_options({"missing": spelling.outside})
         counts = Counter(tag for row in encoded.rows for tag in row.tags if tag != UNKNOWN)
-        return self.with_options({"missing": self.labels[_commonest(counts)]})
+        return self.with_options({"missing": self.labels[_most_frequent(counts)]})
 
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
         sums = self._counts(rows, answers).sum(0, keepdims=True).astype(np.float64)
-        return {name: float(figure(sums)[0]) for name, figure in self._figures().items()}
+        return {name: float(figure(sums)[0]) for name, figure in self._metrics().items()}
 
     def _compared(
         self, rows: Sequence[TaggedExample], answers: Answers
     ) -> tuple[list[list[str]], list[list[str]]]:
-        """The true and the predicted tags of each row, without words whose tag is not known."""
+        """Return true and predicted tags of each row, without words whose tag is unknown."""
         true = [[self.labels[n] for n in row.tags if n != UNKNOWN] for row in rows]
         predicted = [
             [tag for tag, n in zip(answer, row.tags, strict=True) if n != UNKNOWN]
@@ -206,34 +205,34 @@ class Tagging(TaskType):
 
     def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
         counts = self._counts(rows, answers)
-        return {name: estimate_of_sums(figure, counts) for name, figure in self._figures().items()}
+        return {name: estimate_of_sums(figure, counts) for name, figure in self._metrics().items()}
 
-    def _figures(self) -> dict[str, OfSums]:
+    def _metrics(self) -> dict[str, OfSums]:
         figures: dict[str, OfSums] = {"accuracy": _accuracy, "entity_f1": _entity_f1}
         return {name: figures[name] for name in self.measures}
 
     def _counts(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64]:
-        """(N, 5): words, words told right, entities, entities told, entities told right."""
+        """Return (N, 5): words, correct words, true, predicted and correct entities of each row."""
         counts = np.zeros((len(rows), 5), np.int64)
-        for number, (true, mine) in enumerate(zip(*self._compared(rows, answers), strict=True)):
-            right = sum(a == b for a, b in zip(true, mine, strict=True))
-            counts[number, :2] = len(true), right
+        for n, (true, predicted) in enumerate(zip(*self._compared(rows, answers), strict=True)):
+            correct = sum(a == b for a, b in zip(true, predicted, strict=True))
+            counts[n, :2] = len(true), correct
             if self.marks_entities:
-                golds, ours = set(self._entities(true)), set(self._entities(mine))
-                counts[number, 2:] = len(golds), len(ours), len(golds & ours)
+                truth, output = set(self._entities(true)), set(self._entities(predicted))
+                counts[n, 2:] = len(truth), len(output), len(truth & output)
         return counts
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        """The commonest tag, and the commonest tag of each word in the training part."""
+        """The most frequent tag, and the most frequent tag of each word in the training part."""
         counts_by_word: dict[str, Counter[int]] = {}
-        every: Counter[int] = Counter()
+        total: Counter[int] = Counter()
         for row in data.parts[TRAIN]:
             for word, tag in zip(row.tokens, row.tags, strict=True):
                 if tag != UNKNOWN:
-                    every[tag] += 1
+                    total[tag] += 1
                     counts_by_word.setdefault(word, Counter())[tag] += 1
-        usual = _commonest(every)
-        best = {word: _commonest(counts) for word, counts in counts_by_word.items()}
+        usual = _most_frequent(total)
+        best = {word: _most_frequent(counts) for word, counts in counts_by_word.items()}
         rows = data.parts[eval_part]
         return [
             ("majority", [[self.labels[usual]] * len(row.tokens) for row in rows]),
@@ -257,8 +256,8 @@ class Tagging(TaskType):
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
         true, predicted_tags = self._compared(rows, answers)
         if self.marks_entities:
-            by_type = self._scored(predicted_tags, true).by_type
-            figures = [  # a share of nothing is none here, as in the tables of other tasks
+            by_type = self._entity_scores(predicted_tags, true).by_type
+            figures = [  # undefined shares are NaN, as in the tables of other tasks
                 metrics.ClassFigures(
                     name,
                     scores.precision if scores.predicted else math.nan,
@@ -279,12 +278,12 @@ class Tagging(TaskType):
 
     def mistakes(self, encoded: Encoded, outputs: Scores) -> list[Mistake]:
         mistakes = []
-        for row, mine in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
-            true = [mine[w] if n == UNKNOWN else self.labels[n] for w, n in enumerate(row.tags)]
-            wrong = [n for n, (a, b) in enumerate(zip(true, mine, strict=True)) if a != b]
+        for row, answer in zip(encoded.rows, self.answers(encoded, outputs), strict=True):
+            true = [answer[w] if n == UNKNOWN else self.labels[n] for w, n in enumerate(row.tags)]
+            wrong = [n for n, (a, b) in enumerate(zip(true, answer, strict=True)) if a != b]
             true_words, predicted_words = (
                 ", ".join(f"{row.tokens[n]} {row_tags[n]}" for n in wrong)
-                for row_tags in (true, mine)
+                for row_tags in (true, answer)
             )
             mistakes.append(
                 Mistake(row.where, " ".join(row.tokens), true_words, predicted_words, len(wrong))
@@ -297,20 +296,20 @@ class Tagging(TaskType):
         shares = shares.max(1) / shares.sum(1)
         word_scores = np.zeros(sum(len(s.words) for s in windows.sentences))
         word_scores[words] = shares
-        at = 0
+        offset = 0
         for sentence, predicted_tags in zip(
             windows.sentences, self.answers(encoded, outputs), strict=True
         ):
-            scores = word_scores[at : at + len(sentence.words)]
-            at += len(sentence.words)
+            scores = word_scores[offset : offset + len(sentence.words)]
+            offset += len(sentence.words)
             if self.marks_entities:
                 yield [
-                    {"entity_group": e.entity_type, **_part(sentence, e.first, e.stop, scores)}
+                    {"entity_group": e.entity_type, **_span(sentence, e.first, e.stop, scores)}
                     for e in self._entities(predicted_tags)
                 ]
                 continue
-            yield [  # a word without a token has no tag that the model knows
-                {"entity": tag, **_part(sentence, number, number + 1, scores)}
+            yield [  # a word without a token may have a tag that is no label
+                {"entity": tag, **_span(sentence, number, number + 1, scores)}
                 for number, tag in enumerate(predicted_tags)
                 if tag in self.labels
             ]
@@ -321,8 +320,8 @@ class Tagging(TaskType):
         return [{**name, "score": float, "word": str, "start": int, "end": int}]
 
 
-def _part(sentence: Sentence, start: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
-    """The words `start` to `stop` - 1 with their place in the text and the mean of their scores."""
+def _span(sentence: Sentence, start: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the words `start` to `stop` - 1 with character offsets and mean score."""
     begin, end = sentence.spans[start][0], sentence.spans[stop - 1][1]
     return {
         "score": round(float(scores[start:stop].mean()), 6),
@@ -332,7 +331,7 @@ def _part(sentence: Sentence, start: int, stop: int, scores: NDArray[np.float64]
     }
 
 
-def _commonest(counts: Counter[int]) -> int:
+def _most_frequent(counts: Counter[int]) -> int:
     return min(counts, key=lambda tag: (-counts[tag], tag))
 
 
@@ -341,7 +340,7 @@ def _accuracy(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _entity_f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As in `conlleval`, 0 where nothing is right."""
+    """Return F1 as in `conlleval`: 0 if there is no correct entity."""
     total = np.maximum(1, sums[:, 2] + sums[:, 3])
     return 2 * sums[:, 4] / total
 

@@ -1,4 +1,4 @@
-"""The exponential moving average of all weights; if it is on, it is evaluated and saved.
+"""The exponential moving average of all weights, which is evaluated and saved if it is enabled.
 
 After each step `average = decay * average + (1 - decay) * masters`, from the weights at the start
 and without a correction, as GPT-BERT does (Charpentier & Samuel 2024).
@@ -39,8 +39,8 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """A block in which the module computes with the average; after it the module has its own
-        weights, bit for bit."""
+        """Context in which the module computes with the average; afterwards its own weights are
+        restored exactly."""
         p = self.parameters
         weights = p.masters.clone()
         p.masters.copy_(self.vector)

@@ -1,8 +1,8 @@
-"""The only file that knows ranks.
+"""Data-parallel training; the only module that uses ranks.
 
-Data-parallel training is one all-reduce of the flat gradient per optimizer step, on PyTorch's own
-process groups, started by `torchrun`. Counts, losses and flags are reduced the same way, so every
-process decides alike. A single process uses the same functions.
+It is one all-reduce of the flat gradient per optimizer step, with PyTorch's process groups, started
+by `torchrun`. Counts, losses and flags are reduced in the same way, so that all processes take the
+same decisions. A single process uses the same functions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Processes:
         return self.rank == 0
 
     def share(self, microbatches: int) -> range:
-        """The microbatches of a step that this process computes.
+        """Return the indices of the microbatches that this process computes.
 
         Raises:
-            ConfigError: they cannot be shared out evenly.
+            ConfigError: they cannot be divided evenly among the processes.
         """
         if microbatches % self.world:
             raise ConfigError(
@@ -49,12 +49,12 @@ class Processes:
         return range(self.rank, microbatches, self.world)
 
     def sum(self, vector: Tensor) -> None:
-        """Add `vector` up over all processes, in place."""
+        """Sum `vector` over all processes, in place."""
         if self.world > 1:
             dist.all_reduce(vector)
 
     def totals(self, numbers: list[float]) -> list[float]:
-        """The sums of a few numbers over all processes, in float64."""
+        """Return the sums of some numbers over all processes, in float64."""
         if self.world == 1:
             return numbers
         vector = torch.tensor(numbers, dtype=torch.float64)
@@ -62,7 +62,7 @@ class Processes:
         return vector.tolist()
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process has called this."""
         if self.world > 1:
             dist.barrier()
 
@@ -74,10 +74,10 @@ def join() -> Processes:
         return Processes()
     if not dist.is_initialized():
         backend = "gloo"
-        if torch.cuda.is_available():  # by the device of what is sent, which a run may choose
+        if torch.cuda.is_available():  # the backend depends on a tensor's device
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
             backend = "cpu:gloo,cuda:nccl"
-        # The first prepares the text and evaluates while the others wait, however long it takes.
+        # The first process prepares the text and evaluates while the others wait.
         dist.init_process_group(backend, timeout=timedelta(days=LONGEST_WAIT))
     return Processes(dist.get_rank(), dist.get_world_size())
 

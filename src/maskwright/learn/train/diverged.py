@@ -20,7 +20,7 @@ class DivergedError(MaskwrightError):
 
     Attributes:
         step: counted from 0.
-        report: what is known of the step, in plain JSON.
+        report: facts about the step, as JSON values.
     """
 
     kind = "E-DIVERGED"
@@ -47,7 +47,7 @@ class StepOutcome:
 def diverged(
     step: int, outcome: StepOutcome, parameters: Parameters, skipped: int
 ) -> DivergedError:
-    """The error for step number `step` (from 0), after `skipped` others in a row."""
+    """Return the error for step number `step` (from 0), after `skipped` others in a row."""
     error = DivergedError(
         "the loss or its gradient is no longer a finite number",
         where=f"step {step + 1}" + (f", after {skipped} others in a row" if skipped else ""),
@@ -71,11 +71,11 @@ def diverged(
 
 
 def _nonfinite_names(parameters: Parameters, vector: torch.Tensor) -> list[str]:
-    """The first parameters whose part of `vector` has values that are not finite."""
+    """Return the names of the first parameters with values in `vector` that are not finite."""
     names = (n for n in parameters.named if not parameters.view(vector, n).isfinite().all())
     return [name for name, _ in zip(names, range(NAMED), strict=False)]
 
 
 def _plain(value: float) -> float | str:
-    """JSON knows no NaN and no infinity."""
+    """Return NaN and infinity as text, since JSON does not support them."""
     return value if math.isfinite(value) else str(value)

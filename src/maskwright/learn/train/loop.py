@@ -1,9 +1,9 @@
-"""The training loop. There is one.
+"""The training loop, shared by pretraining and fine-tuning.
 
-For each step: make the microbatches and count their targets; forward and backward for each; add up
-over processes; refuse values that are not finite; clip; update; call the hooks; stop when the
-budget is used up or a stop is requested. Every number that a resumed run needs is in `TrainState`;
-all random draws come from keys.
+For each step: create the microbatches and count their targets; forward and backward for each; sum
+over processes; check for values that are not finite; clip; update; call the hooks; stop when the
+budget is used up or a stop is requested. All counters that a resumed run needs are in `TrainState`;
+random numbers are functions of keys.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def train(
     """Train until the budget is used up or `stop` is raised; returns the state it was given.
 
     Args:
-        average: follows the weights, if given.
+        average: updated after each step; None: no average.
 
     Raises:
         DivergedError: a loss or gradient is not finite, and such steps are not skipped, or too many
             were. The weights are those of the step before.
-        DataError: a whole step without a single target.
+        DataError: a step has no target.
     """
     objective.train()
     stop = stop or StopFlag()
@@ -96,7 +96,7 @@ def train(
         started = time.monotonic() - state.seconds
         while not finished(plan.budget, state):
             record = step(objective, batches, optimizer, plan, state, processes, average)
-            # One clock for all, the first's, or a budget in minutes ends here and not there.
+            # All processes use the clock of the first, so that a budget in minutes ends in all.
             elapsed = time.monotonic() - started
             state.seconds = processes.totals([elapsed if processes.first else 0.0])[0]
             memory.after_step()
@@ -105,7 +105,7 @@ def train(
             if processes.totals([float(stop.raised)])[0]:
                 stop.raised = True
                 break
-            started = time.monotonic() - state.seconds  # what hooks take is not training time
+            started = time.monotonic() - state.seconds  # the time of hooks does not count
         for hook in hooks:
             hook.at_end(state)
     return state
@@ -117,7 +117,7 @@ def finished(budget: Budget, state: TrainState) -> bool:
 
 
 def progress(plan: TrainingPlan, state: TrainState) -> float:
-    """How much of the budget is used, 0 to 1; the first step of a run has 0."""
+    """Return the used share of the budget, 0 to 1; it is 0 in the first step."""
     return plan.budget.share(**state.counted)
 
 
@@ -180,7 +180,7 @@ def _update(
     norm: float,
     average: Average | None,
 ) -> float:
-    """Clip the gradient, whose length is `norm`, and move the weights; returns the rate."""
+    """Clip the gradient, whose norm is `norm`, update the weights, return the learning rate."""
     parameters = optimizer.parameters
     clip = optimizer.settings.clip
     if clip and norm > clip:
@@ -199,8 +199,8 @@ def _counts(
     any_batch: Iterable[Batch | None],
     processes: Processes,
 ) -> dict[str, int]:
-    """The targets of the whole step, per part of the loss. A process without a microbatch learns
-    the names of the parts from the others."""
+    """Return the number of targets of the whole step by part of the loss. A process without a
+    microbatch gets the names of the parts from `any_batch`."""
     totals: dict[str, int] = {}
     for batch in mine:
         for name, count in objective.counts(batch).items():
@@ -230,10 +230,10 @@ def _means(
 def _shown(
     means: dict[str, float], weights: dict[str, float], counts: dict[str, int]
 ) -> dict[str, Any]:
-    """The parts that had targets in this step, and the loss as it would be with all parts.
+    """Return the mean losses of the parts with targets in this step, and the recorded loss.
 
-    A part without targets has no mean, and adds nothing to the loss that is trained. In the record
-    its weight is given to the others, or the loss would seem to fall wherever it is missing.
+    A part without targets adds nothing to the trained loss. In the record its weight is distributed
+    to the other parts, or the loss would seem to fall in such steps.
     """
     present = {name: mean for name, mean in means.items() if counts[name]}
     total, total_weight = sum(means[n] * weights[n] for n in means), sum(weights.values())

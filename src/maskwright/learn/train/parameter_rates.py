@@ -18,7 +18,7 @@ from torch import Tensor
 from maskwright.base.errors import ConfigError
 from maskwright.learn.train.optimizers.optimizer import OptimizerState
 
-# How many steps were taken before this one -> factor by parameter name.
+# Number of steps before this one -> learning rate factor by parameter name.
 RateFactors = Callable[[int], Mapping[str, float]]
 
 
@@ -43,7 +43,7 @@ class ParameterRates(OptimizerState):
             masters[span] = old.lerp(masters[span], factor)
 
     def norm(self) -> Tensor:
-        """The norm without frozen parameters; values of theirs that are not finite still show."""
+        """Return the norm without frozen parameters; NaN or infinite if theirs is not finite."""
         gradient = self.parameters.gradient
         held = [span for span, factor in self._changed(self.steps) if factor == 0.0]
         if not held:
@@ -55,8 +55,8 @@ class ParameterRates(OptimizerState):
         return torch.linalg.vector_norm(torch.stack(lengths)) + 0.0 * sum(still)
 
     def _changed(self, before: int) -> list[tuple[slice, float]]:
-        """The parts of the masters whose factor is not 1 after `steps` steps; neighbours with one
-        factor are one part."""
+        """Return (slice of the masters, factor) for factors other than 1, with `before` steps done;
+        adjacent slices with the same factor are merged."""
         factors = self.rate_factors(before)
         changed: list[tuple[slice, float]] = []
         for name, span in self.parameters.spans.items():

@@ -23,7 +23,7 @@ from maskwright.base.errors import CheckpointError, ConfigError
 
 @dataclass(frozen=True)
 class ParameterSpan:
-    """Where a named parameter lies in the vectors."""
+    """The position and shape of a parameter in the vectors."""
 
     start: int
     stop: int
@@ -31,15 +31,14 @@ class ParameterSpan:
 
 
 class Parameters:
-    """The trained parameters of `module`, flattened; see the module's first lines.
+    """The trainable parameters of `module`, flattened; see the docstring of this file.
 
     Args:
-        module: its trainable parameters are taken over: `.data` points into the vectors from now
-            on.
+        module: the `.data` of its trainable parameters is replaced by views of the vectors.
         compute: the dtype in which the module computes.
 
     Raises:
-        ConfigError: nothing trains.
+        ConfigError: there are no trainable parameters.
     """
 
     def __init__(self, module: nn.Module, compute: torch.dtype = torch.float32) -> None:
@@ -82,13 +81,13 @@ class Parameters:
         self.publish()
 
     def view(self, vector: Tensor, name: str) -> Tensor:
-        """The part of `vector` that belongs to the parameter `name`, in its shape."""
+        """Return a view of the part of `vector` for the parameter `name`, in its shape."""
         span = self.spans[name]
         return vector[span.start : span.stop].view(span.shape)
 
     def _fold(self, name: str):  # type: ignore[no-untyped-def]
-        # The hook must not know `self`, which knows the parameter: Python never finds such a circle
-        # through a tensor's hooks, and all vectors would stay for as long as the process.
+        # The hook must not refer to `self`, which refers to the parameter: Python cannot free such
+        # a cycle through a tensor's hooks, and all vectors would stay in memory.
         target, fresh = self.view(self.gradient, name), self._fresh
 
         def hook(parameter: Tensor) -> None:
@@ -103,27 +102,26 @@ class Parameters:
         return hook
 
     def clear(self) -> None:
-        """Reset the gradients of the last step; a parameter that gets none this time
-        counts as 0."""
+        """Start a new step: the next gradient of each parameter replaces the old one."""
         self._fresh.clear()
 
     def zero_untouched(self) -> None:
-        """After the last backward of a step: zero the gradients that no microbatch has set."""
+        """Zero the gradients that no microbatch has set; called after the last backward."""
         for name in self.named:
             if name not in self._fresh:
                 self.view(self.gradient, name).zero_()
 
     def publish(self) -> None:
-        """Copy the masters into the module's own, narrower weights."""
+        """Copy the masters into the module's weights of the compute dtype."""
         if self.working is not self.masters:
             self.working.copy_(self.masters)
 
     def norm(self) -> Tensor:
-        """The Euclidean norm of the whole gradient, float32, no synchronisation with a device."""
+        """Return the Euclidean norm of the whole gradient in float32, without synchronisation."""
         return torch.linalg.vector_norm(self.gradient)
 
     def state(self) -> dict[str, Tensor]:
-        """The float32 masters by parameter name (views)."""
+        """Return the float32 masters by parameter name (views)."""
         return {n: self.view(self.masters, n) for n in self.named}
 
     def load(self, state: dict[str, Tensor]) -> None:

@@ -33,9 +33,9 @@ class SignalFlag(StopFlag):
 
 @contextmanager
 def listening() -> Iterator[SignalFlag]:
-    """A block in which signals raise the flag; after it the former handlers are back.
+    """Context in which signals raise the flag; afterwards the former handlers are restored.
 
-    Only the main thread can handle signals; in any other thread nothing raises the flag.
+    Only the main thread can handle signals; in other threads the flag is never raised.
     """
     flag = SignalFlag()
     if threading.current_thread() is not threading.main_thread():

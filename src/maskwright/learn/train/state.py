@@ -1,6 +1,6 @@
-"""The numbers that a resumed run needs besides weights and moments.
+"""The counters that a resumed run needs besides weights and moments.
 
-Order, masks and dropout are functions of keys, so no generator and no loader state is kept.
+Order, masks and dropout are functions of keys, so no state of generators or loaders is saved.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class TrainState:
 
     @property
     def counted(self) -> BudgetUse:
-        """What a `Budget` counts."""
+        """The counters that a `Budget` uses."""
         return {"steps": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; the one float as a hexadecimal string, so that it returns exactly."""
+        """Return the counters as JSON values; `seconds` as an exact hexadecimal string."""
         return {**asdict(self), "seconds": self.seconds.hex()}
 
     @classmethod
     def from_json(cls, plain: Any, where: str) -> TrainState:
-        """The reverse of `to_json`.
+        """Return the state from the output of `to_json`.
 
         Raises:
-            CheckpointError: not exactly these numbers.
+            CheckpointError: a counter is missing, unknown or invalid.
         """
         names = {f.name for f in fields(cls)}
         if isinstance(plain, dict):
-            plain = {"skipped": 0, **plain}  # runs of before could not skip
+            plain = {"skipped": 0, **plain}  # older runs have no such counter
         if not isinstance(plain, dict) or set(plain) != names:
             raise CheckpointError(
                 "not a training state",

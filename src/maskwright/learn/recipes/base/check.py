@@ -15,12 +15,12 @@ from maskwright.model.nn.config import TransformerConfig
 
 
 def require_settings(recipe: Recipe) -> None:
-    """Refuse settings that no run of the recipe could use, whatever its text is.
+    """Check the settings of a recipe that do not depend on its text.
 
     Raises:
-        UsageError: no such objective or family.
-        ConfigError: no such size, or a setting that the family, or an option that the objective,
-            does not know or take.
+        UsageError: the objective or family does not exist.
+        ConfigError: the size does not exist, or a setting of the family or an option of the
+            objective is unknown or invalid.
         IncompatibleError: the objective does not learn from such rows.
     """
     objectives = catalogue.names("objectives")
@@ -37,16 +37,16 @@ def require_settings(recipe: Recipe) -> None:
     # Networks may be named later.
     member.read({**dict.fromkeys(member.spec.networks, "."), **options})
     if isinstance(recipe.model, FamilyModel):
-        # Whatever the tokenizer will be; its own numbers are looked at when it is there.
+        # With any vocabulary size; that of the tokenizer is checked later.
         config_of(recipe.model, {"vocab_size": 1 << 16})
 
 
 def config_of(model: FamilyModel, of_tokenizer: Mapping[str, Any]) -> TransformerConfig:
-    """The config of a family's model; `of_tokenizer` are keys of its config.json.
+    """Return the config of a family's model; `of_tokenizer` has keys of its config.json.
 
     Raises:
-        UsageError: no such family.
-        ConfigError: no such size, or a setting that the family does not know or take.
+        UsageError: the family does not exist.
+        ConfigError: the size does not exist, or a setting is unknown or invalid.
     """
     member = family(model.family)
     keys = {**of_tokenizer, **model.settings}

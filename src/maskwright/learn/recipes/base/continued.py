@@ -24,16 +24,16 @@ from maskwright.learn.train.schedule import Ramp, Schedule
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening.run_folder import RECIPE, is_run
 
-# What is known is easily overwritten: of a run's own rate a part; of others a rate for a width of
-# 768, and in proportion more for narrower models.
+# A low learning rate avoids forgetting: a share of a run's own rate; for other models a rate for a
+# width of 768, and proportionally more for narrower models.
 SHARE, RATE, WIDTH = 0.3, 1e-4, 768
 LENGTH, BATCH = 128, 64
 SCHEDULE = Schedule(kind="linear", warmup=0.1)
 
 
 def of_run(folder: Path, minutes: float) -> Recipe:
-    """The recipe that continues the pretraining of a run's model, on the embedded text until
-    another text is named."""
+    """Return the recipe that continues the pretraining of a run's model, on the embedded text
+    unless another text is set later."""
     recipe_of_run = read(folder / RECIPE)
     rate = SHARE * recipe_of_run.training.optimizer.learning_rate
     training = replace(
@@ -66,7 +66,7 @@ def of_model(
     rate: float = RATE,
     length: int = LENGTH,
 ) -> Recipe:
-    """The same for a model that no run here has made."""
+    """Return the recipe that continues the pretraining of a model from another library."""
     return Recipe(
         name=name,
         note=note,
@@ -84,7 +84,7 @@ def of_model(
 
 
 def require_settings(folder: Path, minutes: float, settings: Sequence[str]) -> None:
-    """Refuse settings that no recipe for the model in `folder` could have, before it is opened.
+    """Check settings of a recipe for the model in `folder` before that is opened.
 
     Raises:
         UsageError, ConfigError, IncompatibleError: as `override` and `check.require_settings`.
@@ -95,5 +95,5 @@ def require_settings(folder: Path, minutes: float, settings: Sequence[str]) -> N
     usual = usual_for("encoder").name
     recipe = of_model(Folder(path=str(folder)), minutes, name="", note="", objective=usual)
     recipe = override(recipe, settings)
-    # Which objective fits the model, and so which options there are, its weights' folder tells.
+    # The objective, and so its options, depends on the model and is not known yet.
     check.require_settings(replace(recipe, objective=recipe.objective.with_options({})))

@@ -37,10 +37,10 @@ FOLDERS = ("model.folder", "tokenizer.folder")
 
 
 def with_text(recipe: Recipe, paths: Paths) -> Recipe:
-    """`recipe` on the user's own files; a limit on the embedded corpus does not apply to them.
+    """Return `recipe` for the user's files; a limit on the embedded corpus does not apply to them.
 
     Raises:
-        ConfigError: the recipe weighs another number of texts.
+        ConfigError: the recipe has weights for another number of texts.
     """
     limit = recipe.corpus.limit_bytes if recipe.corpus.text else None
     return replace(
@@ -49,15 +49,15 @@ def with_text(recipe: Recipe, paths: Paths) -> Recipe:
 
 
 def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """`recipe` with each `path=value` applied (a text is one of them); all are in place before they
-    are checked.
+    """Return `recipe` with `settings` changed, texts of the form `path=value`. They are checked
+    after all are set.
 
-    A setting inside `model.settings` or `objective.options` may be new, to any depth; whether there
-    is one of that name is asked when they are read. All others must exist. A budget given in
-    another unit, or whole (`training.budget=10min`), takes the place of the one that is there, and
-    an optimizer of another kind brings its own settings, all but the learning rate.
-    `model.folder=PATH` and `tokenizer.folder=PATH` put what lies there in the place of what the
-    recipe would make; of a family's model the architecture stays.
+    A setting inside `model.settings` or `objective.options` may be new, at any depth; its name is
+    checked later. All others must exist. A budget in another unit, or a complete one
+    (`training.budget=10min`), replaces the recipe's; another optimizer kind has its default
+    settings, except for the learning rate. `model.folder=PATH` and `tokenizer.folder=PATH` replace
+    the model or tokenizer of the recipe by that in the folder; the architecture of a family's model
+    is kept.
     """
     values: dict[str, Any] = {}
     assignments = dotted.assignments(settings, "for example --set training.batch=32")
@@ -69,7 +69,7 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
             fresh = {OPTIMIZER: {"kind": text, "learning_rate": rate}}
             recipe = dotted.replace_at(recipe, fresh)
         elif path.startswith(BUDGET):
-            budget = values.setdefault(BUDGET[:-1], {})  # of two, the budget itself refuses one
+            budget = values.setdefault(BUDGET[:-1], {})  # two units are an error of `Budget`
             budget[path.removeprefix(BUDGET)] = dotted.parse_value(text)
         elif path == BUDGET[:-1] and not text.startswith("{"):
             values[path] = config.to_plain(Budget.parse(text, where=path))
@@ -81,10 +81,10 @@ def override(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 
 
 def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> None:
-    """Refuse an option that is set as `objective.rate`, not `objective.options.rate`.
+    """Check that `path` is not `objective.rate` instead of `objective.options.rate`.
 
     Raises:
-        ConfigError: naming the path at which it is set.
+        ConfigError: with the correct path.
     """
     table, _, option = path.partition(".")
     names = {field.name for field in fields(chosen.member.options)} if table == "objective" else ()
@@ -99,7 +99,7 @@ def _require_under_options(chosen: ObjectiveChoice, path: str, text: str) -> Non
 
 
 def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
-    """The plain value of `table` that takes the model or tokenizer at `path`."""
+    """Return the plain value of `table` for the model or tokenizer in the folder `path`."""
     choice: Folder | TokenizerFolder = TokenizerFolder(path=path)
     if table == "model":
         model = recipe.model
@@ -109,10 +109,10 @@ def _from_folder(recipe: Recipe, table: str, path: str) -> dict[str, Any]:
 
 
 def find(name: str) -> Recipe:
-    """A recipe by built-in name, by TOML file, or by run folder.
+    """Load a recipe by built-in name, TOML file, or run folder.
 
     Raises:
-        UsageError: none of these; the message has the near names.
+        UsageError: `name` is none of these; the message has similar names.
         ConfigError: the file is not a recipe.
     """
     path = Path(name)
@@ -151,8 +151,7 @@ def find(name: str) -> Recipe:
 
 
 def run_of(name: str) -> Path | None:
-    """The folder of the run whose recipe `find(name)` gives; None if it is not the recipe
-    of a run."""
+    """Return the folder of the run whose recipe `find(name)` loads; None if it is no run's."""
     path = Path(name)
     if is_run(path):
         return path
@@ -160,17 +159,17 @@ def run_of(name: str) -> Path | None:
 
 
 def read(path: Path) -> Recipe:
-    """A recipe from a TOML file; what the file leaves out is that of the recipe that it `extends`.
+    """Read a recipe from a TOML file; missing settings are those of the recipe that it `extends`.
 
     Raises:
-        UsageError: no such file, or no recipe that it could extend.
-        ConfigError: not TOML, not a recipe, or one that extends itself.
+        UsageError: the file, or the recipe that it extends, does not exist.
+        ConfigError: the file is no TOML or no recipe, or extends itself.
     """
     return _read(path, ())
 
 
 def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
-    """`read`, for a recipe that `extensions` extend."""
+    """`read`, where `extensions` are the files that lead to `path` by `extends`."""
     plain = read_table(path)
     if "extends" not in plain:
         return from_table(Recipe, plain, path)
@@ -190,7 +189,7 @@ def _read(path: Path, extensions: tuple[Path, ...]) -> Recipe:
 
 
 def _extended(inherited: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The tables of `inherited` with those of `changes` merged into them."""
+    """Merge the tables of `changes` into those of `inherited`."""
     merged = dict(inherited)
     for name, change in changes.items():
         before = inherited.get(name)

@@ -11,13 +11,13 @@ PAIRS = ("pairs", "swapped-pairs")
 
 
 def row_kind(recipe: Recipe) -> str:
-    """The rows that the objective learns from, unless the recipe names others."""
+    """Return the kind of the recipe's rows; by default that of its objective."""
     return recipe.objective.spec.rows if recipe.rows.kind == "auto" else recipe.rows.kind
 
 
 def streams(recipe: Recipe) -> bool:
-    """Whether the last token of a stream's row is a target only. A student may be a decoder, for
-    which it is."""
+    """Whether the last token of a stream's row is only a target: for objectives that predict the
+    next token, and those with further networks, whose student may be a decoder."""
     spec = recipe.objective.spec
     return spec.rows == "stream" or bool(spec.networks)
 
@@ -28,11 +28,11 @@ def needs_sentences(recipe: Recipe) -> bool:
 
 
 def require_rows(recipe: Recipe) -> None:
-    """Refuse rows without what the objective learns from. Pairs are made for one objective each;
-    the others learn from any text.
+    """Check that the objective can be trained on the recipe's rows. Each kind of pairs is for one
+    objective; others learn from any text.
 
     Raises:
-        IncompatibleError: the rows are not those of the objective, or it learns from no text.
+        IncompatibleError: it cannot, or it does not learn from text.
     """
     name, kind, usual_kind = recipe.objective.name, row_kind(recipe), recipe.objective.spec.rows
     if usual_kind not in get_args(get_type_hints(RowChoice)["kind"]):
@@ -65,7 +65,7 @@ def require_rows(recipe: Recipe) -> None:
 
 
 def _static_setting(recipe: Recipe) -> str:
-    """The setting that keeps masks the same in every epoch; empty where they change."""
+    """Return the setting that keeps masks the same in every epoch; "" if it is not on."""
     path = recipe.objective.spec.static_option
     if not path:
         return ""

@@ -14,16 +14,16 @@ from maskwright.model.opening.model import Model
 
 
 def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str | None]:
-    """The config of the loaded model with the head of `task_type` in place of its own, and the
-    family that has a name for it.
+    """Return the model's config with the head of `task_type` instead of its own, and the name of
+    the family that has such an architecture, or None.
 
     Raises:
-        IncompatibleError: answers are written, and the model writes no text.
+        IncompatibleError: the task generates text, and the model cannot.
     """
     path = loaded.path
     member = pretrained.described(path).family
     architectures = {} if member is None else member.architectures
-    # A vector of a text is that of an encoder where there is one; others read such a folder so.
+    # For embeddings, prefer architectures without decoder, as other libraries load such folders.
     is_embedding = task_type.head is None and not task_type.writes
     for name, architecture in sorted(
         architectures.items(), key=lambda item: is_embedding and item[1].decoder is True
@@ -37,7 +37,7 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
         ):
             continue
         if architecture.labels is not None and task_type.head in ("sequence", "token"):
-            continue  # of pairs of sentences, or of replaced tokens
+            continue  # for sentence pairs, or replaced tokens
         config = pretrained.described(path, name).config
         heads = tuple(replace(head, labels=task_type.num_outputs) for head in config.heads)
         return replace(config, heads=heads), None if member is None else member.name
@@ -58,7 +58,7 @@ def add_head(loaded: Model, task_type: TaskType) -> tuple[TransformerConfig, str
 
 
 def reading_texts(config: TransformerConfig, task_type: TaskType, long: Long) -> TransformerConfig:
-    """The same with heads that read whole texts as is wanted."""
+    """Return `config` with the pooling and the further layers that the task and `long` require."""
     if task_type.head != "sequence":
         return config
     over = layers_over(config) if long == HIERARCHICAL else None

@@ -1,8 +1,8 @@
-"""What a model must beat on the same parts: the commonest class, and a bag of words.
+"""Baselines on the same parts as a model: the most frequent class, and a bag of words.
 
-The words are TF-IDF of words and pairs of words with logistic regression (numbers: ridge). Of two
-texts the bag holds each text's words, the words they share and those of one only, and how alike the
-two are by the angle between them. The strength of the regression is chosen on the validation part.
+The latter is logistic regression (for numbers: ridge) on TF-IDF of words and pairs of words. For
+two texts the features are the words of each, their products and differences, and the cosine
+similarity. The strength of the regression is chosen on the validation part.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 STRENGTHS = (1.0, 10.0, 100.0)
-# A word is anything between blanks and signs, one letter too: 'I' and 'a' tell languages apart.
+# Words may have a single letter: 'I' and 'a' distinguish languages.
 WORD = r"(?u)\b\w+\b"
 STEPS = 300
-# Of features times classes, at some 160 bytes each while it learns: of many classes the commonest
-# words alone are read.
+# Maximum of features times classes, at about 160 bytes each in training: with many classes only the
+# most frequent words are used.
 WEIGHTS = 10_000_000
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Predictions for one part, and how they came about.
+    """Predictions of a baseline for one part.
 
     Attributes:
-        name: `majority` (of numbers: `mean`) or `words`.
-        eval_part: the part predicted.
-        predicted: (rows,) classes or numbers, or (rows, C) 0 and 1 of several labels each.
+        name: `majority` (for numbers: `mean`) or `words`.
+        eval_part: the part that is predicted.
+        predicted: (rows,) classes or numbers; for several labels (rows, C) of 0 and 1.
         description: settings, for the report.
     """
 
@@ -50,10 +50,10 @@ class Baseline:
 
 
 def baselines(examples: Dataset) -> list[Baseline]:
-    """Both baselines on the test part, or on validation where there is no test part.
+    """Return both baselines on the test part, or on the validation part if there is no test part.
 
     Raises:
-        UsageError: a task without such labels, or no part to predict.
+        UsageError: the task has no such labels, or there is no part to predict.
     """
     rows_by_part = examples.parts
     if not isinstance(
@@ -74,13 +74,13 @@ def baselines(examples: Dataset) -> list[Baseline]:
         )
     eval_part = TEST if TEST in rows_by_part else VALIDATION
     choosing = rows_by_part.get(VALIDATION, []) if eval_part == TEST else []
-    simple = _constant(examples, eval_part)
-    return [simple, _words(examples, eval_part, choosing)]
+    simple = _constant_baseline(examples, eval_part)
+    return [simple, _word_baseline(examples, eval_part, choosing)]
 
 
 def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
-    """(rows,) the classes, or the numbers, of examples with one label each; of several labels each
-    (rows, classes) 0 and 1."""
+    """Return the labels of examples as an array: (rows,) classes or numbers; for several labels
+    (rows, classes) of 0 and 1."""
     labels = [e.label for e in rows if isinstance(e, TextExample | PairExample)]
     if not isinstance(labels[0], tuple):
         return np.array(labels)
@@ -91,14 +91,14 @@ def targets(rows: Sequence[Example], classes: int = 0) -> NDArray[Any]:
     return indicators
 
 
-def _classes(examples: Dataset) -> int:
+def _num_classes(examples: Dataset) -> int:
     return 0 if examples.labels is None else len(examples.labels)
 
 
-def _constant(examples: Dataset, eval_part: str) -> Baseline:
-    truth = targets(examples.parts[TRAIN], _classes(examples))
+def _constant_baseline(examples: Dataset, eval_part: str) -> Baseline:
+    truth = targets(examples.parts[TRAIN], _num_classes(examples))
     count = len(examples.parts[eval_part])
-    if truth.ndim > 1:  # each label by itself; where none has half the rows, the commonest
+    if truth.ndim > 1:  # labels of most rows; if there are none, the most frequent
         usual = (truth.mean(0) > 0.5).astype(np.int64)
         usual[truth.sum(0).argmax()] = 1
         assert examples.labels is not None
@@ -114,9 +114,9 @@ def _constant(examples: Dataset, eval_part: str) -> Baseline:
     return Baseline("majority", eval_part, np.full(count, commonest), f"{name!r} for all")
 
 
-def _words(examples: Dataset, eval_part: str, choosing: Sequence[Example]) -> Baseline:
+def _word_baseline(examples: Dataset, eval_part: str, choosing: Sequence[Example]) -> Baseline:
     train = examples.parts[TRAIN]
-    classes = _classes(examples)
+    classes = _num_classes(examples)
     bag = _BagOfWords(train, WEIGHTS // max(1, classes))
     learned, truth = bag.features(train), targets(train, classes)
     metric = metrics.METRICS[examples.task.shape.metrics[0]]
@@ -140,7 +140,7 @@ def _words(examples: Dataset, eval_part: str, choosing: Sequence[Example]) -> Ba
 
 
 class _ModelPerLabel:
-    """A model for each label."""
+    """One model for each of several labels."""
 
     def __init__(self, features: Any, truth: NDArray[Any], strength: float) -> None:
         self.models = [_fitted(features, column, strength, False) for column in truth.T]
@@ -157,7 +157,7 @@ def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) 
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    if len(np.unique(truth)) < 2:  # so few rows that all are alike
+    if len(np.unique(truth)) < 2:  # all rows have the same label
         return DummyClassifier(strategy="most_frequent").fit(features, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -167,19 +167,19 @@ def _fitted(features: Any, truth: NDArray[Any], strength: float, numbers: bool) 
 
 
 def fitted(texts: Sequence[str], **options: Any) -> Any:
-    """A TF-IDF of the words of `texts`, however short; `options` of scikit-learn's. Of all words
-    where none comes as often as `min_df` says, and of signs where there is no word."""
+    """Fit a TF-IDF vectorizer with these `options` of scikit-learn. If no word reaches `min_df`, it
+    uses all words; if there are no words, all characters."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     usual = {"token_pattern": WORD, "sublinear_tf": True, **options}
     for change in ({}, {"min_df": 1}, {"min_df": 1, "token_pattern": r"\S"}):
         with contextlib.suppress(ValueError):  # nothing is left
             return TfidfVectorizer(**{**usual, **change}).fit(texts)
-    return TfidfVectorizer(vocabulary=["a"]).fit(texts)  # of blank texts alone
+    return TfidfVectorizer(vocabulary=["a"]).fit(texts)  # all texts are blank
 
 
 class _BagOfWords:
-    """Texts as rows of word weights; learned from the training part only."""
+    """Features of texts: TF-IDF weights, fitted on the training part."""
 
     def __init__(self, train: Sequence[Example], most: int) -> None:
         texts = [text for e in train for text in _texts(e)]
@@ -187,7 +187,7 @@ class _BagOfWords:
         self.weigh = fitted(texts, ngram_range=(1, 2), min_df=once, max_features=most)
 
     def features(self, rows: Sequence[Example]) -> Any:
-        """(rows, features), sparse."""
+        """Return a sparse matrix (rows, features)."""
         first_weights = self.weigh.transform([_texts(e)[0] for e in rows])
         if not isinstance(rows[0], PairExample):
             return first_weights

@@ -1,5 +1,5 @@
-"""What can be chosen of how texts are read: what becomes of long ones, and how a text becomes one
-vector. No torch: a wrong choice is refused before it is loaded."""
+"""Choices of how texts are encoded: the handling of long texts, and pooling. This module does not
+import torch, so that invalid choices are reported quickly."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal, get_args
 from maskwright.base.errors import UsageError, near
 from maskwright.model.nn.config import TextPooling
 
-# What stays of a text, or: all of it in pieces. Each piece is scored, and the scores are averaged
-# or the largest taken; or that is done with the vectors of the pieces, and what comes of them is
-# scored; or layers over these vectors read them first.
+# The part of a long text that is kept; or its division into pieces, whose scores are averaged or
+# maximised ("pieces-…"), whose vectors are averaged or maximised before scoring ("vectors-…"), or
+# whose vectors are read by further layers ("hierarchical").
 Long = Literal[
     "head",
     "tail",
@@ -22,30 +22,28 @@ Long = Literal[
     "hierarchical",
 ]
 LONG: tuple[Long, ...] = get_args(Long)
-# What becomes of a text that is longer than the model reads, when the model is asked: what it was
-# trained with (`Long`, of which the usual one cuts the end); windows, unless it was trained with a
-# way of its own; or the text is refused.
+# The handling of long texts in prediction: as in training (`Long`, by default the end is cut); in
+# windows, if the model was trained with the default; or an error.
 LongText = Literal["as_trained", "windows", "refuse"]
 LONG_TEXTS: tuple[LongText, ...] = get_args(LongText)
 HIERARCHICAL = "hierarchical"
-# What is read of a text, as users call it: the state of [CLS] (of the last token, of a decoder), or
-# something of all states.
+# Poolings by their names for users: the state of [CLS] (for decoders, of the last token), or the
+# mean or maximum of all states.
 POOLINGS: dict[str, TextPooling] = {"cls": "place", "mean": "mean", "max": "max"}
 
-# Those of sentence-transformers, in the order in which it puts them side by side.
+# The poolings of sentence-transformers, in the order in which it concatenates them.
 VECTOR_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-# Further options of vectors: what may be put before a text, by name; the name of the one that
-# is; how many tokens of it are not pooled; whether texts are put in lower case; how two vectors are
-# compared.
+# Names of further options of embeddings: prefixes of texts by name; the name of the prefix in use;
+# number of its tokens that are not pooled; whether texts are lowercased; the similarity of vectors.
 PROMPTS, NAME, SKIPPED, LOWER = "prompts", "default_prompt", "prompt_tokens", "lowercase"
 COMPARED = "similarity"
 
 
 def require_long(long: str) -> None:
-    """Refuse a way with long texts that there is not.
+    """Check that `long` is a value of `Long`.
 
     Raises:
-        UsageError: with the near names.
+        UsageError: with similar values.
     """
     if long not in LONG:
         raise UsageError(
@@ -57,10 +55,10 @@ def require_long(long: str) -> None:
 
 
 def require_long_text(long: str, where: str = "long") -> None:
-    """Refuse a way with long texts that there is not when a model is asked.
+    """Check that `long` is a value of `LongText`; `where` is the setting in the error.
 
     Raises:
-        UsageError: with the near names.
+        UsageError: with similar values.
     """
     if long not in LONG_TEXTS:
         raise UsageError(
@@ -72,10 +70,10 @@ def require_long_text(long: str, where: str = "long") -> None:
 
 
 def require_pooling(pooling: str) -> None:
-    """Refuse a pooling that there is not.
+    """Check that `pooling` is a name in `POOLINGS`.
 
     Raises:
-        UsageError: with the near names.
+        UsageError: with similar names.
     """
     if pooling not in POOLINGS:
         raise UsageError(

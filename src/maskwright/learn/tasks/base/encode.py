@@ -1,8 +1,8 @@
-"""Texts of a task as framed ids of a bounded length; what had to be cut is counted.
+"""Encode texts as ids of bounded length with special tokens; what is truncated is counted.
 
-A single text loses its end, its beginning or its middle, or becomes several that overlap; of a pair
-the longer text is cut first, as transformers' `longest_first` does. Special tokens always
-stay. The cutting itself is `learn/tasks/windows/windows.py`.
+A single text loses its end, beginning or middle, or is divided into overlapping windows; of a pair
+the longer text is truncated first, as with `longest_first` of transformers. Special tokens are
+never removed. Truncation itself is in `learn/tasks/windows/windows.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Frame:
-    """How texts become ids.
+    """Settings of encoding texts as ids.
 
     Attributes:
         length: maximum number of ids.
@@ -64,24 +64,24 @@ class Frame:
 
 
 def asking(frame: Frame, long: LongText) -> Frame:
-    """The frame with another `too_long`."""
+    """Return the frame with another `too_long`."""
     return replace(frame, too_long=long)
 
 
 def frame_of(config: TransformerConfig, tokenizer: Tokenizer, length: int, long: Long) -> Frame:
-    """The frame of a model of this config."""
+    """Return the frame of a model of this config."""
     return Frame(tokenizer, length, config.has_segments, long, len(config.stacks) == 1)
 
 
 def room(config: TransformerConfig, length: int, reserved: int = 0) -> int:
-    """`length` tokens, or as many as the model has positions for besides `reserved` ones."""
+    """Return `length`, at most the number of the model's positions minus `reserved`."""
     return length if config.longest is None else min(length, config.longest - reserved)
 
 
 def collation_of(
     config: TransformerConfig, tokenizer: Tokenizer, extra: Mapping[str, Any] | None = None
 ) -> Collation:
-    """The collation of a model of this config; `extra` are keys of its config.json."""
+    """Return the collation of a model of this config; `extra`: further keys of its config.json."""
     start = None
     if len(config.stacks) == 2:
         start = (extra or {}).get("decoder_start_token_id")
@@ -101,15 +101,17 @@ def encode(
     segments: bool = False,
     keep: Keep = "head",
 ) -> tuple[EncodedExamples, Cuts, NDArray[np.int64]]:
-    """Texts, one or two to an example, as `EncodedExamples`, what was cut of them, and (N,) their
-    numbers of tokens.
+    """Encode examples of one or two texts.
 
     Args:
         labels: one row for each of `texts`.
-        length: the most ids that an example may have.
-        segments: whether the model tells first and second text apart.
-        keep: what stays of a single text that is too long; of its head a quarter at most stays
-            with "head-and-tail", as the published 128 of 510 places.
+        length: maximum number of ids of an example.
+        segments: whether the model distinguishes a first text from a second.
+        keep: the kept part of a long single text; for "head-and-tail", the head is at most a
+            quarter, like the published 128 of 510 positions.
+
+    Returns:
+        The examples, counts of truncation, and the number of tokens cut from each example (N,).
     """
     encoded_texts = iter(
         tokenizer.encode_batch([text_of_row for row in texts for text_of_row in row])
@@ -131,8 +133,8 @@ def encode(
 def encode_windows(
     texts: Texts, tokenizer: Tokenizer, length: int, *, overlap: bool = True
 ) -> tuple[list[WindowRow], NDArray[np.int64]]:
-    """Texts, one or two to an example, as rows of at most `length` ids, several where they are too
-    long, and the number of the example that each is of. Of two texts the longer one is in windows.
+    """Encode examples of one or two texts as windows of at most `length` ids; of two texts, the
+    longer one is divided. Returns the windows and the index of the example of each.
 
     Args:
         overlap: windows of one text overlap by half; else each token is in one window.
@@ -161,8 +163,8 @@ def examples_of(
     segments: bool,
     pieces: NDArray[np.int64] | None = None,
 ) -> EncodedExamples:
-    """Framed rows beside their labels; a row of nothing is padding, so that it is one at all. With
-    `pieces`, so many rows after each other have one label together."""
+    """Combine encoded rows and labels; an empty row becomes one padding token. `pieces`: numbers of
+    consecutive rows that share a label; None: each row has its own."""
     texts = [row.tokens.tolist() or [tokenizer.pad or 0] for row in rows]
     kinds = [row.segments if len(row) else np.zeros(1, np.int64) for row in rows]
     flat = np.concatenate([np.zeros(0, np.int64), *kinds]) if segments else None

@@ -1,19 +1,19 @@
-"""How a sentence-transformers folder computes its vectors.
+"""Read how a sentence-transformers folder computes its vectors.
 
     modules.json                        Transformer, Pooling, then Dense, LayerNorm, Dropout and
                                         Normalize in any number and order
-    1_Pooling/config.json               one pooling or several, side by side; include_prompt
+    1_Pooling/config.json               one pooling, or several to concatenate; include_prompt
     2_Dense/config.json                 sizes, bias, activation; weights beside it
     sentence_bert_config.json           max_seq_length, do_lower_case
     config_sentence_transformers.json   prompts, default_prompt_name, similarity_fn_name
 
-and what it says of how the scores of a head are given (`read_head`), for a cross-encoder:
+and, for a cross-encoder, which activation is applied to the scores of its head (`read_head`):
 
     config_sentence_transformers.json   activation_fn; else config.json: sentence_transformers
                                         .activation_fn, or sbert_ce_default_activation_function
 
-All of it is applied as that library (6.2) applies it, or refused by its name. Where its releases
-differ, so that one folder means two things, it is refused.
+Every setting is applied as in release 6.2 of that library, or raises an error that names it. So do
+settings whose meaning differs between its releases.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
         nn.Hardtanh,
     )
 }
-# What a Transformer module of release 6 says of itself, as far as it is what is computed here.
+# The supported values of settings of a Transformer module of release 6.
 TEXT_ALONE: dict[str, Any] = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
@@ -83,7 +83,7 @@ HEAD_READING: dict[str, Any] = {
     "module_output_name": "scores",
 }
 HEAD_ACTIVATIONS = ("Identity", "Sigmoid")
-LIBRARY = "sentence_transformers."  # other modules come with code of their own
+LIBRARY = "sentence_transformers."  # other modules have their own code
 OTHER_LIBRARY = "ask it with sentence-transformers"
 
 
@@ -92,14 +92,14 @@ class SentenceFolder:
     """The settings of a folder that computes vectors.
 
     Attributes:
-        poolings: the parts of a vector in their order, by the names of that library.
-        prompts: what is put before a text, by name; `default_prompt` is the name of the one that
-            always is.
-        include_prompt: whether its tokens are pooled, too.
-        lower: whether texts are put in lower case first.
-        length: the most tokens of a text; None: not said.
+        poolings: the concatenated poolings in order, by their names in that library.
+        prompts: prefixes of texts by name; `default_prompt` is the name of the prefix that is
+            added to every text, or None.
+        include_prompt: whether the tokens of the prefix are pooled.
+        lower: whether texts are lowercased.
+        length: maximum number of tokens of a text; None: not set.
         similarity: how two vectors are compared: cosine, dot, euclidean or manhattan.
-        after: the modules behind the pooling.
+        after: the modules after the pooling.
     """
 
     folder: Path
@@ -114,11 +114,11 @@ class SentenceFolder:
 
     @property
     def prompt(self) -> str:
-        """What is put before each text."""
+        """The prefix of every text; "" if there is none."""
         return self.prompts.get(self.default_prompt, "") if self.default_prompt else ""
 
     def options(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """The same for a task type that makes vectors.
+        """Return the settings as options of a task type for embeddings.
 
         Raises:
             IncompatibleError: the prompt leaves no room for a text.
@@ -135,7 +135,7 @@ class SentenceFolder:
         return options
 
     def _prompt_tokens(self, tokenizer: Tokenizer) -> int:
-        """How many tokens at the beginning of a text are the prompt's, [CLS] among them."""
+        """Return the number of tokens of the prompt, including [CLS]."""
         text = lowered(self.prompt) if self.lower else self.prompt
         ids = tokenizer.frame(tokenizer.encode(text))[0]
         count = len(ids) - (ids[-1] in tokenizer.special_ids)
@@ -148,10 +148,10 @@ class SentenceFolder:
         return count
 
     def top(self, width: int) -> nn.Module:
-        """What is computed of a pooled vector (R, `width`), in their order.
+        """Build the modules after the pooling, for a model of this `width`.
 
         Raises:
-            CheckpointError, IncompatibleError: a module without its files, or none that is built.
+            CheckpointError, IncompatibleError: files of a module are missing, or unsupported.
         """
         layers: list[nn.Module] = []
         width *= len(self.poolings)
@@ -162,15 +162,15 @@ class SentenceFolder:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but a length of 1 comes after the pooling, and cosines are asked."""
+        """Whether only normalisation follows the pooling, and vectors are compared by cosine."""
         names = [module.name for module in self.after if module.name != "Dropout"]
         return names == ["Normalize"] and self.similarity == "cosine"
 
     def require_learnable(self) -> None:
-        """Refuse to learn vectors further that a module with weights of its own makes.
+        """Check that no module after the pooling has weights, which cannot be trained here.
 
         Raises:
-            IncompatibleError: naming it.
+            IncompatibleError: with the names of such modules.
         """
         trained_modules = [
             module.name for module in self.after if module.name in ("Dense", "LayerNorm")
@@ -186,7 +186,7 @@ class SentenceFolder:
             )
 
     def beside_the_model(self) -> list[str]:
-        """The steps besides running the model and one pooling of cls, mean or max."""
+        """Describe the steps other than the model and a pooling of cls, mean or max."""
         steps = [f"the prompt {self.prompt!r}"] if self.prompt else []
         steps += ["lower case"] if self.lower else []
         if self.poolings not in (("cls",), ("mean",), ("max",)):
@@ -196,7 +196,7 @@ class SentenceFolder:
         ]
 
     def findings(self) -> list[Finding]:
-        """The findings on prompts that are applied, or not applied, to every text."""
+        """Return findings on prompts that are, or are not, added to every text."""
         if self.prompt:
             left_out = "" if self.include_prompt else ", and left out of the pooling"
             return [
@@ -221,11 +221,11 @@ class SentenceFolder:
 
 
 def read(path: Path) -> SentenceFolder | None:
-    """What is said around the model in `path`; None where no modules.json is.
+    """Read the settings around the model in `path`; None if there is no modules.json.
 
     Raises:
-        CheckpointError: a file is missing or says what cannot be.
-        IncompatibleError: a module or a setting that is not applied here; the message names it.
+        CheckpointError: a file is missing or invalid.
+        IncompatibleError: a module or a setting is not supported; the message names it.
     """
     folder = around(path)
     modules = modules_of(folder)
@@ -256,11 +256,11 @@ def read(path: Path) -> SentenceFolder | None:
         poolings,
         include_prompt=include_prompt,
         after=modules[2:],
-        **_reading(folder / modules[0].path, path, TEXT_ALONE),
-        **_about(folder),
+        **_text_settings(folder / modules[0].path, path, TEXT_ALONE),
+        **_vector_settings(folder),
     )
     if described.prompt and not include_prompt and "cls" in poolings:
-        # Releases before 6 take [CLS], later ones the first token behind the prompt.
+        # Releases before 6 pool [CLS], later ones the first token after the prompt.
         raise _not_applied(
             "the first token is read and the prompt left out, which releases of "
             "sentence-transformers do in two ways",
@@ -272,15 +272,15 @@ def read(path: Path) -> SentenceFolder | None:
 
 
 def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The function that the scores of a head go through, "" where the folder `path` does not say
-    it, and the most tokens of a text or of two; None: not said.
+    """Return the name of the activation of a head's scores, "" if the folder `path` sets none, and
+    the maximum number of tokens of a text or pair, None if it is not set.
 
     Args:
         config: keys of its config.json.
 
     Raises:
-        CheckpointError: a file says what cannot be.
-        IncompatibleError: a function or a prompt that is not applied here.
+        CheckpointError: a file is invalid.
+        IncompatibleError: an activation or a prompt is not supported.
     """
     about = safe_read.read_json(path, ABOUT) if (path / ABOUT).is_file() else {}
     inner = config.get("sentence_transformers")
@@ -296,7 +296,7 @@ def read_head(path: Path, config: Mapping[str, Any]) -> tuple[str, int | None]:
         raise _not_applied(
             "a function of scores that is not applied here", where, activation, activations
         )
-    reading = _reading(path, path, HEAD_READING)
+    reading = _text_settings(path, path, HEAD_READING)
     prompt = (about.get("prompts") or {}).get(about.get("default_prompt_name"))
     if reading["lower"] or prompt:
         setting = f"the prompt {prompt!r}" if prompt else "do_lower_case"
@@ -328,8 +328,8 @@ def _poolings(folder: Path, module: Module) -> tuple[tuple[str, ...], bool]:
     return tuple(modes), include
 
 
-def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`lower` and `length`."""
+def _text_settings(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Read `lower` and `length`; `usual_settings` are the only supported values of other keys."""
     name = next((file_name for file_name in READING if (folder / file_name).is_file()), READING[0])
     config = safe_read.read_json(folder, name) if (folder / name).is_file() else {}
     for key, usual in {**usual_settings, "processing_kwargs": None}.items():
@@ -344,7 +344,7 @@ def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dic
         where = f"{path / 'tokenizer_config.json'}: truncation_side"
         raise _not_applied("texts lose their end here", where, words["truncation_side"], "right")
     if length is None:
-        # Where it is not said, the tokenizer's own bound holds; a huge one means none.
+        # The default is the limit of the tokenizer; a huge value means that there is none.
         longest = words.get("model_max_length")
         length = longest if type(longest) is int and longest < 1 << 20 else None
     if length is not None and (type(length) is not int or length < 3):
@@ -353,8 +353,8 @@ def _reading(folder: Path, path: Path, usual_settings: Mapping[str, Any]) -> dic
     return {"lower": config.get("do_lower_case") is True, "length": length}
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    """`prompts`, `default_prompt` and `similarity`."""
+def _vector_settings(folder: Path) -> dict[str, Any]:
+    """Read `prompts`, `default_prompt` and `similarity`; {} if there is no such file."""
     if not (folder / ABOUT).is_file():
         return {}
     config = safe_read.read_json(folder, ABOUT)
@@ -407,7 +407,7 @@ def _damaged(
 
 # -------------------------------------------------------------------- modules behind the pooling
 class _Dense(nn.Module):
-    """activation(linear(x)), perhaps with x itself, or a projection of it, added."""
+    """activation(linear(x)), optionally plus a residual: x or a projection of it."""
 
     def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Module | None):
         super().__init__()
@@ -425,8 +425,8 @@ def _require_sentence_vector(config: Mapping[str, Any], where: Path) -> None:
             raise _not_applied(message, f"{where}: {key}", config[key], "sentence_embedding")
 
 
-def _config_of(folder: Path, module: Module) -> dict[str, Any]:
-    """The module's settings; a folder that held nothing else may be missing."""
+def _module_config(folder: Path, module: Module) -> dict[str, Any]:
+    """Return the module's settings; {} if it has no file of them."""
     module_folder = folder / module.path
     has_config = (module_folder / "config.json").is_file() if module.path else False
     config = safe_read.read_json(module_folder, "config.json") if has_config else {}
@@ -435,12 +435,12 @@ def _config_of(folder: Path, module: Module) -> dict[str, Any]:
 
 
 def _normalize(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
-    _config_of(folder, module)
+    _module_config(folder, module)
     return Unit(), width
 
 
 def _dropout(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
-    return nn.Identity(), width  # at rest it lets everything through
+    return nn.Identity(), width  # the identity in evaluation mode
 
 
 def _layer_norm(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
@@ -453,7 +453,7 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
     where = folder / module.path / "config.json"
     if not where.is_file():
         raise _damaged("a module without its settings", where)
-    config = _config_of(folder, module)
+    config = _module_config(folder, module)
     rows, bias = config.get("out_features"), config.get("bias", True)
     if type(rows) is not int or not 0 < rows < 1 << 20 or config.get("in_features") != width:
         sizes, expected = f"{config.get('in_features')} to {rows}", f"in_features {width}"
@@ -475,7 +475,7 @@ def _dense(folder: Path, module: Module, width: int) -> tuple[nn.Module, int]:
 
 @torch.no_grad()
 def _fill(folder: Path, module: Module, layers: Mapping[str, nn.Module]) -> None:
-    """Read the weights of a module's parts."""
+    """Load the weights of a module's `layers`, which are named as in its file."""
     module_folder = folder / module.path
     tensors = files.open_folder(safe_read.model_folder(module_folder))
     for layer_name, layer in layers.items():
@@ -494,16 +494,16 @@ def _fill(folder: Path, module: Module, layers: Mapping[str, nn.Module]) -> None
 _BUILT = {"Dense": _dense, "LayerNorm": _layer_norm, "Dropout": _dropout, "Normalize": _normalize}
 
 
-# ------------------------------------------------------------------------------- its answers
+# ------------------------------------------------------------------------------- prediction
 @dataclass(frozen=True)
 class FolderEmbeddingTask(EmbeddingTask):
-    """Vectors of a folder with its own modules after the pooling, of any norm."""
+    """Embeddings of a folder with further modules after the pooling, of any norm."""
 
     top: nn.Module = field(default_factory=Unit)
 
     @property
     def decoding(self) -> dict[str, Any]:
-        """`unit`: None where modules with weights of their own stand behind the pooling."""
+        """`unit`: None if modules with weights follow the pooling."""
         behind = [layer for layer in self.top.modules() if not isinstance(layer, nn.Sequential)]
         plain = all(isinstance(layer, Unit | nn.Identity) for layer in behind)
         unit = any(isinstance(layer, Unit) for layer in behind) if plain else None
@@ -518,10 +518,10 @@ class FolderEmbeddingTask(EmbeddingTask):
 def task_of_folder(
     described: SentenceFolder, tokenizer: Tokenizer, width: int
 ) -> FolderEmbeddingTask:
-    """The task type that computes the vectors of the folder, for a model of this width.
+    """Return the task type that computes the vectors of the folder, for a model of this `width`.
 
     Raises:
-        CheckpointError, IncompatibleError: a module behind the pooling cannot be read or built.
+        CheckpointError, IncompatibleError: a module after the pooling cannot be read or built.
     """
     options = {**described.options(tokenizer), COMPARED: described.similarity}
     return FolderEmbeddingTask("embedding", (), options, described.top(width))

@@ -1,4 +1,4 @@
-"""How alike two vectors are, by the names that sentence-transformers has for it."""
+"""Similarities of vectors, by their names in sentence-transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SIMILARITIES: dict[str, Callable[[Vectors, Vectors], Vectors]] = {
 def compared(
     similarity: str, first_vectors: NDArray[np.float32], second_vectors: NDArray[np.float32]
 ) -> Vectors:
-    """(N,) of vectors (N, D), or of one (1, D) with each; the larger, the more alike."""
+    """Return similarities (N,) of vectors (N, D), where one may be (1, D); higher is closer."""
     return SIMILARITIES[similarity](
         first_vectors.astype(np.float64), second_vectors.astype(np.float64)
     )

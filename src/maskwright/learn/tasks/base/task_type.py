@@ -2,9 +2,8 @@
 
     rows of labelled/  --encode-->  Examples  --a model-->  scores  --answers-->  figures, answers
 
-Every module of `tasks/` is one task type. `SHAPES` are the tasks that it declares, with what their
-data look like; a module that serves tasks of another in its own way names them in `SERVES`. `TYPE`
-is its class.
+Every module of `tasks/` is one task type: `SHAPES` are the tasks that it declares, with the layout
+of their data; `SERVES` names tasks of other modules that it can solve, too; `TYPE` is its class.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from maskwright.text.tokenizer.unknown import OTHER_MODEL
 
 
 def classes_table(figures: Sequence[metrics.ClassFigures], note: str) -> Table:
-    """Precision, recall and F1 of each class; a dash where one is not defined."""
+    """Return a table of precision, recall and F1 by class; a dash where one is undefined."""
     return {
         "title": "Class by class",
         "head": ["", "precision", "recall", "F1", "rows"],
@@ -63,12 +62,12 @@ if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
-# Of `options`, where a folder has a head and says no task: there may be one text or two; and its
-# one score is a logit, not a number.
+# Options for a folder whose task is unknown: it accepts one text or two (UNTOLD); its single score
+# is a logit, not a number (LOGIT).
 UNTOLD, LOGIT = "untold", "logit"
 ONE_SIDED = "one-sided-answers"
 SECOND = "text_pair"
-TWO_TEXTS = {"text", SECOND}  # two texts as `pipeline` is given them
+TWO_TEXTS = {"text", SECOND}  # keys of a text pair for `pipeline`
 
 Scores = NDArray[np.float32]
 Outputs = NDArray[Any]  # scores, or texts
@@ -97,11 +96,12 @@ class Extent:
         rows: NDArray[np.int64] | None = None,
         cut: NDArray[np.int64] | None = None,
     ) -> Extent:
-        """Of windows by how many ids they have (W,), the number of the text of each (W,), rising,
-        the number of the row of each text (S,), rising, and what is cut of each text (S,).
+        """Compute the extent of rows that are read in windows.
 
         Args:
-            rows: None: each text is a row.  cut: None: nothing is.
+            lengths, texts: (W,) number of ids, and text index (ascending), of each window.
+            rows: (S,) row index (ascending) of each text; None: each text is a row.
+            cut: (S,) number of tokens cut from each text; None: none.
         """
         count = int(texts[-1]) + 1 if len(texts) else 0
         rows = np.arange(count) if rows is None else rows
@@ -122,12 +122,11 @@ class Extent:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows of a task as a model reads them.
+    """Encoded rows of a task.
 
     Attributes:
-        rows: as `tasks` gives them; prediction leaves their labels empty.
-        findings: what did not fit, or the tokenizer does not know; empty where all
-            was well.
+        rows: the examples; in prediction their labels are empty.
+        findings: warnings of truncation or of characters unknown to the tokenizer.
         way_back: whatever the task type needs to turn scores into answers.
         extent: how much of each row is read.
     """
@@ -141,8 +140,8 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A row that was answered wrongly: where it stands, the text, its label, what was predicted,
-    and how wrong that is (see `TaskType.wrongness`)."""
+    """A row with a wrong prediction: its location in a file, text, label, prediction and error (see
+    `TaskType.wrongness`)."""
 
     where: str
     text: str
@@ -153,7 +152,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class TaskType(ABC):
-    """One task, as a model learns and answers it.
+    """A task: how rows are encoded, trained on, decoded into answers and evaluated.
 
     Attributes:
         task: the name of a shape.
@@ -250,7 +249,7 @@ class TaskType(ABC):
     def training_objective(
         self, model: Transformer, vocabulary: Vocabulary, long: Long, train: Encoded
     ) -> Objective:
-        """`objective`, as it learns `train`; `after_training` ends it."""
+        """Return the objective for training on `train`; `after_training` is called at its end."""
         return self.objective(model, vocabulary, long)
 
     def after_training(self, model: Transformer, train: Encoded) -> None:
@@ -284,15 +283,14 @@ class TaskType(ABC):
 
     # ------------------------------------------------------------------------ encoding
     def encode(self, rows: Sequence[Any], frame: Frame) -> Encoded:
-        """Rows as ids in frames.
+        """Encode rows as ids with special tokens.
 
         Raises:
-            DataError: a row that cannot be encoded, or one that would be cut where `frame` says
-                that nothing may be left out.
+            DataError: a row cannot be encoded, or is too long if `frame` forbids truncation.
         """
         counting, unknown = frame.tokenizer.counting()
         encoded = self._encoded(rows, replace(frame, tokenizer=counting))
-        if encoded.extent is None:  # a task type that tells nothing of windows
+        if encoded.extent is None:  # a task type that does not compute it
             encoded = replace(encoded, extent=Extent.whole(encoded.examples, len(rows)))
         assert encoded.extent is not None
         if frame.refuses:
@@ -304,10 +302,10 @@ class TaskType(ABC):
         return replace(encoded, examples=examples, findings=findings)
 
     def _require_whole(self, encoded: Encoded, extent: Extent, frame: Frame) -> None:
-        """Refuse rows of which something is cut.
+        """Check that no row is truncated.
 
         Raises:
-            DataError: naming the first.
+            DataError: with the first such row.
         """
         for number in np.flatnonzero(extent.cut)[:1].tolist():
             do = 'shorten it, or let its end be cut: long="as_trained"'
@@ -327,10 +325,10 @@ class TaskType(ABC):
 
     @abstractmethod
     def example(self, values: Sequence[Any], where: str) -> Any:
-        """An example without a label from the values of the `roles`.
+        """Return an example without a label from the values of the `roles`.
 
         Raises:
-            DataError: values of another type.
+            DataError: a value has another type.
         """
 
     @property
@@ -339,20 +337,20 @@ class TaskType(ABC):
         return False
 
     def of_row(self, row: Row, columns: Mapping[str, Sequence[str]]) -> Any:
-        """An example without a label from a row of a file; `columns` by role.
+        """Return an example without a label from a row of a file; `columns`: names by role.
 
         Raises:
-            DataError: a value that is missing or of another type.
+            DataError: a value is missing or has another type.
         """
         row = row.as_given() if self.counts_places else row
         return self.example([text_in(row, columns[role]) for role in self.roles], row.where)
 
     def of_value(self, value: Any, where: str) -> Any:
-        """An example without a label from what a program gives: a text, a tuple of the `roles`, or
-        a mapping by role.
+        """Return an example without a label from a Python value: a text, a tuple of the `roles`,
+        or a mapping by role.
 
         Raises:
-            DataError: something else.
+            DataError: the value is something else.
         """
         if isinstance(value, Mapping) and set(self.roles) <= set(value):
             value = tuple(value[role] for role in self.roles)
@@ -373,7 +371,7 @@ class TaskType(ABC):
         """The inverse of `of_value`, as a JSON value: a text, or a list.
 
         Raises:
-            UsageError: examples of this task do not travel.
+            UsageError: examples of this task cannot be sent to a server.
         """
         raise UsageError("rows of this task cannot be sent to a server", found=self.task)
 
@@ -385,7 +383,7 @@ class TaskType(ABC):
 
     @abstractmethod
     def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
-        """An answer for each row."""
+        """Return an answer for each row."""
 
     @abstractmethod
     def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
@@ -400,28 +398,28 @@ class TaskType(ABC):
         """An answer for each row as `pipeline` of transformers gives it."""
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
-        """The form of the answer that `as_pipeline` gives to the example, or of one that `ranked`
-        gives, to check answers from another process: a type, the values that there are, a list with
-        the form of its items, or a mapping with that of each part; None: any."""
+        """Return the form of an answer of `as_pipeline` or `ranked`, to check answers from other
+        processes: a type, the possible values, a list with the form of its items, or a mapping with
+        the form of each value; None: any."""
         return None
 
     def scores(self, encoded: Encoded, outputs: Outputs, *, raw: bool = False) -> Scores:
-        """(N, L) the probability of each label, or with `raw` its score before that.
+        """Return the probability (N, L) of each label, or with `raw` its logit.
 
         Raises:
-            UsageError: such a task has no scores of whole rows.
+            UsageError: the task has no scores of whole rows.
         """
         raise UsageError(
             "such a model gives no score for each label", found=self.task, do="ask it to predict"
         )
 
     def one_sided(self, rows: Sequence[Any], answers: Answers) -> Finding | None:
-        """That the answers to all `rows` are one and the same though not all of them are right,
-        which a good figure may hide; else None."""
+        """Return a warning if the answers to all `rows` are the same and not all of them correct,
+        which a good metric may hide; else None."""
         return None
 
     def by_class(self, rows: Sequence[Any], answers: Answers) -> Table | None:
-        """Precision, recall and F1 of each class, where there are classes."""
+        """Return a table of precision, recall and F1 by class; None if there are no classes."""
         return None
 
     def confusion(self, rows: Sequence[Any], answers: Answers) -> NDArray[np.int64] | None:
@@ -429,7 +427,7 @@ class TaskType(ABC):
         return None
 
     def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
-        """The rows that were answered wrongly, the worst first."""
+        """Return the rows with wrong predictions, the worst first."""
         return []
 
     def ranked(self, encoded: Encoded, outputs: Outputs, top: int) -> Iterator[list[Any]]:
@@ -437,7 +435,7 @@ class TaskType(ABC):
         `top_k`.
 
         Raises:
-            UsageError: there is only one answer in such a task.
+            UsageError: the task has only one answer for each row.
         """
         description = f"{self.task}, text to text" if self.writes else self.task
         raise UsageError(
@@ -469,12 +467,12 @@ class TaskType(ABC):
 def alike(
     truth: NDArray[Any], answers: Answers, name: Callable[[Any], str], unit: str = "row"
 ) -> Finding | None:
-    """What `TaskType.one_sided` says of answers that can be compared with the `truth`, row by row.
+    """Implement `TaskType.one_sided` for answers that can be compared with `truth` as arrays.
 
     Args:
         truth, answers: (N,) or (N, L).
-        name: of an answer, as it is shown.
-        unit: what an answer is given to.
+        name: returns the displayed name of an answer.
+        unit: what has one answer each, such as "row".
     """
     predicted = np.asarray(answers)
     if (
@@ -492,10 +490,10 @@ def alike(
 
 
 def text(value: Any, role: str, where: str) -> str:
-    """`value`, which has to be a text.
+    """Return `value` if it is a text.
 
     Raises:
-        DataError: it is none, or blank.
+        DataError: it is no text, or blank.
     """
     if not isinstance(value, str) or is_empty(value):
         raise DataError(
@@ -511,13 +509,13 @@ def text(value: Any, role: str, where: str) -> str:
 def task_for(
     task: str, labels: Sequence[str] = (), options: Mapping[str, Any] | None = None
 ) -> TaskType:
-    """The type that serves `task`; where a head can answer it as well as written text, a "prompt"
-    in `options` asks for text.
+    """Return the type that serves `task`. If a task can be solved with a head or by generating
+    text, a "prompt" in `options` selects the latter.
 
     Raises:
-        UsageError: none does, or several do.
+        UsageError: no type serves it, or several do.
     """
-    shape_of(task)  # refuses what no module declares
+    shape_of(task)  # raises if no module declares it
     modules = [catalogue.load(ROOM, name) for name in catalogue.names(ROOM)]
     serving = [module for module in modules if task in _served(module)]
     as_text = "prompt" in (options or {})
@@ -537,10 +535,10 @@ def task_for(
 def task_for_head(
     head: str, labels: Sequence[str], problem: Problem, options: Mapping[str, Any]
 ) -> TaskType:
-    """The task type of a model of which only the head is known, and what its folder says besides.
+    """Return the task type of a model whose task is unknown, from its head, labels and problem.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such task type.
     """
     for name in catalogue.names(ROOM):
         module = catalogue.load(ROOM, name)
@@ -553,12 +551,12 @@ def task_for_head(
 
 
 def task_for_vectors(options: Mapping[str, Any]) -> TaskType:
-    """The task type that embeds a single text."""
+    """Return the task type that embeds a single text."""
     return _first(lambda module: bool(module.TYPE.alone), options)
 
 
 def task_for_writing(options: Mapping[str, Any]) -> TaskType:
-    """The task type that generates a text for a text."""
+    """Return the task type that generates a text for a text."""
     return _first(lambda module: module.TYPE.writes and hasattr(module, "SHAPES"), options)
 
 
@@ -571,6 +569,6 @@ def _first(fits: Callable[[ModuleType], bool], options: Mapping[str, Any]) -> Ta
 
 
 def _served(module: ModuleType) -> tuple[str, ...]:
-    """The tasks that a module declares, or serves in its own way."""
+    """Return the names of the tasks that a module declares, or serves for another module."""
     declared = tuple(shape.name for shape in getattr(module, "SHAPES", ()))
     return (*declared, *getattr(module, "SERVES", ()))

@@ -5,7 +5,7 @@ A model of two stacks reads the source with its encoder; a decoder alone reads s
 continues:
 
     encoder   S S S </s>                       S S S <end> T T T T <end>
-    decoder   start T T T T  -> T T T T </s>               wanted: T T T T <end>
+    decoder   start T T T T  -> T T T T </s>               target: T T T T <end>
 
 The maximum length of answers is chosen on the validation part.
 """
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
-# A source that is continued leaves so much of the length to what is written behind it.
+# A decoder alone reserves a share of 1 / SHARE of the length for the generated text.
 SHARE = 4
-# Further settings of `beam_steps`, which folders of other libraries have.
+# Further settings of `beam_steps`, which only folders of other libraries set.
 SEARCHED = ("penalty", "early", "no_repeat", "least", "first", "last")
-# How much longer than the longest that was seen an answer may be.
+# Maximum length of an answer as a factor of the longest known one.
 ROOM = 1.5
 
 
@@ -140,7 +140,7 @@ class TextGeneration(TaskType):
         plan: WritingPlan = encoded.way_back
         beams, tokenizer = int(self.options.get("beams", 1)), plan.frame.tokenizer
         prompts = plan.prompts or [[collation.decoder_start or 0]] * len(encoded.rows)
-        # What is asked at the end must not tell how long its answers are.
+        # In the final evaluation the lengths of the true answers must not be used.
         longest = min(plan.room, int(self.options.get("longest", plan.longest)))
         lengths = np.array([len(s) for s in plan.sources or prompts], np.int64) + longest
         texts = np.full(len(encoded.rows), "", object)
@@ -167,7 +167,7 @@ class TextGeneration(TaskType):
 def _framed(
     frame: Frame, texts: Sequence[str], length: int, end: int | None
 ) -> tuple[list[list[int]], Cuts]:
-    """Texts with their special tokens, at most `length` ids; an `end` is the last, if given."""
+    """Encode texts with special tokens, in at most `length` ids; the last is `end`, if given."""
     framed_ids, cuts = [], Cuts()
     for ids in frame.tokenizer.encode_batch(texts):
         row = fit(frame.tokenizer, ids.tolist(), length - int(end is not None))
@@ -186,12 +186,12 @@ def _read(
     length: int,
     end: int | None,
 ) -> tuple[list[list[int]], Cuts, NDArray[np.int64]]:
-    """The fields of `rows`, which stand where the second says, in the template, framed. Of what is
-    too long the longest field loses its end, never what the template puts around it; (N,) how many
-    tokens each lost.
+    """Fill the template with the fields of each row, given as (fields, location), and encode it. If
+    it is too long the longest field is truncated, never the template. Returns ids, counts of
+    truncation, and the number of tokens cut from each row (N,).
 
     Raises:
-        ConfigError: the template alone leaves no room.
+        ConfigError: the template alone is too long.
     """
     room = room_of(frame.tokenizer, length) - int(end is not None)
     texts = [template.fill(fields, where) for fields, where in rows]
@@ -208,7 +208,7 @@ def _read(
             ]
             over, longer = size - room, len(ends[name]) - len(ends.get(next_to, ()))
             tokens_kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
-            # Several tokens may be parts of one character: each turn takes one at least.
+            # Several tokens may be parts of one character: remove one character at least.
             stop = (
                 min(ends[name][tokens_kept - 1], len(shortened[name]) - 1) if tokens_kept > 0 else 0
             )
@@ -230,7 +230,7 @@ def _read(
 
 
 def _continued(sources: list[list[int]], targets: list[list[int]]) -> EncodedExamples:
-    """Source and target as one text, of which every token of the target is asked for."""
+    """Concatenate source and target; the model predicts every token of the target."""
     texts = [source + target[:-1] for source, target in zip(sources, targets, strict=True)]
     positions = [
         list(range(len(source) - 1, len(source) + len(target) - 1))
@@ -312,7 +312,7 @@ class TaskAsText(TextGeneration):
 
 
 class ValueAsText(TaskAsText):
-    """Answers that are parsed as values; `missing` tells which could not be parsed."""
+    """A task whose generated answers are parsed as values, which may fail (`missing`)."""
 
     @property
     def measures(self) -> tuple[str, ...]:

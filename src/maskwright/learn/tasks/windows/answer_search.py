@@ -1,4 +1,4 @@
-"""From scores of starts and stops to answers: the best spans of each window, then of each question.
+"""Search for answer spans by start and stop scores: the best of each window, then of each question.
 
 The score of a span is the sum of the scores of its first and last token; it may have at most
 `longest` tokens. The same characters found in several windows count once, with their best score.
@@ -42,11 +42,11 @@ class AnswerCandidate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a question is answered with.
+    """The predicted answers to a question.
 
     Attributes:
-        candidates: the best spans, the best first; empty where the context has no token.
-        null_score, null_probability: of "no answer".
+        candidates: the best spans, the best first; empty if the context has no token.
+        null_score, null_probability: score and probability of "no answer".
     """
 
     id: str
@@ -60,7 +60,7 @@ class Prediction:
         return self.null_score - self.candidates[0].score if self.candidates else math.inf
 
     def answer(self, threshold: float = math.inf) -> str:
-        """The best span, or "" where `difference` is above the threshold."""
+        """Return the text of the best span, or "" if `difference` is above the threshold."""
         if not self.candidates or self.difference > threshold:
             return ""
         return self.candidates[0].text
@@ -73,14 +73,14 @@ def best_spans(
     longest: int,
     count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """(first, last, score), each (B, K), of the best spans of each row, the best first.
+    """Return (first, last, score), each (B, K), of the best spans of each row, the best first.
 
     Args:
         start, stop: (B, T) scores.
         allowed: (B, T) where a span may begin and end.
-        longest: the most tokens of a span.
-        count: how many are wanted; K is less where fewer spans exist. Places that no span fills
-            have the score -inf.
+        longest: maximum number of tokens of a span.
+        count: maximum number K of spans. Entries of the result without a span have the score
+            -inf.
     """
     begin = np.where(allowed, start, -np.inf).astype(np.float64)
     end = np.where(allowed, stop, -np.inf).astype(np.float64)
@@ -98,7 +98,7 @@ def best_spans(
 
 
 def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The places (B, K) of the largest values of each row, falling; of equal ones the first."""
+    """Return the indices (B, K) of the largest values of each row, descending; ties by index."""
     least = -np.partition(-values, count - 1, axis=1)[:, count - 1 : count]
     above, equal = values > least, values == least
     spare = count - above.sum(axis=1, keepdims=True)
@@ -116,21 +116,20 @@ def search(
     num_best: int = 20,
     words: bool = False,
 ) -> list[Prediction]:
-    """The answers to all questions, in their order.
+    """Return the predictions for all questions, in their order.
 
     Args:
         windows: the windows of the questions.
         batches: (rows, start scores, stop scores), the scores (B, T); every window once.
-        longest: the most tokens of an answer.
-        num_best: how many spans are looked for in each window, and kept of each question; the end
-            of a list may miss some where several tokens make one character, since equal spans
-            count once. The best span is never missed.
-        words: spans are widened to the ends of the words that they cut.
+        longest: maximum number of tokens of an answer.
+        num_best: maximum number of spans of each window, and of each question. The end of a list
+            may be incomplete if several tokens form one character, since equal spans are merged.
+        words: extend spans to whole words.
 
     Raises:
-        ConfigError: no room for a span.
-        IncompatibleError: scores of another shape, a window that is missing or came twice.
-        DataError: a score that is not a number.
+        ConfigError: `longest` or `num_best` is below 1.
+        IncompatibleError: scores of another shape, or a window that is missing or repeated.
+        DataError: a score is not finite.
     """
     if longest < 1 or num_best < 1:
         raise ConfigError(
@@ -153,7 +152,7 @@ def search(
         row, rank = np.nonzero(score > -np.inf)
         begin = windows.characters(rows.windows[row], first_token[row, rank])[:, 0]
         end = windows.characters(rows.windows[row], last_token[row, rank])[:, 1]
-        rising = begin < end  # tokens may be out of order where normalisation reorders a few
+        rising = begin < end  # normalisation may reorder tokens
         spans = np.stack([question[row], begin, end], axis=1)[rising]
         found_spans.append(_in_whole_words(windows, spans) if words else spans)
         span_scores = np.stack([score[row, rank], score[row, rank] - total[row]], axis=1)
@@ -170,14 +169,14 @@ def search(
 
 
 def _log_total(scores: NDArray[np.floating], allowed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(B,) the logarithm of what the scores of a window's places sum up to, as exponentials."""
+    """Return the log-sum-exp (B,) of the scores of the allowed positions and position 0."""
     positions = allowed.copy()
     positions[:, NULL] = True
     return np.logaddexp.reduce(np.where(positions, scores, -np.inf), axis=1, dtype=np.float64)
 
 
 def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The spans (N, 3), question, begin and end, widened to the ends of words."""
+    """Extend spans (N, 3), columns question, begin and end, to whole words."""
     widened = [
         (question, *whole_words(windows.questions[question].context, begin, end))
         for question, begin, end in spans.tolist()
@@ -186,7 +185,7 @@ def _in_whole_words(windows: AnswerWindows, spans: NDArray[np.int64]) -> NDArray
 
 
 def _portions(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
-    """The batches, checked and cut into parts of bounded size."""
+    """Check the batches and divide them into portions of bounded size."""
     for rows, start, stop in batches:
         if not start.shape == stop.shape == rows.allowed.shape:
             raise IncompatibleError(
@@ -211,8 +210,12 @@ def _portions(batches: Iterable[Scored], longest: int) -> Iterator[Scored]:
 def _ranked(
     spans: NDArray[np.int64], score: NDArray[np.float64], num_best: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The candidates (N, 3), question, begin and end, and their scores and log-probabilities
-    (N, 2): without repetitions, the best `num_best` of each question, sorted by score."""
+    """Remove repeated spans, sort by question and score, and keep `num_best` of each question.
+
+    Args:
+        spans: (N, 3) question, begin and end.
+        score: (N, 2) score and log-probability.
+    """
     question, begin, end = spans.T
     order = np.lexsort((-score[:, 0], end, begin, question))
     spans, score = spans[order], score[order]

@@ -3,11 +3,11 @@
     [CLS] question [SEP] a piece of the context [SEP]      start, stop: positions in this row
       ^ null: position 0 stands for "no answer here"       (Devlin et al. 2019, sections 4.2, 4.3)
 
-A context that is too long becomes several windows, each `stride` tokens after the one before. The
-answer of a window is that of the first gold which lies wholly in it. A window of an answerable
-question that does not hold the answer is left out of the training (`absent="ignore"`), or says "no
-answer here" as BERT's script does (`absent="null"`). Whatever a tokenizer does to a text, answers
-come back as slices of the original context, by the tokens' own offsets.
+A long context is divided into windows, each `stride` tokens after the one before. The target of a
+window is the first true answer that lies completely in it. A window of an answerable question that
+does not contain the answer is ignored in training (`absent="ignore"`), or has the target "no answer
+here" as in BERT's script (`absent="null"`). Answers are slices of the original context, by the
+offsets of the tokens.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from maskwright.text.tables.formats.squad import Question
 from maskwright.text.tables.raw_text import as_read, encode
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-IGNORE = -100  # what a loss leaves out
+IGNORE = -100  # target that a loss ignores
 NULL = 0  # the position that stands for "no answer"
 Absent = Literal["ignore", "null"]
 
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """What became of the questions; nothing is lost that is not counted here.
+    """Counts of questions, windows and what was truncated or could not be encoded.
 
     Attributes:
-        questions, answerable: all of them, and those with a gold answer.
-        windows, ignored: all of them, and those without a target.
-        questions_cut, tokens_cut: questions that were too long, and what they lost.
-        blank: questions of which the tokenizer leaves nothing, so that the context alone is read.
-        exact: answerable questions whose first gold comes back from its tokens letter by letter.
-        tokenless: those of whose golds the tokenizer leaves no token.
-        lost: those of whose golds none lies wholly in a window.
-        longest: the tokens of the longest answer that is a target; what the search should allow.
+        questions, answerable: number of questions, and of those with a true answer.
+        windows, ignored: number of windows, and of those without a target.
+        questions_cut, tokens_cut: number of truncated questions, and of the tokens they lost.
+        blank: questions without a token, of which only the context is encoded.
+        exact: answerable questions whose first answer is exactly restored from its tokens.
+        tokenless: answerable questions whose answers have no token.
+        lost: answerable questions of which no answer lies completely in a window.
+        longest: number of tokens of the longest target, which the search should allow.
     """
 
     questions: int
@@ -75,11 +75,11 @@ class AnswerCounts:
 class AnswerRows:
     """A batch of windows; T is the length of the longest.
 
-    windows  (B,)   int64   their numbers
+    windows  (B,)   int64   indices of the windows
     tokens   (B, T) int64   padded at the end
     segments (B, T) int64
-    real     (B, T) bool    no padding
-    allowed  (B, T) bool    where an answer may begin or end: context, more than blanks
+    real     (B, T) bool    not padding
+    allowed  (B, T) bool    where an answer may begin or end: context tokens except whitespace
     start, stop (B,) int64  first and last position of the answer, NULL for none, or IGNORE
     """
 
@@ -93,14 +93,14 @@ class AnswerRows:
 
 
 class AnswerWindows:
-    """Questions as windows of at most `length` tokens, by number.
+    """Questions with contexts as a sequence of windows of at most `length` tokens.
 
     Attributes:
-        questions: as given.
-        counts: what became of them.
-        question_of: (W,) the number of each window's question.
-        question_cut: (Q,) how many tokens each question lost.
-        start, stop: (W,) the targets, as in `AnswerRows`.
+        questions: the questions, as passed.
+        counts: statistics of the encoding.
+        question_of: (W,) index of each window's question.
+        question_cut: (Q,) number of tokens that each question lost.
+        start, stop: (W,) targets, as in `AnswerRows`.
 
     Raises:
         ConfigError: no room for a context, a stride below 1, an unknown value of `absent`.
@@ -157,7 +157,7 @@ class AnswerWindows:
         return len(self.question_of)
 
     def rows(self, indices: NDArray[np.integer] | Sequence[int]) -> AnswerRows:
-        """The windows numbered in `indices`, in that order."""
+        """Return the windows with these `indices`, in that order."""
         numbers = np.asarray(indices, np.int64)
         framed = [self._row(number) for number in numbers.tolist()]
         pad = self._tokenizer.pad or 0
@@ -177,8 +177,8 @@ class AnswerWindows:
     def characters(
         self, numbers: NDArray[np.int64], positions: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """(begin, end) in the original context (…, 2) of the tokens at `positions` of the windows
-        `numbers`, which must be positions of the context."""
+        """Return the character spans (…, 2) in the original context of the tokens at `positions` of
+        the windows with the indices `numbers`. The positions must be of context tokens."""
         question = self.question_of[numbers]
         token = positions - self._before[question] + self._first[numbers]
         return self._spans[self._origin[self._context_of[question]] + token]
@@ -196,7 +196,7 @@ class AnswerWindows:
         return ids, segments, allowed
 
     def _read_contexts(self) -> None:
-        """Each context is tokenized once, however many questions it has."""
+        """Tokenize each distinct context once."""
         context_numbers: dict[str, int] = {}
         self._context_of = np.array(
             [context_numbers.setdefault(q.context, len(context_numbers)) for q in self.questions],
@@ -211,14 +211,14 @@ class AnswerWindows:
     def _divide(self, room: NDArray[np.int64], stride: int) -> None:
         window_parts = [np.zeros((0, 3), np.int64)]
         for number, (space, context) in enumerate(zip(room, self._context_of, strict=True)):
-            # As in BERT's script: with a long question the stride is the room that is left.
+            # As in BERT's script, the stride is at most the room that the question leaves.
             spans = windows(len(self._ids[context]), int(space), min(stride, max(1, int(space))))
             window_parts.append(np.insert(spans, 0, number, axis=1))
         columns = np.concatenate(window_parts)
         self.question_of, self._first, self._stop = columns.T
 
     def _aim(self, absent: Absent) -> tuple[int, int, int]:
-        """Set the targets of all windows; (exact, tokenless, lost)."""
+        """Set the targets of all windows; return the counts (exact, tokenless, lost)."""
         self.start = np.full(len(self), NULL, np.int64)
         self.stop = np.full(len(self), NULL, np.int64)
         exact = tokenless = lost = 0
@@ -239,7 +239,8 @@ class AnswerWindows:
         return exact, tokenless, lost
 
     def _tokens_of(self, number: int, begin: int, end: int) -> tuple[tuple[int, int] | None, bool]:
-        """The tokens of a slice of the context, and whether they give it back letter by letter."""
+        """Return (first, stop) tokens of a slice of the context, or None without a token, and
+        whether they restore it exactly."""
         context = int(self._context_of[number])
         spans = self._spans[self._origin[context] : self._origin[context + 1]]
         text = self.questions[number].context[begin:end]
@@ -255,7 +256,7 @@ class AnswerWindows:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         window_start, stop = self._first[window_range], self._stop[window_range]
         start, last_token = np.full_like(window_start, IGNORE), np.full_like(window_start, IGNORE)
-        for begin, end in reversed(golds):  # the first gold is written last and stays
+        for begin, end in reversed(golds):  # so that the first answer takes precedence
             inside = (window_start <= begin) & (end <= stop)
             start[inside] = (begin - window_start + self._before[number])[inside]
             last_token[inside] = (end - 1 - window_start + self._before[number])[inside]

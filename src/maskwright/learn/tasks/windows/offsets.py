@@ -1,7 +1,7 @@
-"""Where tokens stand in their text, without the blanks that some vocabularies put into them.
+"""Character spans of tokens without the whitespace that some vocabularies include.
 
-A byte-level token `Ġcat` covers " cat"; what it says of the text is "cat". A token of blanks alone
-says nothing and covers nothing here.
+A byte-level token `Ġcat` covers " cat", but its span here is that of "cat". A token of whitespace
+alone has an empty span.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 
 def inked(text: str, spans: NDArray[np.integer]) -> NDArray[np.int64]:
-    """(begin, end) of each token's characters (T, 2) without white space at either end.
+    """Remove whitespace at both ends from the character spans (T, 2) of tokens.
 
-    Where nothing is left, begin equals end.
+    If nothing is left, begin equals end.
     """
     solid = np.fromiter((not c.isspace() for c in text), bool, len(text))
     index = np.arange(len(text))
@@ -26,9 +26,9 @@ def inked(text: str, spans: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def covering(spans: NDArray[np.int64], begin: int, end: int) -> tuple[int, int] | None:
-    """(first, stop) of the tokens that hold a character from `begin` to `end`; None for none.
+    """Return (first, stop) of the tokens with characters in `begin` to `end`; None if none has.
 
-    Looked for in all tokens, since normalisation may reorder a few.
+    All tokens are searched, since normalisation may reorder some.
     """
     ink = spans[:, 0] < spans[:, 1]
     (covered,) = np.nonzero(ink & (spans[:, 0] < end) & (spans[:, 1] > begin))

@@ -1,14 +1,13 @@
-"""Words with tags into rows of tokens with labels, and scores of tokens back into tags of words.
+"""Convert tagged words to windows of tokens with labels, and predictions back to tags of words.
 
     words    Kalomi           sat    in  ␁      Po
     tokens   Ka   ##lo ##mi   sat    in         Po
     labels   B-P  -    -      O      O          B-L        - is IGNORE
 
 Only the first token of a word has a label (Devlin et al. 2019, section 5.3). A word has no token if
-the tokenizer leaves nothing of it, or if it begins inside one (`not` of "cannot", where the text is
-given and not put together from the words); such words are counted. Sentences that are too long
-become overlapping windows; a word is labelled, and later read, in the one window where its first
-token is central, so every word counts once.
+the tokenizer removes it, or if it begins inside a token (such as `not` of "cannot", if the text of
+the sentence is known); such words are counted. Long sentences are divided into overlapping windows;
+a word is labelled, and later predicted, only in the window where its first token is central.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class TagCounts:
-    """What became of the words: `words` - `dropped` of them have a token to be labelled at."""
+    """Statistics of the encoding; `dropped` is the number of words without a token."""
 
     sentences: int
     words: int
@@ -52,11 +51,11 @@ class TagCounts:
 class TagRows:
     """A batch of windows; T is the length of the longest.
 
-    windows  (B,)   int64   their numbers
+    windows  (B,)   int64   indices of the windows
     tokens   (B, T) int64   padded at the end
     segments (B, T) int64
-    real     (B, T) bool    no padding
-    words    (B, T) int64   the number, over all sentences, of the word that is read here, or -1
+    real     (B, T) bool    not padding
+    words    (B, T) int64   index, over all sentences, of the word labelled at this token, or -1
     labels   (B, T) int64   its label, else IGNORE
     """
 
@@ -69,16 +68,16 @@ class TagRows:
 
 
 class TagWindows:
-    """Sentences as windows of at most `length` tokens, by number.
+    """Sentences as a sequence of windows of at most `length` tokens.
 
     Attributes:
-        sentences, labels: as given; a label's number is its place.
-        sentence_of: (W,) the number of each window's sentence.
-        counts: what became of the words.
+        sentences, labels: as passed.
+        sentence_of: (W,) index of each window's sentence.
+        counts: statistics of the encoding.
 
     Raises:
         ConfigError: no room for a token, or a stride below 1.
-        DataError: a tag that is not among the labels.
+        DataError: a tag is not among the labels.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class TagWindows:
         for number, (sentence, (ids, raw)) in enumerate(zip(self.sentences, encoded, strict=True)):
             word_tokens = first_tokens(sentence, raw)
             dropped += int((word_tokens < 0).sum())
-            if sentence.tags is not None:  # words without a tag are neither learned nor scored
+            if sentence.tags is not None:  # words without a tag are ignored
                 has_tag = self._wanted[self._origin[number] : self._origin[number + 1]] != IGNORE
                 word_tokens = np.where(has_tag, word_tokens, -1)
             divided = windows(len(ids), room, min(stride, max(1, room)))
@@ -124,7 +123,7 @@ class TagWindows:
         return len(self.sentence_of)
 
     def rows(self, indices: NDArray[np.integer] | Sequence[int]) -> TagRows:
-        """The windows numbered in `indices`, in that order."""
+        """Return the windows with these `indices`, in that order."""
         numbers = np.asarray(indices, np.int64)
         framed, words = [], []
         for number in numbers.tolist():
@@ -152,8 +151,8 @@ class TagWindows:
         *,
         missing: str = OUTSIDE,
     ) -> list[list[str]]:
-        """The tag of each word, by sentence: label `best` (M,) of the words numbered `words` (M,),
-        `missing` of the others."""
+        """Return the tags of each sentence's words: for the word indices `words` (M,) those of the
+        label indices `best` (M,), for all other words `missing`."""
         padded = np.full(self._origin[-1] + 1, len(self.labels), np.int64)
         padded[words] = best
         return self._named(padded, missing)
@@ -164,7 +163,7 @@ class TagWindows:
         return [names[start:stop].tolist() for start, stop in edges]
 
     def _numbers(self) -> NDArray[np.int64]:
-        """The label of each word of all sentences, IGNORE where tags are not known."""
+        """Return the label index of each word of all sentences; IGNORE if its tag is unknown."""
         number = {label: i for i, label in enumerate(self.labels)}
         word_labels = np.full(self._origin[-1], IGNORE, np.int64)
         for start, sentence in zip(self._origin, self.sentences, strict=False):
@@ -184,7 +183,7 @@ class TagWindows:
     def _owned(
         self, number: int, word_tokens: NDArray[np.int64], divided: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
-        """For each window of a sentence, the word that is read at each of its tokens, or -1."""
+        """Return, for each window of a sentence, the word labelled at each token, or -1."""
         word = np.full(int(divided[-1, 1]), -1, np.int64)
         (word_numbers,) = np.nonzero(word_tokens >= 0)
         word[word_tokens[word_numbers]] = self._origin[number] + word_numbers
@@ -196,9 +195,9 @@ class TagWindows:
 
 
 def first_tokens(sentence: Sentence, spans: NDArray[np.integer]) -> NDArray[np.int64]:
-    """For each word its first token (words,), or -1 where the tokenizer leaves none.
+    """Return the index of each word's first token (words,), -1 if it has none.
 
-    A token belongs to the word in which its first character stands that is no blank.
+    A token belongs to the word that contains its first non-whitespace character.
     """
     owner = np.full(len(sentence.text) + 1, -1, np.int64)
     for number, (begin, end) in enumerate(sentence.spans):

@@ -1,12 +1,12 @@
-"""Text to text: every task as a text that is given and a text that is wanted (Raffel et al. 2020).
+"""Text to text: every task as an input text and a target text (Raffel et al. 2020).
 
     translate English to German: That is good.          ->   Das ist gut.
     cola sentence: The course is jumping well.          ->   unacceptable
     stsb sentence1: … sentence2: …                      ->   3.8
 
-What a model writes is a label only if it is one of them letter by letter, blanks at the ends apart;
-anything else counts as wrong (section 2.4). Numbers are
-rounded to steps (0.2 for STS-B), so that regression becomes the choice among few texts.
+A generated text is a label only if it equals one exactly, except for whitespace at the ends; others
+count as wrong (section 2.4). Numbers are rounded to steps (0.2 for STS-B), so that regression
+becomes a choice among few texts.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ NUMBER = re.compile(r"[+-]?[0-9]{1,12}(\.[0-9]{1,12})?")
 
 
 class Template:
-    """A text with holes, `{field}`, that a row's fields fill; braces in a field are only text.
+    """A text with placeholders, `{field}`, for a row's fields. Braces in values are plain text.
 
     Attributes:
-        fields: the names of the holes, in order.
+        fields: the names of the placeholders, in order.
 
     Raises:
-        ConfigError: no hole, a hole without a plain name, or a brace that is not closed.
+        ConfigError: no placeholder, one that is not a plain name, or an unclosed brace.
     """
 
     def __init__(self, text: str) -> None:
@@ -79,10 +79,10 @@ class Template:
             )
 
     def fill(self, row: Mapping[str, object], where: str = "") -> str:
-        """The text of a row.
+        """Return the text for a row.
 
         Raises:
-            DataError: a field that is missing, or no text.
+            DataError: a field is missing or no text.
         """
         pieces = []
         for plain, name in self._parts:
@@ -108,10 +108,10 @@ class Template:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes by their texts; a class's number is its place. Checked when it is made.
+    """The texts of the classes, in the order of their indices.
 
     Raises:
-        ConfigError: fewer than two, a blank one, or two that only blanks at the ends tell apart.
+        ConfigError: fewer than two labels, an empty one, or two that are equal after stripping.
     """
 
     texts: tuple[str, ...]
@@ -125,24 +125,24 @@ class Labels:
             raise ConfigError("two labels are equal except for blanks", found=repr(twice[0]))
 
     def read(self, written: Sequence[str]) -> NDArray[np.int64]:
-        """(N,) the classes that texts name; -1, which is no class, for a text that is no label."""
+        """Return the class index (N,) of each text; -1 for a text that is no label."""
         number = {text.strip(): i for i, text in enumerate(self.texts)}
         return np.array([number.get(text.strip(), -1) for text in written], np.int64)
 
 
 # ------------------------------------------------------------------------------ numbers
 def number_text(value: float, step: float = 0.2) -> str:
-    """`value` rounded to the nearest multiple of `step` and written with as many digits as `step`
-    has: 2.57 is "2.6". Halves go to the even multiple.
+    """Round `value` to the nearest multiple of `step` and format it with the decimals of `step`:
+    2.57 becomes "2.6". Halves are rounded to the even multiple.
 
     Raises:
-        ConfigError: a step that is not above 0.  DataError: a value that is no finite number.
+        ConfigError: `step` is not above 0.  DataError: `value` is not finite.
     """
     if not step > 0 or math.isinf(step):
         raise ConfigError("a step that is not above 0", found=step)
     if not math.isfinite(value):
         raise DataError("a value that is no finite number", found=value)
-    # In decimal figures, since 0.2 has no exact binary one.
+    # In decimal arithmetic, as 0.2 has no exact binary representation.
     unit = Decimal(str(step)).normalize()
     digits = max(0, -int(unit.as_tuple().exponent))
     multiple = (Decimal(str(value)) / unit).to_integral_value() * unit
@@ -152,7 +152,7 @@ def number_text(value: float, step: float = 0.2) -> str:
 def read_numbers(
     written: Sequence[str], low: float = -math.inf, high: float = math.inf
 ) -> NDArray[np.float64]:
-    """(N,) the numbers that texts are, NaN where one is none or out of range."""
+    """Parse texts as numbers (N,); NaN for a text that is no number or out of range."""
     bare = [text.strip() for text in written]
     values = np.array([float(t) if NUMBER.fullmatch(t) else math.nan for t in bare], np.float64)
     return np.where((values >= low) & (values <= high), values, math.nan)

@@ -1,4 +1,4 @@
-"""Texts longer than a model: what is kept, what is cut, and windows that overlap.
+"""Truncation of long texts, and their division into overlapping windows.
 
     head         A A A A A . . . .       head and tail   A A . . . . A A A
     tail         . . . . A A A A A       windows         A A A A A
@@ -33,11 +33,11 @@ Pooling = Literal["mean", "max"]
 
 @dataclass(frozen=True)
 class Cuts:
-    """How much was cut; add them up with `+`.
+    """Counts of truncation; they can be added with `+`.
 
     Attributes:
-        rows, rows_cut: how many rows there were, and how many lost a token.
-        tokens, tokens_cut: how many tokens the rows had, and how many of them are in no row.
+        rows, rows_cut: number of rows, and of those that lost tokens.
+        tokens, tokens_cut: number of tokens, and of those that were cut.
     """
 
     rows: int = 0
@@ -47,7 +47,7 @@ class Cuts:
 
     @classmethod
     def of(cls, before: int, after: int) -> Cuts:
-        """The cut of one row."""
+        """Return the counts of one row with this number of tokens before and after."""
         return cls(1, int(after < before), before, before - after)
 
     def __add__(self, addend: Cuts) -> Cuts:
@@ -59,13 +59,13 @@ class Cuts:
         )
 
     def findings(self, length: int, unit: str = "rows") -> tuple[Finding, ...]:
-        """That rows lost tokens to fit into `length`; nothing where none did."""
+        """Return a finding that rows were truncated to `length`; empty if none was."""
         if not self.rows_cut:
             return ()
         return (Finding("truncated", f"{self.render(unit)}, at {length} tokens"),)
 
     def render(self, unit: str = "rows") -> str:
-        """A sentence; `unit` is what was cut: a row may be of several texts, each for itself."""
+        """Describe the counts; `unit` names what was counted, such as rows or texts."""
         share = self.rows_cut / self.rows if self.rows else 0.0
         return (
             f"{share:.1%} of {self.rows:,} {unit} truncated, "
@@ -78,8 +78,8 @@ class WindowRow:
     """One framed row.
 
     Attributes:
-        token_indices: for each position the number of its token in the first text, or -1.
-        cut: how many tokens of its texts are missing.
+        token_indices: for each position the index of its token in the first text, or -1.
+        cut: number of tokens of its texts that were cut.
     """
 
     tokens: NDArray[np.int64]
@@ -93,10 +93,10 @@ class WindowRow:
 
 # ------------------------------------------------------------------------------ what is kept
 def kept_indices(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArray[np.int64]:
-    """Which of `length` tokens stay where there is room for `room`, rising.
+    """Return the ascending indices of the tokens that are kept, at most `room` of `length`.
 
     Args:
-        head: what `head-and-tail` keeps of the head; the rest of the room is the tail's.
+        head: number of first tokens that "head-and-tail" keeps; the rest is of the tail.
     Raises:
         ConfigError: an unknown truncation, no room, or a head without room for a tail.
     """
@@ -118,12 +118,12 @@ def kept_indices(length: int, room: int, keep: Keep, head: int = HEAD) -> NDArra
 
 
 def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
-    """(first, stop) of overlapping windows over `length` tokens, (W, 2); together they hold all.
+    """Return (first, stop) of overlapping windows (W, 2) that together cover `length` tokens.
 
     The last window ends with the text and may be shorter. A text without tokens has one window.
 
     Raises:
-        ConfigError: no room, or a stride that would leave tokens out.
+        ConfigError: no room, or a stride that would skip tokens.
     """
     _require_room(room)
     if not 1 <= stride <= room:
@@ -139,7 +139,8 @@ def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
 
 
 def central(spans: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each token the window of `found` (W, 2) in which it is central; ties go to the first."""
+    """Return the index of the window of `spans` (W, 2) in which each token is central, the first of
+    equals."""
     length = int(spans[-1, 1])
     owner = np.zeros(length, np.int64)
     best = np.full(length, -1, np.int64)
@@ -164,14 +165,14 @@ def _require_room(room: int) -> None:
 
 # ------------------------------------------------------------------------------ framed rows
 def room_of(tokenizer: Tokenizer, length: int, *, pair: bool = False) -> int:
-    """How many tokens of text fit into a row of `length` besides the special tokens."""
+    """Return the number of text tokens that fit into a row of `length` with special tokens."""
     return length - sum(tokenizer.frame_margins(pair))
 
 
 def fit(
     tokenizer: Tokenizer, ids: Sequence[int], length: int, keep: Keep = "head", head: int = HEAD
 ) -> WindowRow:
-    """One text as a framed row of at most `length` positions.
+    """Truncate one text to a row of at most `length` positions with special tokens.
 
     Raises:
         ConfigError: an unknown truncation, or no room.
@@ -183,7 +184,7 @@ def fit(
 def fit_windows(
     tokenizer: Tokenizer, ids: Sequence[int], length: int, stride: int
 ) -> tuple[list[WindowRow], NDArray[np.int64]]:
-    """One text as framed rows that overlap, and for each token the row in which it is central."""
+    """Divide one text into overlapping rows; also return the row in which each token is central."""
     spans = windows(len(ids), room_of(tokenizer, length), stride)
     rows = [
         _framed(tokenizer, ids, np.arange(start, stop), None, 0) for start, stop in spans.tolist()
@@ -194,8 +195,8 @@ def fit_windows(
 def fit_pair(
     tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
 ) -> WindowRow:
-    """Two texts as a framed row; what is too long loses its last tokens, the longer text first. If
-    both lose some, the longer keeps the remaining one, of equals the second, as in `tokenizers`.
+    """Combine two texts in a row. The longer text is truncated first; if both are truncated, an odd
+    remaining position goes to the longer text, of equals to the second, as in `tokenizers`.
 
     `token_indices` numbers the tokens of the first text only.
     """
@@ -212,11 +213,11 @@ def fit_pair(
 def fit_pair_windows(
     tokenizer: Tokenizer, first_ids: Sequence[int], second_ids: Sequence[int], length: int
 ) -> list[WindowRow]:
-    """Two texts as framed rows, each with all of the shorter text and a window of the longer one;
-    windows overlap by half. One row is that of `fit_pair`, where both fit.
+    """Combine two texts in rows, each with the shorter text and a window of the longer one; windows
+    overlap by half. If both texts fit there is one row, that of `fit_pair`.
 
-    A shorter text that leaves less than a quarter of the room to the longer one loses its end:
-    `cut` of the first row says how much.
+    A shorter text that leaves less than a quarter of the room to the longer one is truncated; the
+    number of cut tokens is in `cut` of the first row.
 
     `token_indices` numbers the tokens of the first text only.
     """
@@ -254,7 +255,7 @@ def _framed(
 
 
 def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
-    """Rows of any length as (B, T), filled at the end; T is the longest of them."""
+    """Pad rows at the end to an array (B, T), where T is the length of the longest row."""
     width = max((len(row) for row in rows), default=0)
     filled = np.full((len(rows), width), fill, np.int64)
     for number, row in enumerate(rows):
@@ -266,13 +267,13 @@ def padded(rows: Sequence[NDArray[np.int64]], fill: int) -> NDArray[np.int64]:
 def pool(
     scores: NDArray[np.floating], texts: NDArray[np.integer], pooling: Pooling
 ) -> NDArray[np.float64]:
-    """Scores of windows (W, L) as scores of texts (N, L): the mean or the largest over each text's.
+    """Pool scores of windows (W, L) to scores of texts (N, L) by mean or maximum.
 
     Args:
-        texts: (W,) the number of the text of each window, 0 … N - 1, in any order.
+        texts: (W,) index of the text of each window, 0 … N - 1, in any order.
     Raises:
-        ConfigError: no such pooling.
-        IncompatibleError: not one text for each window.  DataError: a text without windows.
+        ConfigError: the pooling is unknown.
+        IncompatibleError: lengths of the arrays differ.  DataError: a text has no window.
     """
     if pooling not in ("mean", "max"):
         raise ConfigError(

@@ -21,7 +21,7 @@ class OptimizerState(abc.ABC):
         self.steps = 0
 
     def step(self, learning_rate: float) -> None:
-        """One update of the masters from the gradient; publishes the narrower copies."""
+        """Update the master weights from the gradient, and their copies in the compute dtype."""
         self.steps += 1
         self._update(learning_rate)
         self.parameters.publish()
@@ -31,13 +31,13 @@ class OptimizerState(abc.ABC):
         """Update the masters; `steps` counts this step already."""
 
     def norm(self) -> Tensor:
-        """The length of the gradient of the parameters that the next step updates, which is what is
-        clipped."""
+        """Return the norm, for clipping, of the gradient of the parameters that the next step
+        updates."""
         return self.parameters.norm()
 
     @abc.abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """The state by parameter name: `first.<name>`, `second.<name>`, … (views)."""
+        """Return the state by parameter name: `first.<name>`, `second.<name>`, … (views)."""
 
     def load(self, state: dict[str, Tensor], steps: int) -> None:
         """Load a state by name.
@@ -58,5 +58,5 @@ class OptimizerState(abc.ABC):
         self.steps = steps
 
     def named(self, moment: str, vector: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
-        """The parts of a `vector` as long as the masters, as `state` names them."""
+        """Return views of each parameter's part of `vector`, by the names used in `state`."""
         return {f"{moment}.{n}": self.parameters.view(vector, n) for n in names}

@@ -1,4 +1,4 @@
-"""The optimizers: what each remembers of the parameters, and its update."""
+"""The optimizers: the state that each has of the parameters, and its update."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _adam_step(
     learning_rate: float,
     decay: float,
 ) -> None:
-    """AdamW's step number `steps` of all `weights`, in place, by one call of the fused kernel.
+    """Apply AdamW's step number `steps` to all `weights` in place, by one call of the fused kernel.
 
-    To leave the bias correction out, the kernel is given a step so late that the correction is 1 in
-    float32.
+    Without bias correction, the kernel is called with a step number so large that the correction is
+    1 in float32.
     """
     if not any(w.numel() for w in weights):
         return
@@ -86,9 +86,9 @@ class LambState(AdamState):
     u = m / (sqrt(v) + epsilon) + decay * w
     w = w - learning_rate * |w| / |u| * u
 
-    Tensors without decay (biases, norms) take Adam's step as it is, as in the authors' own program
+    Tensors without decay (biases, norms) take Adam's unscaled step, as in the authors' program
     (google-research/albert, lamb_optimizer.py). A tensor or a step of length 0 has the ratio 1.
-    `change` is scratch, one step long.
+    `change` is a buffer for the step.
     """
 
     def __init__(self, parameters: Parameters, settings: Lamb) -> None:
@@ -97,7 +97,7 @@ class LambState(AdamState):
 
     def _update(self, learning_rate: float) -> None:
         p, settings = self.parameters, self.settings
-        # Adam's step at the rate 1, from zero: the kernel writes down the step itself.
+        # With learning rate 1 and weights of zero, the kernel's result is the step itself.
         _adam_step(
             settings,
             [self.change.zero_()],
@@ -246,7 +246,7 @@ STATES = {"adamw": AdamWState, "lamb": LambState, "adafactor": AdafactorState, "
 
 
 def start_optimizer(settings: Optimizer, parameters: Parameters) -> OptimizerState:
-    """Returns the state before the first step.
+    """Return the state before the first step.
 
     Raises:
         IncompatibleError: Muon, for a model without matrices in layers.
