@@ -199,17 +199,19 @@ class BasePredictor(ABC):
                 wanted=near(str(on_bad), get_args(OnBad)),
             )
         values = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
+        rows = (self._row_or_none(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
         return list(
             itertools.chain.from_iterable(
-                self._answered(portion, top, note) for portion in portions(rows)
+                self._answers_with_gaps(portion, top, note) for portion in portions(rows)
             )
         )
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows each example is read in; errors as in `predict`."""
         values = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
+        rows = (
+            self._row_or_none(v, f"example {n}", "strict") for n, v in enumerate(values, start=1)
+        )
         counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
         return list(itertools.chain.from_iterable(counts))
 
@@ -223,13 +225,15 @@ class BasePredictor(ABC):
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
 
-    def _answered(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
+    def _answers_with_gaps(
+        self, portion: list[Any], top: int | None, note: Note
+    ) -> Iterator[Answer]:
         """Yield a prediction for each example of the portion, and None for each None."""
         readable = [row for row in portion if row is not None]
         answers = iter(self.answers(readable, top, note) if readable else ())
         yield from (None if row is None else next(answers) for row in portion)
 
-    def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
+    def _row_or_none(self, value: Any, where: str, on_bad: OnBad) -> Any:
         """Return `row(value, where)`; None if that fails and `on_bad` is "skip"."""
         try:
             return self.row(value, where)
@@ -248,11 +252,11 @@ class BasePredictor(ABC):
         """
         if isinstance(value, Mapping):
             is_pair = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
-            value = value if is_pair else self._renamed(value)
+            value = value if is_pair else self._by_role(value)
         _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
         return self.task_type.of_value(value, where)
 
-    def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _by_role(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
         """Rename the keys of an example from columns of the training data to roles; returns `value`
         itself if a column is missing. Where several columns are joined into one role, the last ones
         may be missing or empty."""
