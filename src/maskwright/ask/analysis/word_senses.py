@@ -165,7 +165,7 @@ def read_senses(
     return texts, meanings
 
 
-def _crop_around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:
+def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:
     """Crop `tokens` to at most `room` around `positions`; returns them and the new positions."""
     spare = room - (positions[-1] - positions[0] + 1)
     if len(tokens) <= room or spare < 0:
@@ -200,7 +200,7 @@ def _examples(
             )
         context = tokens.tolist()
         if shorten:
-            context, word_positions = _crop_around(
+            context, word_positions = _around(
                 context, word_positions, subject.frame.length - margins
             )
         framed_ids, _ = tokenizer.frame(context)
