@@ -29,11 +29,8 @@ READ = 4000  # characters of a text that a fine-tuned model gets; it may read fe
 
 
 def open_model(folder: str) -> LanguageModel:
-    """Open the model in a folder, cached per process until its files change.
-
-    Raises:
-        UsageError, CheckpointError, IncompatibleError: as `maskwright.load`.
-    """
+    """Open the model in a folder, cached per process until its files change. Errors as in
+    `maskwright.load`."""
     return _open_model(folder, tuple(file_state(path) for path in model_files(folder)))
 
 
@@ -45,11 +42,8 @@ def _open_model(folder: str, state: tuple[object, ...]) -> LanguageModel:
 
 
 def model_files(folder: str) -> list[Path]:
-    """Return the files of a model folder, or of the newest checkpoint and tokenizer of a run.
-
-    Raises:
-        UsageError, CheckpointError: the folder does not exist or has no model.
-    """
+    """Return the files of a model folder, or of the newest checkpoint and tokenizer of a run; a
+    `UsageError` or `CheckpointError` if there is no model."""
     from maskwright.model.opening import folders
     from maskwright.model.opening.open import home_of
     from maskwright.model.opening.run_folder import is_run

@@ -41,13 +41,10 @@ def attention(
     """Report what the attention heads of a model attend to.
 
     Args:
-        model: the folder of the model.
-        out: the output folder, without an earlier report.
-        text: text files to measure the heads on; the first `TEXTS` texts are read. If empty, the
-            sentences of `tree`, or built-in ones.
+        text: files whose first `TEXTS` texts the heads are measured on; if empty, the sentences of
+            `tree`, or built-in ones.
         sentence: the text whose attention is drawn; None: the first text.
         tree: CoNLL-U files to compare heads with dependency relations; None: no comparison.
-        stream: for the printed report; None: standard output.
 
     Returns:
         The path of the page.

@@ -118,11 +118,9 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 def compare_with_trees(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
-    """Find the best attention head for all words and for each relation.
-
-    Returns:
-        The relations, most frequent first; the names of those with too few words; and the number of
-        sentences skipped because they are too long or have two words in one token."""
+    """Find the best attention head for all words and for each relation. Returns the relations, most
+    frequent first; the names of those with too few words; and the number of sentences skipped
+    because they are too long or have two words in one token."""
     hits, distance_hits, relations, halves, num_sentences = _hits(subject, trees)
     best_heads, rare = [], []
     commonest = sorted(set(relations), key=lambda name: (-relations.count(name), name))
@@ -154,12 +152,10 @@ def compare_with_trees(
 def _hits(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
-    """Compare heads and distances with the governor of each of N words that have one.
-
-    Returns:
-        (N, 2, L, H) whether a head finds the governor, by direction; (N, distances) whether a fixed
-        distance does; the relations; (N,) the half, 0 or 1, of the word's sentence (by its index,
-        so that it is the same for all models); and the number of sentences."""
+    """Compare heads and distances with the governors of the N words that have one. Returns
+    (N, 2, L, H) whether a head finds it, by direction; (N, distances) whether a distance does; the
+    relations; (N,) the half, 0 or 1, of the sentence (by its index, so that it is the same for all
+    models); and the number of sentences."""
     hits, distance_hits, relations, halves, num_sentences = [], [], [], [], 0
     for number, words in _by_words(subject, trees):
         tree = trees[number]

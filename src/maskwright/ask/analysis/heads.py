@@ -52,11 +52,8 @@ class Heads:
 
 
 def look_at_heads(subject: ProbedModel, texts: Sequence[str]) -> Heads:
-    """Measure all heads on the first 128 tokens of each text.
-
-    Raises:
-        DataError: there is no text of two tokens.
-    """
+    """Measure all heads on the first `LONGEST` tokens of each text; raises a `DataError` if no text
+    has two tokens."""
     tokenizer = subject.tokenizer
     length = min(LONGEST, subject.frame.length)
     room = length - sum(tokenizer.frame_margins())
@@ -160,14 +157,8 @@ def _pieces(
 def _sums(
     weights: Tensor, visible: Tensor, counted: Tensor, special: Tensor
 ) -> NDArray[np.float64]:
-    """Return sums of all measures over positions, (H, measures).
-
-    Args:
-        weights: (B, H, T, T).
-        visible: (B, 1, T, T), whether a query sees a key.
-        counted: (B, T), the positions to sum over.
-        special: (B, T), whether a token is special.
-    """
+    """Return sums of all measures, (H, measures), over the `counted` positions (B, T). `weights`
+    are (B, H, T, T), `visible` (B, 1, T, T): whether a query sees a key; `special` is (B, T)."""
     size = weights.shape[-1]
     positions = torch.arange(size)
     distances = (positions[None] - positions[:, None]).abs().to(weights.dtype)  # query, key

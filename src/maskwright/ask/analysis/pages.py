@@ -33,11 +33,7 @@ BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
 
 
 def require_new(out: Path) -> None:
-    """Check that `out` has no results or page yet.
-
-    Raises:
-        UsageError: it has; the message names the file.
-    """
+    """Raise a `UsageError` if `out` has results or a page already."""
     document.require_new(out / tables.NAME, out / PAGE)
 
 
@@ -245,11 +241,7 @@ def show_senses(
     say: Say,
 ) -> Path:
     """Print and write how well each layer separates the meanings of `word` in the texts of `data`
-    (None: built-in sentences). Returns the path of the page.
-
-    Raises:
-        UsageError: there are no texts with this word.
-    """
+    (None: built-in sentences, else a `UsageError`). Returns the path of the page."""
     texts, meanings = _texts(word, data, columns)
     room = subject.frame.length - sum(subject.tokenizer.frame_margins())
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):

@@ -77,12 +77,8 @@ class PoolingComparison:
 def compare_pooling(
     subject: ProbedModel, data: Dataset, items: int | None = None
 ) -> PoolingComparison:
-    """Compare layers and poolings on pairs of texts with similarity scores.
-
-    Args:
-        data: the pairs; all of them are used if not split into parts, else the test part.
-        items: the maximum number of pairs, sampled; None: all.
-    """
+    """Compare layers and poolings on pairs of texts with similarity scores: on the test part of
+    `data`, or on all if it is not split; at most `items` of them, sampled (None: all)."""
     task_type = task_for_vectors({})
     part = next(name for name in (ALL, TEST, VALIDATION, TRAIN) if name in data.parts)
     all_rows = data.parts[part]

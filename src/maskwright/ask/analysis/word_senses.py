@@ -200,9 +200,8 @@ def _examples(
             )
         context = tokens.tolist()
         if shorten:
-            context, word_positions = _around(
-                context, word_positions, subject.frame.length - margins
-            )
+            room = subject.frame.length - margins
+            context, word_positions = _around(context, word_positions, room)
         framed_ids, _ = tokenizer.frame(context)
         if len(framed_ids) > subject.frame.length:
             raise DataError(

@@ -120,9 +120,7 @@ def _compared(
         for seed in range(seeds)
         for candidate in entrants
     }
-    pending = {
-        folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)
-    }
+    pending = {folder: recipe for folder, (_, recipe) in planned.items() if not finished(folder)}
     needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in pending.items())
     storage.require_space(out, sum(needed))
     seconds_left = TrainingSpeed()

@@ -37,11 +37,7 @@ PAIRS = Metric("pairs", "minimal pairs", higher_is_better=True)
 
 
 def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
-    """Check that there are recipes and seeds, and that names are valid and unique.
-
-    Raises:
-        UsageError: they are not; the message has the names.
-    """
+    """Raise a `UsageError` if there are no recipes or seeds, or names are invalid or not unique."""
     names = [r.name for r in recipes]
     if not names or seeds < 1:
         raise UsageError("nothing to compare", found=f"{len(names)} recipes, {seeds} seeds")
@@ -57,11 +53,7 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
 
 
 def refuse_equal(recipes: Sequence[Recipe]) -> None:
-    """Check that no two recipes have equal settings.
-
-    Raises:
-        UsageError: two have; the message names them.
-    """
+    """Raise a `UsageError` that names two recipes if their settings are equal."""
     for recipe, second in itertools.combinations(recipes, 2):
         if set(differences([recipe, second])[1]) <= {"model.size"}:  # its settings are compared
             raise UsageError(
@@ -95,12 +87,8 @@ def differences(recipes: Sequence[Recipe]) -> tuple[list[dict[str, Any]], list[s
 
 
 def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
-    """Check, before texts are prepared, what `measures` would reject later: tokenizers of different
-    kinds for models that do not all have bits per byte.
-
-    Raises:
-        IncompatibleError: naming the fields that differ.
-    """
+    """Raise an `IncompatibleError`, before texts are prepared, where `measures` would do so later:
+    for tokenizers of different kinds, if not all models have bits per byte."""
     if pairs or all(recipe.objective.spec.codes for recipe in recipes):
         return
     learned = [recipe for recipe in recipes if isinstance(recipe.tokenizer, TokenizerChoice)]
@@ -140,11 +128,8 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
 
 
 def refuse_other_text(recipes: Sequence[Recipe]) -> None:
-    """Check that the settings of all recipes hold out the same text.
-
-    Raises:
-        IncompatibleError: with the first setting that differs.
-    """
+    """Raise an `IncompatibleError` that names the first setting by which recipes hold out different
+    text."""
 
     def held_out(recipe: Recipe) -> dict[str, Any]:
         plain: dict[str, Any] = config.to_plain(recipe.corpus)
@@ -171,11 +156,8 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
 
 
 def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
-    """Check that recipes with the same settings have read the same version of the files.
-
-    Raises:
-        IncompatibleError: their held-out documents differ; the message names both recipes.
-    """
+    """Raise an `IncompatibleError` if held-out documents differ although the settings are equal, as
+    the recipes have read different versions of the files."""
     document_bytes = entrants[0].prepared.held_out.document_bytes
     for candidate in entrants[1:]:
         if not np.array_equal(document_bytes, candidate.prepared.held_out.document_bytes):

@@ -146,11 +146,8 @@ def run_folder(out: Path, name: str, seed: int) -> Path:
 
 
 def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
-    """Start or resume a run; a finished one is left as it is.
-
-    Raises:
-        IncompatibleError: the folder has a run with other settings.
-    """
+    """Start or resume a run, unless it is finished; raises an `IncompatibleError` if its folder has
+    a run with other settings."""
     recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):

@@ -118,12 +118,9 @@ def evaluate_file(
             kind="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        results = about | {
-            "figures": {name: _estimate_json(estimate) for name, estimate in metrics.items()}
-        }
-        document.write_new(
-            Path(out), {NAME: json.dumps(results, indent=2) + "\n", PAGE: shown_page}
-        )
+        figures = {name: _estimate_json(estimate) for name, estimate in metrics.items()}
+        text = json.dumps(about | {"figures": figures}, indent=2) + "\n"
+        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
     return metrics
 
@@ -141,16 +138,13 @@ def rows_for(
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
     """Read a part of `data`; returns its name, its rows as examples of the model's task, and the
-    task type.
+    task type. Errors as in `evaluate_file`.
 
     Args:
         folder: of the model.
         parts: the first of these that `data` has is read, unless `part` names one.
         rejects: the file to write skipped rows to.
         say: called with what was inferred about the data.
-
-    Raises:
-        As `evaluate_file`.
     """
     loaded = table.load(
         data, header=read.header, reading=read.reading, rejects=rejects, learned=False
@@ -161,10 +155,8 @@ def rows_for(
         raise UsageError(
             "no such part of the data", where=data, found=part_name, wanted=near(part_name, names)
         )
-    rows, task_type = _part_examples(
-        folder, model, loaded, part_name, data, as_names(columns), read, say
-    )
-    return part_name, rows, task_type
+    by_role = as_names(columns)
+    return part_name, *_part_examples(folder, model, loaded, part_name, data, by_role, read, say)
 
 
 def _part_examples(
@@ -263,11 +255,8 @@ def _infer_task(
     no_label: str | None,
 ) -> Task:
     """Infer the layout of the data for the model's task, with columns matched to those of the
-    training data by name.
-
-    Raises:
-        DataError: of several columns of a label or text, some are missing.
-    """
+    training data by name. Raises a `DataError` if of several columns of a label or text only some
+    are there."""
     text_columns = {role: names for role, names in model.columns.items() if may_be_joined(role)}
     for role, names in (text_columns | model.targets).items():
         if role in columns:

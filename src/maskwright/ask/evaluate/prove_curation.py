@@ -136,13 +136,11 @@ def prove(
             vocabulary=base_recipe.tokenizer.vocabulary,
             lowercase=base_recipe.tokenizer.lowercase,
         )
-    held_out_text = (texts[HELD_OUT],)
+    unseen = (texts[HELD_OUT],)
     recipes = []
     for name in ("before", "after"):
         text = (texts[name],)
-        corpus = replace(
-            base_recipe.corpus, text=text, held_out_text=held_out_text, limit_bytes=None
-        )
+        corpus = replace(base_recipe.corpus, text=text, held_out_text=unseen, limit_bytes=None)
         variant = replace(base_recipe, name=name, corpus=corpus)
         recipes.append(override(variant, [f"tokenizer.folder={tokenizer}"]))
     comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
@@ -269,10 +267,8 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
 
     texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
     locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
-    originals = {last(location) for location in locations | chosen}
-    return locations | {
-        location for location in {*survivors, *originals} if last(location) in originals
-    }
+    kept = {last(location) for location in locations | chosen}
+    return locations | {location for location in {*survivors, *kept} if last(location) in kept}
 
 
 def _digest(text: str) -> bytes:
@@ -327,11 +323,7 @@ def _read_texts(paths: Paths) -> Iterator[str]:
 def prove_command(
     clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
 ) -> None:
-    """Run `prove` with the options of the command line and print the verdict.
-
-    Raises:
-        As `prove`.
-    """
+    """Run `prove` with the options of the command line and print the verdict."""
     proof = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
     before, after, judged = proof.documents
     print(

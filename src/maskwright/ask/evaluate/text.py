@@ -169,11 +169,7 @@ def evaluate_text(
 
 def _stated_recipe(model: Model) -> Recipe | None:
     """Return a recipe with the objective, rows and reading options that the model's folder states
-    for measuring its loss; None if it states none.
-
-    Raises:
-        ConfigError: a field has an invalid value; the message names the field.
-    """
+    for measuring its loss; None if it states none. Raises a `ConfigError` for invalid values."""
     measure = model.conventions.measure
     if measure is None:
         return None

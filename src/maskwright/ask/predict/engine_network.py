@@ -219,11 +219,8 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
 
 
 def _compare_states(ready: Prepared, candidate: Engine) -> Finding:
-    """Compare the engine's states with the native ones in float32, on rows of different lengths.
-
-    Raises:
-        IncompatibleError: they differ by more than the engine's precision allows.
-    """
+    """Compare the engine's states with the native ones in float32, on rows of different lengths;
+    raises an `IncompatibleError` if they differ by more than its precision allows."""
     longest = ready.config.longest or 48
     lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
     tokens, groups = _random_rows(ready.network, lengths)
@@ -243,11 +240,9 @@ def _compare_states(ready: Prepared, candidate: Engine) -> Finding:
             wanted=f"at most {CLOSE[candidate.precision]:g} in {candidate.precision}",
             do='use the engine "torch"',
         )
-    caveat = (
-        "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
-    )
+    hint = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
     return Finding(
         COMPARED,
         f"{candidate.name} computes in {candidate.precision}, {candidate.bytes / 1e6:,.0f} MB",
-        summary + caveat,
+        summary + hint,
     )

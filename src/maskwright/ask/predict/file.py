@@ -163,9 +163,7 @@ def loaded(
         _require_native_engine(engine)
         model = load_shared([folder, *other_folders])
     else:
-        model = (
-            load(folder, base=base) if engine == TORCH else _with_engine(engine, folder, base, say)
-        )
+        model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
     if isinstance(model, SharedEncoder):
         _require_same_columns(model, named_columns)
     if named_columns and named_columns.keys() == {model.task_type.alone}:
@@ -186,7 +184,7 @@ def loaded(
     return model.with_columns({**model.columns, **named_columns})
 
 
-def _with_engine(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
+def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
     """Load the model in `folder` with an engine other than "torch"; `say` gets its findings."""
     from maskwright.ask.predict import language_model
 

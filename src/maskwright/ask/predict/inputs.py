@@ -265,11 +265,8 @@ def _to_plain(value: Any, names: Collection[str]) -> Any:
 def _require_columns(
     columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> None:
-    """Check that a table has columns that are read, and all columns that are joined into one text.
-
-    Raises:
-        DataError: a column is missing.
-    """
+    """Raise a `DataError` if a table has no column that is read, or only some of those that are
+    joined into one text."""
     joined_columns = next((joined for joined in roles.values() if set(joined) & set(columns)), ())
     missing = [name for name in joined_columns if name not in columns]
     if set(names) & set(columns) and not missing:

@@ -162,11 +162,7 @@ class LanguageModel:
 
     def set_adapter(self, name: str | None) -> None:
         """Activate a loaded adapter by name; None: the model as it was opened, or the base of an
-        adapter folder.
-
-        Raises:
-            UsageError: no adapter of this name was loaded.
-        """
+        adapter folder. Raises a `UsageError` if no adapter of this name was loaded."""
         if name is None:
             _ = self._base  # opens it if necessary
         if name not in self._models:
@@ -219,11 +215,8 @@ class LanguageModel:
         return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
 
     def windows(self, given: Iterable[Any]) -> list[int]:
-        """Return the number of windows that `predict` with long="windows" reads each example in.
-
-        Raises:
-            As `predict`.
-        """
+        """Return the number of windows that `predict` with long="windows" reads each example in;
+        errors as in `predict`."""
         with self._errors_with_abilities("predict"):
             task_predictor = self.predictor.with_long_texts("windows")
         return task_predictor.windows(given)
@@ -333,10 +326,7 @@ class LanguageModel:
         precision: Precision | None = None,
     ) -> Iterator[str]:
         """Yield the text that `generate` adds to the prompt, piece by piece. Pieces are final: they
-        contain no incomplete characters, and no part of a stop string.
-
-        Args and errors: as in `generate`.
-        """
+        contain no incomplete characters, and no part of a stop string. Args as in `generate`."""
         (text,) = self._text_list([prompt], "stream")
         with self._errors_with_abilities("generate"):
             pieces = inference_texts.write_stream(

@@ -115,11 +115,7 @@ class OpenModel:
 
     def pooled(self, pooling: str) -> Predictor:
         """Return the predictor of embeddings by `pooling` ("mean", "max", and for encoders "cls"),
-        for a model that was not trained for embeddings.
-
-        Raises:
-            UsageError: the pooling is unknown.
-        """
+        for a model that was not trained for embeddings; a `UsageError` for other poolings."""
         poolings = {"mean", "max"} | (set() if self.model.config.encoder is None else {"cls"})
         if pooling not in poolings:
             raise UsageError(
@@ -148,11 +144,8 @@ class OpenModel:
             return tuple(methods)
         has_vocabulary_head = config.vocabulary_head is not None
         is_encoder_decoder = self.model.num_stacks == 2
-        if (
-            has_vocabulary_head
-            and config.encoder is not None
-            and (tokenizer.mask is not None or tokenizer.sentinels)
-        ):
+        fillable = tokenizer.mask is not None or bool(tokenizer.sentinels)
+        if has_vocabulary_head and config.encoder is not None and fillable:
             methods.append("fill_mask")
         if has_vocabulary_head and (
             (config.decoder is not None and conventions.decoder_trained) or conventions.writes
@@ -300,12 +293,8 @@ def _share_equal(network: Transformer, base: Transformer) -> bool:
         return False
     base_parameters = dict(base.named_parameters())
     for name, parameter in list(network.named_parameters()):
-        base_parameter = base_parameters.get(name)
-        if (
-            base_parameter is not None
-            and base_parameter.shape == parameter.shape
-            and torch.equal(base_parameter, parameter)
-        ):
+        ours = base_parameters.get(name)
+        if ours is not None and ours.shape == parameter.shape and torch.equal(ours, parameter):
             path, _, attribute = name.rpartition(".")
-            network.get_submodule(path)._parameters[attribute] = base_parameter
+            network.get_submodule(path)._parameters[attribute] = ours
     return True

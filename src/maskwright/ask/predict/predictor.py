@@ -96,11 +96,8 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
-    """Check the `settled` options of `task.json` against those that releases have written.
-
-    Raises:
-        CheckpointError: an option or its value is unknown; the message names it.
-    """
+    """Raise a `CheckpointError` if an option in `settled` of `task.json`, or its value, is not one
+    that a release has written."""
     for name, value in task.settled.items() if task.format == 1 else ():
         fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
@@ -132,11 +129,7 @@ class BasePredictor(ABC):
     @abstractmethod
     def with_long_texts(self, long: LongText) -> Self:
         """Return a copy that handles texts beyond the model's context as `long` says: as in
-        training, in windows, or with an error.
-
-        Raises:
-            UsageError: `long` is none of these.
-        """
+        training, in windows, or with an error. Raises a `UsageError` for other values."""
 
     @abstractmethod
     def answer(
@@ -199,19 +192,17 @@ class BasePredictor(ABC):
                 wanted=near(str(on_bad), get_args(OnBad)),
             )
         values = examples(given, self.columns, self._other_names)
-        rows = (self._row_or_none(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
+        rows = (self._example(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
         return list(
             itertools.chain.from_iterable(
-                self._answers_with_gaps(portion, top, note) for portion in portions(rows)
+                self._padded(portion, top, note) for portion in portions(rows)
             )
         )
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows each example is read in; errors as in `predict`."""
         values = examples(given, self.columns, self._other_names)
-        rows = (
-            self._row_or_none(v, f"example {n}", "strict") for n, v in enumerate(values, start=1)
-        )
+        rows = (self._example(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
         counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
         return list(itertools.chain.from_iterable(counts))
 
@@ -225,15 +216,13 @@ class BasePredictor(ABC):
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
 
-    def _answers_with_gaps(
-        self, portion: list[Any], top: int | None, note: Note
-    ) -> Iterator[Answer]:
+    def _padded(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
         """Yield a prediction for each example of the portion, and None for each None."""
         readable = [row for row in portion if row is not None]
         answers = iter(self.answers(readable, top, note) if readable else ())
         yield from (None if row is None else next(answers) for row in portion)
 
-    def _row_or_none(self, value: Any, where: str, on_bad: OnBad) -> Any:
+    def _example(self, value: Any, where: str, on_bad: OnBad) -> Any:
         """Return `row(value, where)`; None if that fails and `on_bad` is "skip"."""
         try:
             return self.row(value, where)
@@ -245,11 +234,8 @@ class BasePredictor(ABC):
             ) from None
 
     def row(self, value: Any, where: str) -> Any:
-        """Convert an input value to an example of the task.
-
-        Raises:
-            DataError: the value is not an example of the task; the message names `where`.
-        """
+        """Convert an input value to an example of the task; raises a `DataError` that names `where`
+        if it is not one."""
         if isinstance(value, Mapping):
             is_pair = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
             value = value if is_pair else self._by_role(value)
@@ -379,11 +365,8 @@ class Predictor(BasePredictor):
 def answers_of(
     task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
 ) -> Iterator[Answer]:
-    """Convert model outputs to predictions: one per example, or a list of the `top` best.
-
-    Raises:
-        UsageError: `top` is below 1, or the task has a single possible prediction.
-    """
+    """Convert model outputs to predictions: one per example, or a list of the `top` best. Raises a
+    `UsageError` if `top` is below 1, or the task has no further predictions."""
     if top is None:
         return task_type.as_pipeline(encoded, outputs)
     if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
@@ -531,11 +514,8 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
 
 
 def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
-    """Return the task type that `task.json` (at `path`) records.
-
-    Raises:
-        CheckpointError: it does not match the model.
-    """
+    """Return the task type that `task.json`, at `path`, records; raises a `CheckpointError` if it
+    does not match the model."""
 
     def mismatch(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
         where = f"{path}: {field}"

@@ -166,11 +166,9 @@ class RemoteServer:
         """Send one HTTP request; returns status, headers by lower-case name, and body."""
         parts = urlsplit(self.url)
         is_https = parts.scheme == "https"
-        connection_class = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
+        scheme = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
         assert parts.hostname is not None
-        connection = connection_class(
-            parts.hostname, parts.port or connection_class.default_port, timeout=TIMEOUT
-        )
+        connection = scheme(parts.hostname, parts.port or scheme.default_port, timeout=TIMEOUT)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -270,7 +268,7 @@ class _TooMuchError(DataError):
 
 
 class _RowError(DataError):
-    """The server rejects a row; `row` is its index in the chunk."""
+    """The server rejects the row with the index `row` in the chunk."""
 
     def __init__(self, row: int, what: str, where: str, status: str, limit: str | None) -> None:
         super().__init__(what, where=where, found=status, wanted=limit)
@@ -283,13 +281,11 @@ def _is_address(url: object) -> bool:
         return False
     try:
         address = urlsplit(url)
-        is_valid = (
-            address.port != 0 and bool(address.hostname) and address.scheme in ("http", "https")
-        )
+        valid = address.port != 0 and bool(address.hostname) and address.scheme in ("http", "https")
         (address.hostname or "").encode("idna")  # fails if a label exceeds 63 characters
     except ValueError:
         return False
-    return is_valid and not (address.query or address.fragment or "@" in address.netloc)
+    return valid and not (address.query or address.fragment or "@" in address.netloc)
 
 
 def _is_line(text: str) -> bool:
@@ -368,11 +364,7 @@ class RemoteModel(BasePredictor):
 
     def windows(self, given: Iterable[Any]) -> list[int]:
         """Return the number of windows that `predict` with long="windows" reads each example in;
-        takes as long as `predict`.
-
-        Raises:
-            As `predict`.
-        """
+        takes as long, and raises the same errors, as `predict`."""
         return BasePredictor.windows(self.with_long_texts("windows"), given)
 
     def __repr__(self) -> str:
@@ -411,10 +403,8 @@ class RemoteModel(BasePredictor):
         fields: dict[str, list[Any]] = {
             name: [value for response in responses for value in response[name]] for name in LISTS
         }
-        if truncated := sum(fields["truncated"]):
-            note(
-                Finding("truncated", f"{truncated:,} of {len(rows):,} rows truncated by the server")
-            )
+        if cut := sum(fields["truncated"]):
+            note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
         counts = (np.array(fields[name], np.int64) for name in ("tokens", "windows", "truncated"))
         result = fields["answers"], Extent(*counts)
         if changed is not None:
@@ -451,13 +441,11 @@ class RemoteModel(BasePredictor):
         except _RowError as error:
             if error.row >= len(rows):  # no server of ours
                 raise
-            raise _with_location(rows[error.row], error) from error
+            raise _placed(rows[error.row], error) from error
         except _TooMuchError as error:
             if len(values) == 1:
                 timed_out = error.found == f"status {SLOW}"  # not the fault of the row
-                raise _with_location(
-                    rows[0], error, StoppedError if timed_out else DataError
-                ) from error
+                raise _placed(rows[0], error, StoppedError if timed_out else DataError) from error
         half = len(values) // 2
         first_half = self._responses(values[:half], rows[:half], top)
         return [*first_half, *self._responses(values[half:], rows[half:], top)]
@@ -465,12 +453,8 @@ class RemoteModel(BasePredictor):
     def _validate(
         self, predictions: dict[str, Any], values: list[Any], rows: Sequence[Any], top: int | None
     ) -> None:
-        """Validate a response.
-
-        Raises:
-            ModelChangedError: it comes from another model.
-            IncompatibleError: its predictions do not match the rows or the task.
-        """
+        """Validate a response. Raises a `ModelChangedError` if it comes from another model, and an
+        `IncompatibleError` if its predictions do not match the rows or the task."""
         if predictions["fingerprint"] != self.fingerprint:
             raise ModelChangedError(
                 "another model answers there now",
@@ -493,9 +477,7 @@ class RemoteModel(BasePredictor):
                 raise self.server.unknown(f"answers[{number}]", repr(answer))
 
 
-def _with_location(
-    row: Any, error: DataError, kind: type[MaskwrightError] = DataError
-) -> MaskwrightError:
+def _placed(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
     """Return the server's error with the location of the row in the client's data."""
     return kind(error.what, where=row.where, found=error.found, wanted=error.wanted)
 

@@ -181,11 +181,8 @@ def table_settings(read: TableReadingOptions) -> list[str]:
 
 
 def _refuse_header(line: str, name: str, where: str) -> None:
-    """Check that the first line of a text file is not the header of a table.
-
-    Raises:
-        DataError: a cell of the line is the column name `name`.
-    """
+    """Raise a `DataError` if the first line of a text file is the header of a table, with a cell
+    equal to the column name `name`."""
     cells = [cell.strip().strip('"') for mark in OTHERS for cell in line.split(mark)]
     if name in cells:
         raise DataError(

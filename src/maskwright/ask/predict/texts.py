@@ -151,11 +151,8 @@ def _fills_gaps(model: Model) -> bool:
 
 
 def _encode_gaps(model: Model, text: str) -> TextWithGaps | None:
-    """Encode a text with gaps; None if it has none and the tokenizer has a mask token.
-
-    Raises:
-        UsageError: the text has no gap, and the tokenizer no mask token.
-    """
+    """Encode a text with gaps. If it has none, return None if the tokenizer has a mask token, else
+    raise a `UsageError`."""
     tokenizer = model.tokenizer
     gaps = gapped(tokenizer, text)
     if gaps is None and tokenizer.mask is None:
@@ -223,10 +220,8 @@ def _fill_gaps(model: Model, network: Prepared, gaps: TextWithGaps, top: int) ->
             Hole(
                 source.index(sentinel_id),
                 tuple(
-                    TokenCandidate(
-                        span.ids[0], span_text, span.probability, gaps.filled(sentinel, span_text)
-                    )
-                    for span, span_text in zip(candidates, span_texts, strict=True)
+                    TokenCandidate(span.ids[0], text, span.probability, gaps.filled(sentinel, text))
+                    for span, text in zip(candidates, span_texts, strict=True)
                 ),
             )
         )
@@ -329,10 +324,8 @@ def prompts_of(
     top_logprobs: int = 0,
 ) -> list[Prompt]:
     """Encode texts as prompts for `Generation`, which then generates the same as `write` does for
-    this list. `write` puts `prompt.decode(prompt.prefix)` before each output.
-
-    Args and errors: as in `write`; for `logprobs` and `top_logprobs` see `Prompt`.
-    """
+    this list. `write` puts `prompt.decode(prompt.prefix)` before each output. Args and errors as in
+    `write`; for `logprobs` and `top_logprobs` see `Prompt`."""
     prompt_batch = _prompt_batch(model, texts)
     sampling = _sampling(temperature, top_k, top_p, seed)
     prompts: dict[int, Prompt] = {}
@@ -377,11 +370,8 @@ class PromptTokens:
 
 
 def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
-    """Encode texts as prompts of a decoder-only model, for `prompt_scores`.
-
-    Raises:
-        IncompatibleError, UsageError: as in `write`, or if the model is not decoder-only.
-    """
+    """Encode texts as prompts of a decoder-only model, for `prompt_scores`. Errors as in `write`;
+    other models raise an `IncompatibleError`."""
     require_decoder(model.config)
     prompt_batch = _prompt_batch(model, texts)
     prompts = []
@@ -581,11 +571,8 @@ def log_likelihoods(
 
 
 def scoring_method(network: Transformer, conventions: Conventions) -> str:
-    """Return the method of `likelihood_prompts.METHODS` that fits the model's training.
-
-    Raises:
-        IncompatibleError: the model predicts no tokens.
-    """
+    """Return the method of `likelihood_prompts.METHODS` that fits the model's training; raises an
+    `IncompatibleError` if the model predicts no tokens."""
     if not conventions.decoder_trained:
         return "masked"  # the encoder alone was trained
     if conventions.prediction_offset:

@@ -186,11 +186,7 @@ def _named_os_errors(out: Path) -> Iterator[None]:
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
-    """Check that the source files did not change while they were read.
-
-    Raises:
-        DataError: their hashes differ from `before`; the message names the files.
-    """
+    """Raise a `DataError` with the names of source files whose hashes differ from `before`."""
     current = hashes(source)
     if changed := [name for name in {**before, **current} if before.get(name) != current.get(name)]:
         raise DataError(

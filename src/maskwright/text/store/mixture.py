@@ -181,7 +181,7 @@ class ScheduledMixture:
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return row numbers and epochs of their sources, (count,) each, of `count` samples of the
         run from number `begin`."""
-        owners, numbers = self._sources_of(np.arange(begin, begin + count))
+        owners, numbers = self._source(np.arange(begin, begin + count))
         rows, epochs = np.zeros_like(numbers), np.zeros_like(numbers)
         for owner in np.unique(owners):
             own_rows, size = owners == owner, len(self.sources[owner])
@@ -207,13 +207,11 @@ class ScheduledMixture:
     def realised(self, samples: int) -> NDArray[np.int64]:
         """Return (K,) how many of the first `samples` of the run come from each source."""
         blocks, rest = divmod(samples, self._block)
-        owners, _ = self._sources_of(np.arange(blocks * self._block, blocks * self._block + rest))
+        owners, _ = self._source(np.arange(blocks * self._block, blocks * self._block + rest))
         rest_counts = np.bincount(owners, minlength=len(self.sources))
         return self._rows_before(blocks)[blocks] + rest_counts
 
-    def _sources_of(
-        self, samples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _source(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the source of each sample, and the number of rows of that source before it."""
         blocks, positions = np.divmod(samples, self._block)
         until = self._rows_before(int(blocks.max(initial=0)) + 1)

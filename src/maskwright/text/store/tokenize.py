@@ -102,11 +102,7 @@ def build_store(
                 remove_folder(builder.work, files)
         return existing
     # Only an incomplete or damaged store may be replaced.
-    partial = out.is_dir() and {p.name for p in out.iterdir()} <= {
-        MANIFEST,
-        "tokens.bin",
-        *FILES,
-    }
+    partial = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
     if os.path.lexists(out) and not partial:
         raise OutputError(
             "the folder for the token store holds other files",
