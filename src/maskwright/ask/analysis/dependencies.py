@@ -168,8 +168,8 @@ def _hits(
         for position, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
-            found = attends_to[:, :, position] == head, attended_by[:, :, position] == head
-            hits.append(np.stack(found))
+            matches = attends_to[:, :, position] == head, attended_by[:, :, position] == head
+            hits.append(np.stack(matches))
             distance_hits.append([head - position == d for d in DISTANCES])
             relations.append(relation)
             halves.append(number % 2)

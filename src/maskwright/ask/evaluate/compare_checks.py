@@ -100,12 +100,12 @@ def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
 def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | None]:
     """Let all recipes that split the text by character ranges hold out the range of the first one,
     unless another is trained on it. Returns the recipes, and a finding if any was changed."""
-    reference, *others = recipes
+    reference, *contenders = recipes
     if reference.corpus.characters is None:
         return list(recipes), None
     reference_range, changed = reference.corpus.characters.held_out, list[str]()
     adjusted = [reference]
-    for recipe in others:
+    for recipe in contenders:
         own_range = recipe.corpus.characters
         if own_range is None or own_range.held_out == reference_range:
             adjusted.append(recipe)

@@ -267,8 +267,10 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
 
     texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
     locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
-    kept = {last(location) for location in locations | chosen}
-    return locations | {location for location in {*survivors, *kept} if last(location) in kept}
+    targets = {last(location) for location in locations | chosen}
+    return locations | {
+        location for location in {*survivors, *targets} if last(location) in targets
+    }
 
 
 def _digest(text: str) -> bytes:
@@ -336,5 +338,5 @@ def prove_command(
         else f"on documents as they came: {proof.sentence}"
     )
     if proof.survivors is not None:
-        kept = proof.survivors.documents[2]
-        print(f"on the {kept:,} of them that are kept, as curated: {proof.survivors.sentence}")
+        count = proof.survivors.documents[2]
+        print(f"on the {count:,} of them that are kept, as curated: {proof.survivors.sentence}")

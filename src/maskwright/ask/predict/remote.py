@@ -164,15 +164,15 @@ class RemoteServer:
         self, method: str, path: str, body: bytes | None
     ) -> tuple[int, dict[str, str], bytearray]:
         """Send one HTTP request; returns status, headers by lower-case name, and body."""
-        parts = urlsplit(self.url)
-        is_https = parts.scheme == "https"
+        address = urlsplit(self.url)
+        is_https = address.scheme == "https"
         scheme = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
-        assert parts.hostname is not None
-        connection = scheme(parts.hostname, parts.port or scheme.default_port, timeout=TIMEOUT)
+        assert address.hostname is not None
+        connection = scheme(address.hostname, address.port or scheme.default_port, timeout=TIMEOUT)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
-            connection.request(method, parts.path.rstrip("/") + path, body, headers)
+            connection.request(method, address.path.rstrip("/") + path, body, headers)
             data, deadline = bytearray(), time.monotonic() + TIMEOUT
             with connection.getresponse() as response:
                 while len(data) <= LARGEST and (piece := response.read1(PIECE)):

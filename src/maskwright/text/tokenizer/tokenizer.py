@@ -331,12 +331,12 @@ class Tokenizer:
             return
         for number, text in enumerate(texts):
             with backend.unicode_errors([text], number):
-                found = set(self.normalise(text))
+                letters = set(self.normalise(text))
             if self.kind == "byte-bpe":
-                missing = {c for c in found if not self._alphabet.issuperset(spell_bytes(c))}
+                missing = {c for c in letters if not self._alphabet.issuperset(spell_bytes(c))}
             else:
                 spaces = self.kind == "character"
-                missing = {c for c in found - self._alphabet if spaces or not c.isspace()}
+                missing = {c for c in letters - self._alphabet if spaces or not c.isspace()}
             if missing:
                 raise IncompatibleError(
                     "characters that the vocabulary does not have, and no unknown token for them",
