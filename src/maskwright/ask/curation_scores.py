@@ -23,17 +23,14 @@ from maskwright.text.curate.labelled_texts import good_label
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
 
-PASSAGES = 4  # of a text are read
+PASSAGES = 4  # the number of passages of a text that are scored
 MOST_TOKENS = 512
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
 def open_model(folder: str) -> LanguageModel:
-    """The model in a folder, once per process for each content.
-
-    Raises:
-        UsageError, CheckpointError, IncompatibleError: as `maskwright.load` does.
-    """
+    """Open the model in a folder, cached per process until its files change. Errors as in
+    `maskwright.load`."""
     return _open_model(folder, tuple(file_state(path) for path in model_files(folder)))
 
 
@@ -45,11 +42,8 @@ def _open_model(folder: str, state: tuple[object, ...]) -> LanguageModel:
 
 
 def model_files(folder: str) -> list[Path]:
-    """The files of the model in a folder: of a run, those of its newest checkpoint and tokenizer.
-
-    Raises:
-        UsageError, CheckpointError: no such folder, or no model in it.
-    """
+    """Return the files of a model folder, or of the newest checkpoint and tokenizer of a run; a
+    `UsageError` or `CheckpointError` if there is no model."""
     from maskwright.model.opening import folders
     from maskwright.model.opening.open import home_of
     from maskwright.model.opening.run_folder import is_run
@@ -60,12 +54,12 @@ def model_files(folder: str) -> list[Path]:
 
 
 def require_scores(folder: str) -> None:
-    """Raises IncompatibleError if the model says nothing about the tokens of a text."""
+    """Raise an `IncompatibleError` if the model cannot compute likelihoods of texts."""
     open_model(folder).log_likelihood("a text")
 
 
 def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """(B,) -log2 of the likelihood per token of each text, from `PASSAGES` passages of it."""
+    """Compute bits per token of each text, (B,), from `PASSAGES` passages; NaN without tokens."""
     model = open_model(folder)
     passages, owners = passages_of(texts, PASSAGES)
     pieces: list[str] = []
@@ -84,24 +78,24 @@ def bits_per_token(folder: str, texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
-    """The text, halved until each piece fits into the model's context."""
+    """Halve a text recursively until each piece fits into the model's context."""
     if not text:
         return []
     tokenizer, longest = model.model.tokenizer, model.model.config.longest
-    most = MOST_TOKENS if longest is None else min(MOST_TOKENS, longest - model.model.positions)
-    most -= sum(tokenizer.frame_margins())
-    if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= most:
+    limit = MOST_TOKENS if longest is None else min(MOST_TOKENS, longest - model.model.positions)
+    limit -= sum(tokenizer.frame_margins())
+    if len(text) < 2 or len(tokenizer.encode_batch([text])[0]) <= limit:
         return [text]
     middle = len(text) // 2
     return _split_to_fit(model, text[:middle].strip()) + _split_to_fit(model, text[middle:].strip())
 
 
 def good_class(folder: str, label: str, where: str) -> str:
-    """The class of good texts of a model that was fine-tuned on two classes.
+    """Return the name of the class of good texts of a model with two classes.
 
     Raises:
-        IncompatibleError: it was not.
-        ConfigError: which class is good is unclear.
+        IncompatibleError: the model was not fine-tuned on two classes of texts.
+        ConfigError: it is unclear which class is the good one.
     """
     names = tuple(answer["label"] for answer in _answers(folder, ["a text"])[0])
     if len(names) != 2:
@@ -116,15 +110,16 @@ def good_class(folder: str, label: str, where: str) -> str:
 
 
 def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
-    """(B,) the probability that a fine-tuned model gives the class of good texts."""
-    chosen = good_class(folder, label, folder)
+    """Return the probabilities that a fine-tuned model gives the class of good texts, (B,)."""
+    good_name = good_class(folder, label, folder)
     answers = _answers(folder, [text[:READ] for text in texts])
     return np.array(
-        [next(a["score"] for a in answer if a["label"] == chosen) for answer in answers]
+        [next(a["score"] for a in answer if a["label"] == good_name) for answer in answers]
     ).round(4)
 
 
 def _answers(folder: str, texts: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Predict all classes of each text, as lists of {"label", "score"}."""
     model = open_model(folder)
     if "predict" not in model.abilities:
         raise IncompatibleError(

@@ -1,8 +1,7 @@
-"""`maskwright quickstart`: from nothing to a model that fills masks, with an honest report.
+"""`maskwright quickstart`: train a small model that fills masks, and report its quality.
 
-No argument, no network, no GPU: the text is the documentation inside this Python installation.
-The machine's speed decides how many steps fit into the time; the resolved recipe is saved like
-any other.
+Needs no arguments, network or GPU: the text is the documentation of this Python installation. The
+number of steps is chosen by the machine's speed; the resolved recipe is saved as usual.
 """
 
 from __future__ import annotations
@@ -74,13 +73,13 @@ SENTENCES = (
     "Raise an [MASK] if the file does not exist.",
 )
 SETTINGS = Settings(epochs=3, batch=32, optimizer=AdamW(learning_rate=1e-3))
-# Few labels, because that is where pretraining has to show what it is worth.
+# Few labels, since pretraining helps most there.
 LABELS = 1_000
 SEEDS = (0, 1, 2)
 
 
 def compare(out: Path, say: Say) -> list[Table]:
-    """The three tables of the run in `out`; `say` gets each as soon as it is computed."""
+    """Compute the three result tables of the run in `out`; each is printed by `say` at once."""
     recipe = read(out / run.RECIPE)
     prepared = prepare(recipe, out, lambda text: None)
     model = open_weights(out).network
@@ -92,13 +91,13 @@ def compare(out: Path, say: Say) -> list[Table]:
 
 
 def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> Table:
-    """Loss and accuracy at the usual mask rate, so that figures compare with others'."""
-    usual = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
+    """Return a table of loss and accuracy at the usual mask rate, beside baselines."""
+    usual_recipe = replace(recipe, objective=replace(recipe.objective, options={"rate": 0.15}))
     source = held_out_rows(recipe, prepared.held_out)
     train = training_rows(recipe, prepared.train)
     reseeded = replace(recipe, training=replace(recipe.training, seed=recipe.training.seed + 1))
     objectives = [
-        build.objective(usual, network, prepared.tokenizer)
+        build.objective(usual_recipe, network, prepared.tokenizer)
         for network in (model, build.model(reseeded, model.config))
     ]
     size: dict[str, Any] = {
@@ -108,7 +107,7 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
     figures, untrained = (likelihood.evaluate(o, source, **size) for o in objectives)
     counts = likelihood.token_counts(prepared.train, weights_of(recipe.corpus, prepared.train))
     lines = likelihood.reference_lines(objectives[0], counts, train, source, **size)
-    shown = [
+    rows_by_name = [
         ("this model", figures.loss, figures.top1, figures.top5),
         ("unigram line", lines.unigram_loss, lines.unigram_top1, lines.unigram_top5),
         ("random encoder", untrained.loss, untrained.top1, untrained.top5),
@@ -118,7 +117,7 @@ def _held_out(recipe: Recipe, prepared: PreparedCorpus, model: Transformer) -> T
         "title": "Held-out text, 15 % masked",
         "own_first": True,
         "head": ["", "loss", "top-1", "top-5"],
-        "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in shown],
+        "rows": [[name, *(f"{v:.3f}" for v in values)] for name, *values in rows_by_name],
         "note": f"{figures.targets:,} masked tokens; loss in nats. The unigram line is what "
         "guessing by frequency reaches: below it, the model reads the context.",
     }
@@ -187,13 +186,13 @@ def load_task(tokenizer: Tokenizer, length: int) -> EncodedTask:
 
 @dataclass(frozen=True)
 class Score:
-    """Accuracy and macro-F1 over seeds; one seed where nothing is drawn."""
+    """Accuracy and macro-F1 by seed; one value for deterministic methods."""
 
     accuracy: list[float]
     macro_f1: list[float]
 
     def cells(self) -> list[str]:
-        """Accuracy, macro-F1 and the number of seeds, as a table shows them."""
+        """Return accuracy, macro-F1 and the number of seeds as cells of a table."""
         columns = [
             f"{mean(v):.3f}" + (f" ± {stdev(v):.3f}" if len(v) > 1 else "")
             for v in (self.accuracy, self.macro_f1)
@@ -204,7 +203,7 @@ class Score:
 def compare_on_task(
     task: EncodedTask, pretrained: Transformer, tokenizer: Tokenizer
 ) -> dict[str, Score]:
-    """All six methods on `task`, three seeds where chance plays a part."""
+    """Score all six methods on `task`, with three seeds for those that are random."""
     fresh = [_with_head(pretrained.config, None, len(task.names), s) for s in SEEDS]
     scores = {"majority": _majority(task), "words": _words(task)}
     scores["probe, random encoder"] = _probe(task, fresh[:1], tokenizer)
@@ -219,6 +218,7 @@ def compare_on_task(
 def _with_head(
     network_config: TransformerConfig, source: Transformer | None, labels: int, seed: int
 ) -> Transformer:
+    """Build a classifier with the weights of `source`; None: randomly initialised."""
     config = replace(
         network_config,
         vocabulary_head=None,
@@ -240,8 +240,8 @@ def _score(task: EncodedTask, predictions: list[np.ndarray]) -> Score:
 
 
 def _majority(task: EncodedTask) -> Score:
-    common = np.bincount(task.train.labels).argmax()
-    return _score(task, [np.full(len(task.test), common)])
+    majority_class = np.bincount(task.train.labels).argmax()
+    return _score(task, [np.full(len(task.test), majority_class)])
 
 
 def _words(task: EncodedTask) -> Score:
@@ -288,20 +288,20 @@ def _tune(task: EncodedTask, model: Transformer, tokenizer: Tokenizer, seed: int
 
 
 RESULTS = "results.json"
-# What the labelled task, evaluations and the corpus take of the time, measured on two cores.
+# Time of corpus, evaluations and labelled task without training, measured on two cores.
 OVERHEAD_SECONDS = 60.0
 TRIAL_STEPS, FEWEST_STEPS = 6, 200
 
 
 def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
-    """The whole first run in the new folder `out`; returns the content of `results.json`.
+    """Train and evaluate in the new folder `out`; returns the content of `results.json`.
 
     Args:
-        minutes: how long it may take on this machine, everything included; longer, with a note, if
-            that is too little for the fewest steps.
+        minutes: the total time on this machine; exceeded, with a note, if it is too short for
+            `FEWEST_STEPS` steps.
 
     Raises:
-        UsageError: less than what surrounds the training takes.
+        UsageError: the time is too short for corpus and evaluation alone.
     """
     started = time.monotonic()
     if not OVERHEAD_SECONDS < minutes * 60 < math.inf:
@@ -338,8 +338,7 @@ def quickstart(out: Path, *, minutes: float = 4.0) -> dict[str, Any]:
 
 
 def close(out: Path, *, stream: TextIO | None = None) -> None:
-    """Add the labelled task to the quickstart's complete run `out`, if the quickstart was stopped
-    before."""
+    """Add the result tables to the completed run `out` of a quickstart that was interrupted."""
     if tables.read(out):
         return
     say = printer(stream)
@@ -352,7 +351,7 @@ def _write(out: Path, results: dict[str, Any]) -> None:
 
 
 def sized(recipe: Recipe, steps: int) -> Recipe:
-    """`recipe` for `steps` steps, with six evaluations and three checkpoints on the way."""
+    """Return `recipe` for `steps` steps, with six evaluations and three checkpoints."""
     every = max(1, steps // 6)
     return replace(
         recipe,
@@ -363,8 +362,8 @@ def sized(recipe: Recipe, steps: int) -> Recipe:
 
 
 def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
-    """The number of steps of `step_seconds` that fit into `seconds`, of which some are `used`;
-    prints the expected time, and a note if that is longer."""
+    """Return the number of steps of `step_seconds` that fit into `seconds` after `used` of them;
+    prints the expected time, and a note if it is longer."""
     fitting = int((seconds - used - OVERHEAD_SECONDS) / step_seconds)
     steps = max(FEWEST_STEPS, fitting)
     print(
@@ -378,7 +377,7 @@ def _fit_steps(step_seconds: float, seconds: float, used: float) -> int:
 
 
 def _seconds_per_step(recipe: Recipe, prepared: PreparedCorpus) -> float:
-    """The seconds of a step of `recipe`, from a short trial run."""
+    """Measure the seconds per step of `recipe` in a short trial run."""
     training = recipe.training
     chosen = machine.choose(training.precision, training.device)
     architecture = build.transformer_config(recipe, prepared.tokenizer)

@@ -1,4 +1,4 @@
-"""What the heads of a model attend to: a page, `results.json`, and tables for the terminal."""
+"""Report on what attention heads attend to: a page, `results.json`, and printed tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from maskwright.base.storage import commit
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import read
 
-# Heads that are drawn on a page, and their cells; tokens of a text that is drawn.
+# Maximum number of heads drawn on a page, and of their cells; and of tokens of the drawn text.
 SMALL_GRIDS, CELLS = 36, 40_000
 DRAWN, FEW_DRAWN = 64, 24
 TEXTS = 200
@@ -38,8 +38,13 @@ def attention(
     tree: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Path:
-    """Report what the heads of `model` attend to: in the first texts of `text`, in one `sentence`,
-    and in a `tree` bank.
+    """Report what the attention heads of a model attend to.
+
+    Args:
+        text: files whose first `TEXTS` texts the heads are measured on; if empty, the sentences of
+            `tree`, or built-in ones.
+        sentence: the text whose attention is drawn; None: the first text.
+        tree: CoNLL-U files to compare heads with dependency relations; None: no comparison.
 
     Returns:
         The path of the page.
@@ -48,18 +53,18 @@ def attention(
     subject = ProbedModel.of(Path(model))
     if sentence is not None:
         _require_drawable(subject, sentence)
-    two = len(subject.model.config.stacks) == 2
-    if two:
+    two_stacks = len(subject.model.config.stacks) == 2
+    if two_stacks:
         say(Finding("one-of-two-stacks", ONE_OF_TWO.strip()).line())
     bank = dependencies.read_trees(Path(tree)) if tree is not None else []
     texts = _texts(text, bank, say)
     commit.probe_writable(out)
     require_new(out)
-    measured = heads.look_at_heads(subject, texts)
-    if short := len(texts) - measured.texts:
-        message = f"{short:,} texts of fewer than two tokens are left out"
+    head_measures = heads.look_at_heads(subject, texts)
+    if num_short := len(texts) - head_measures.texts:
+        message = f"{num_short:,} texts of fewer than two tokens are left out"
         say(Finding("texts-too-short", message).line())
-    relations, rare, passed = (
+    relations, rare, num_skipped = (
         dependencies.compare_with_trees(subject, bank) if bank else ([], [], 0)
     )
     if not text and not bank:
@@ -72,29 +77,29 @@ def attention(
     if rare:
         why = f"not asked, with fewer than {dependencies.LEAST} words in a half of the sentences"
         say(Finding("rare-relations", f"{why}: {', '.join(rare)}").line())
-    if passed:
-        message = f"passed over: {passed:,} of {len(bank):,} sentences of the tree bank"
+    if num_skipped:
+        message = f"passed over: {num_skipped:,} of {len(bank):,} sentences of the tree bank"
         why = "too long, or with two words in one token"
         say(Finding("sentences-passed-over", message, why).line())
-    shown = [_head_table(measured)] + ([_tree_table(relations)] if relations else [])
-    for table in shown:
+    all_tables = [_head_table(head_measures)] + ([_tree_table(relations)] if relations else [])
+    for table in all_tables:
         say("\n" + tables.for_terminal(table))
-    sample, most = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
-    text_attention = heads.one_text(subject, sample, most)
-    summary = f"Attention on {measured.tokens:,} tokens of {measured.texts:,} texts"
-    if measured.cut:
-        summary += f", {measured.cut:,} of them cut at {measured.longest} tokens"
+    sample, size = (texts[0], FEW_DRAWN) if sentence is None else (sentence, subject.frame.length)
+    text_attention = heads.one_text(subject, sample, size)
+    summary = f"Attention on {head_measures.tokens:,} tokens of {head_measures.texts:,} texts"
+    if head_measures.cut:
+        summary += f", {head_measures.cut:,} of them cut at {head_measures.longest} tokens"
     pictures = _head_pictures(text_attention)
     return write(
         out,
         subject,
         "attention.html",
-        _plain(measured, relations, passed),
+        _results_json(head_measures, relations, num_skipped),
         say,
         kind="What heads look at",
-        summary=f"{summary}.{ONE_OF_TWO if two else ''}",
-        tables=shown,
-        maps=_maps(measured),
+        summary=f"{summary}.{ONE_OF_TWO if two_stacks else ''}",
+        tables=all_tables,
+        maps=_maps(head_measures),
         text=text_attention.text,
         cut=text_attention.cut,
         heads=pictures,
@@ -103,10 +108,10 @@ def attention(
     )
 
 
-def _plain(
+def _results_json(
     measured: heads.Heads, relations: Sequence[dependencies.Relation], passed: int
 ) -> dict[str, Any]:
-    """All figures, as they are written to `results.json`."""
+    """Return all results as JSON values; `passed`: the number of skipped sentences."""
     return {
         "texts": measured.texts,
         "tokens": measured.tokens,
@@ -120,19 +125,18 @@ def _plain(
 
 def _require_drawable(subject: ProbedModel, sentence: str) -> None:
     count = len(subject.tokenizer.encode(sentence))
-    most = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
-    if not 1 <= count <= most:
+    max_tokens = min(DRAWN, subject.frame.length) - sum(subject.tokenizer.frame_margins())
+    if not 1 <= count <= max_tokens:
         raise UsageError(
             "not a text that can be drawn",
             where="--sentence",
             found=f"{count} tokens",
-            wanted=f"1 to {most}",
+            wanted=f"1 to {max_tokens}",
         )
 
 
 def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str]:
-    """The texts that the heads are measured on: the user's, those of the bank, or the built-in
-    sentences."""
+    """Return the texts to measure heads on: of `text`, of the tree bank, or built-in sentences."""
     if text:
         texts = []
         for document_ in read(text):
@@ -148,12 +152,12 @@ def _texts(text: Paths, bank: Sequence[dependencies.Tree], say: Say) -> list[str
 
 
 def _maps(measured: heads.Heads) -> list[Markup]:
-    """A map of all heads for each of their figures."""
+    """Draw a heat map of all heads for each measure."""
     names = [f"layer {n + 1}" for n in range(len(measured.means["entropy"]))]
     numbers = [str(n + 1) for n in range(measured.means["entropy"].shape[1])]
     return [
         grid(
-            _measured(measured, name),
+            _map_title(measured, name),
             values.tolist(),
             names,
             numbers,
@@ -164,7 +168,7 @@ def _maps(measured: heads.Heads) -> list[Markup]:
     ]
 
 
-def _measured(measured: heads.Heads, name: str) -> str:
+def _map_title(measured: heads.Heads, name: str) -> str:
     low, high = measured.even[name].min(), measured.even[name].max()
     span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f} by layer"
     return f"{name} (even weights: {span})"
@@ -215,11 +219,11 @@ def _tree_table(relations: Sequence[dependencies.Relation]) -> Table:
 
 
 def _head_pictures(text_attention: heads.TextAttention) -> list[Markup]:
-    """The weights of as many heads as have room on a page."""
+    """Draw the attention weights of as many heads as fit on a page."""
     pieces, weights = text_attention.pieces, text_attention.weights
-    most = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
-    every = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
+    max_heads = min(SMALL_GRIDS, max(1, CELLS // len(pieces) ** 2))
+    pairs = [(layer, head) for layer in range(len(weights)) for head in range(len(weights[layer]))]
     return [
         head_weights(f"layer {layer + 1}, head {head + 1}", weights[layer, head].tolist(), pieces)
-        for layer, head in every[:most]
+        for layer, head in pairs[:max_heads]
     ]

@@ -1,10 +1,11 @@
-"""Attention heads compared with grammatical heads: dependency trees from a CoNLL-U file.
+"""Comparison of attention heads with dependency trees from a CoNLL-U file.
 
-For each attention head the word that a word looks at most (tokens of a word are joined: attention
-to them added, attention from them averaged) is compared with the word that governs it in the tree;
-and, the other way round, the word by which it is looked at most. The head is chosen for each
-relation on one half of the sentences and scored on the other; beside it stands the best fixed
-distance, chosen likewise (Clark et al. 2019, section 4.2; Voita et al. 2019).
+Attention between tokens is converted to words: attention to the tokens of a word is added,
+attention from them averaged. For each attention head, the word that a word attends to most is
+compared with its governor in the tree, and so is the word that attends to it most. For each
+relation, the best head is chosen on one half of the sentences and evaluated on the other; the
+baseline is the best fixed distance, chosen in the same way (Clark et al. 2019, section 4.2; Voita
+et al. 2019).
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class Relation:
 
 
 def read_trees(path: Path) -> list[Tree]:
-    """The sentences of CoNLL-U files; parts of words and empty nodes are passed over.
+    """Read the sentences of CoNLL-U files; multiword tokens and empty nodes are skipped.
 
     Raises:
-        DataError: a line without ten columns, a governor that is not in the sentence, or bytes that
-            are no UTF-8.
-        UsageError: no such file, one of another kind, or none with a sentence.
+        DataError: a line does not have ten columns, a governor is not in the sentence, or the file
+            is not UTF-8.
+        UsageError: the file does not exist, has another format, or has no sentence.
     """
     trees: list[Tree] = []
     ledger = Ledger(ReadingOptions(), Counts(), None)
@@ -84,6 +85,7 @@ def read_trees(path: Path) -> list[Tree]:
 
 
 def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
+    """Build a tree from the (line number, columns) of its words; subtypes of relations are cut."""
     heads = []
     for position, (number, columns) in enumerate(words, 1):
         if columns[0] != str(position):
@@ -116,22 +118,22 @@ def _tree(file: str, words: Sequence[NumberedWord]) -> Tree:
 def compare_with_trees(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[list[Relation], list[str], int]:
-    """The best head for all words and for each relation, the commonest first; the relations with
-    too few words; and the number of sentences that were passed over because they are too long or
-    have two words in one token."""
-    hits, fixed, names, halves, used = _hits(subject, trees)
+    """Find the best attention head for all words and for each relation. Returns the relations, most
+    frequent first; the names of those with too few words; and the number of sentences skipped
+    because they are too long or have two words in one token."""
+    hits, distance_hits, relations, halves, num_sentences = _hits(subject, trees)
     best_heads, rare = [], []
-    commonest = sorted(set(names), key=lambda name: (-names.count(name), name))
-    listed = np.array(names)
+    commonest = sorted(set(relations), key=lambda name: (-relations.count(name), name))
+    name_array = np.array(relations)
     for name in (ALL, *commonest):
-        of_relation = np.ones(len(listed), bool) if name == ALL else listed == name
+        of_relation = np.ones(len(name_array), bool) if name == ALL else name_array == name
         choose, score = of_relation & (halves == 0), of_relation & (halves == 1)
         if min(choose.sum(), score.sum()) < LEAST:
             rare.append(name)
             continue
-        shares = hits[choose].mean(0)  # ways, layers, heads
+        shares = hits[choose].mean(0)  # directions, layers, heads
         direction, layer, head = np.unravel_index(shares.argmax(), shares.shape)
-        distance = int(fixed[choose].mean(0).argmax())
+        distance = int(distance_hits[choose].mean(0).argmax())
         best_heads.append(
             Relation(
                 name,
@@ -141,44 +143,46 @@ def compare_with_trees(
                 ("looks at its governor", "is looked at by its governor")[int(direction)],
                 float(hits[score][:, direction, layer, head].mean()),
                 DISTANCES[distance],
-                float(fixed[score][:, distance].mean()),
+                float(distance_hits[score][:, distance].mean()),
             )
         )
-    return best_heads, rare, len(trees) - used
+    return best_heads, rare, len(trees) - num_sentences
 
 
 def _hits(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str], NDArray[np.int64], int]:
-    """For each word with a governor: (N, 2, L, H) whether a head finds it, (N, distances) whether a
-    distance does, its relation, and the half of its sentence (by its index, so that all models are
-    evaluated on the same words); and the number of sentences."""
-    hits, fixed, names, halves, used = [], [], [], [], 0
+    """Compare heads and distances with the governors of the N words that have one. Returns
+    (N, 2, L, H) whether a head finds it, by direction; (N, distances) whether a distance does; the
+    relations; (N,) the half, 0 or 1, of the sentence (by its index, so that it is the same for all
+    models); and the number of sentences."""
+    hits, distance_hits, relations, halves, num_sentences = [], [], [], [], 0
     for number, words in _by_words(subject, trees):
         tree = trees[number]
-        size, used = len(tree.words), used + 1
+        num_words, num_sentences = len(tree.words), num_sentences + 1
         masked = words.copy()
-        masked[:, :, np.arange(size), np.arange(size)] = -1.0  # no word looks at itself
-        # Where a word sees no other there is no choice: -1 is nobody's governor.
-        forth = np.where(masked.max(3) > 0, masked.argmax(3), -1)  # L, H, words
-        back = np.where(masked.max(2) > 0, masked.argmax(2), -1)
+        masked[:, :, np.arange(num_words), np.arange(num_words)] = -1.0  # excludes the word itself
+        # -1, which is no governor, if a word sees no other.
+        attends_to = np.where(masked.max(3) > 0, masked.argmax(3), -1)  # L, H, words
+        attended_by = np.where(masked.max(2) > 0, masked.argmax(2), -1)
         for position, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
-            hits.append(np.stack([forth[:, :, position] == head, back[:, :, position] == head]))
-            fixed.append([head - position == d for d in DISTANCES])
-            names.append(relation)
+            matches = attends_to[:, :, position] == head, attended_by[:, :, position] == head
+            hits.append(np.stack(matches))
+            distance_hits.append([head - position == d for d in DISTANCES])
+            relations.append(relation)
             halves.append(number % 2)
     if not hits:
         raise DataError("no word of the trees fits into the model", found=f"{len(trees)} trees")
-    return np.array(hits), np.array(fixed), names, np.array(halves), used
+    return np.array(hits), np.array(distance_hits), relations, np.array(halves), num_sentences
 
 
 def _by_words(
     subject: ProbedModel, trees: Sequence[Tree]
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """The index of a sentence and the attention between its words, (L, H, words, words); sentences
-    that are too long, or in which the tokenizer joins two words, are passed over."""
+    """Yield the index of a sentence and the attention between its words, (L, H, words, words);
+    skips sentences that are too long, or in which a token spans two words."""
     tokenizer = subject.tokenizer
     before = tokenizer.frame_margins()[0]
     used_trees, ids, owners = [], [], []

@@ -1,6 +1,6 @@
 """The hidden states of every layer at chosen positions, or pooled over texts.
 
-Letters: L layers, N positions or texts, D width, B rows, T positions of a row.
+Shapes: L layers, N positions or texts, D width, B rows, T positions of a row.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from maskwright.model.opening.open import open_model
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 LONGEST = 512  # tokens of a text that are read
-# Of unit vectors that are equal but for rounding in float32 (measured: 1.3e-6 after twelve layers).
+# Distance of unit vectors that differ by float32 rounding only (1.3e-6 measured after 12 layers).
 VECTOR_ROUNDING = 1e-5
-STEPS = 10_000  # that a spread of distances is divided into, unless rounding is coarser
-# (hidden states of one layer (B, T, D), the batch) -> what is kept of them (R, D)
+STEPS = 10_000  # the number of steps that a range of distances is quantised to, at most
+# (hidden states of one layer (B, T, D), batch) -> pooled or selected states (R, D)
 Pooling = Callable[[Tensor, Batch], Tensor]
 
 
@@ -45,29 +45,29 @@ class ProbedModel:
 
     @classmethod
     def of(cls, folder: Path) -> ProbedModel:
-        """The model in `folder`, or of the run in it.
+        """Open the model, or the run, in `folder`.
 
         Raises:
-            UsageError: no such folder.  IncompatibleError: a model without a tokenizer.
+            UsageError: the folder does not exist.  IncompatibleError: the model has no tokenizer.
         """
         model = open_model(folder)
         return cls(model.path, prepare(model.network, precision="float32"), model.tokenizer)
 
     def untrained(self) -> Prepared:
-        """A model of the same architecture with newly initialised weights."""
+        """Return a model of the same architecture with randomly initialised weights."""
         generator = torch.Generator().manual_seed(torch_seed(key("init", 0)))
         network = initialise.build(self.model.config, generator).to(self.model.device)
         return prepare(network, precision="float32", give_up=True)
 
     @property
     def frame(self) -> Frame:
-        """How its texts are encoded."""
+        """The encoding of texts for this model."""
         config = self.model.config
         return Frame(self.tokenizer, room(config, LONGEST), config.has_segments)
 
     @property
     def collation(self) -> Collation:
-        """How encoded texts are put into rows."""
+        """The batching of encoded texts."""
         return Collation(pad=self.tokenizer.pad or 0, last=False)
 
     @property
@@ -79,7 +79,8 @@ class ProbedModel:
 
 
 def look(model: Prepared, batch: Batch) -> Trace:
-    """Hidden states and attention weights of the stack that reads: the encoder if there is one."""
+    """Run the encoder, or the decoder of a decoder-only model, and return its hidden states and
+    attention weights."""
     trace = Trace()
     run = model.encode if model.config.encoder is not None else model.decode
     run(
@@ -96,38 +97,39 @@ def look(model: Prepared, batch: Batch) -> Trace:
 def layer_states(
     model: Prepared, examples: EncodedExamples, collation: Collation, pooling: Pooling
 ) -> NDArray[np.float32]:
-    """(L + 1, N, D): the states that `pooling` returns, of the embeddings and of each layer."""
+    """Return the states selected by `pooling`, of embeddings and each layer, (L + 1, N, D)."""
     states: NDArray[np.float32] | None = None
-    count = examples.num_scores * (examples.choices if examples.places is None else 1)
+    num_states = examples.num_scores * (examples.choices if examples.places is None else 1)
     for numbers in by_length(examples.lengths * examples.choices, "states"):
-        batch, which = examples.batch(numbers, collation)
+        batch, targets = examples.batch(numbers, collation)
         if examples.places is None and examples.choices > 1:
-            which = (which[:, None] * examples.choices + np.arange(examples.choices)).reshape(-1)
+            targets = targets[:, None] * examples.choices + np.arange(examples.choices)
+            targets = targets.reshape(-1)
         batch = batch.to(model.device)
         pooled = torch.stack([pooling(hidden, batch) for hidden in look(model, batch).hidden])
         if states is None:
-            states = np.zeros((len(pooled), count, pooled.shape[-1]), np.float32)
-        states[:, which] = pooled.cpu().numpy()
+            states = np.zeros((len(pooled), num_states, pooled.shape[-1]), np.float32)
+        states[:, targets] = pooled.cpu().numpy()
     return np.zeros((0, 0, 0), np.float32) if states is None else states
 
 
 def at_places(hidden: Tensor, batch: Batch) -> Tensor:
-    """The states of the positions in `batch.index`."""
+    """Select the states of the positions in `batch.index`; a `Pooling`."""
     assert batch.index is not None
     return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.index)
 
 
 def unit(states: NDArray[Any]) -> NDArray[np.float64]:
-    """Vectors (..., D) at length 1; a vector of zeros stays what it is."""
-    wide = states.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=-1, keepdims=True)
-    return np.asarray(wide / np.where(norms > 0, norms, 1.0))
+    """Normalise vectors (..., D) to length 1; zero vectors are unchanged."""
+    vectors = states.astype(np.float64)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1.0))
 
 
 def distance_steps(vectors: NDArray[Any], other_vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """The distances of normalised vectors in whole steps. They rank as cosines do, and tie where
-    they differ by rounding only. Distances are compared because a cosine near 1 has half their
-    digits; the step depends on their spread."""
+    """Return the distances of normalised vectors, quantised so that values that differ only by
+    rounding are equal. Their order is that of cosines; distances are used because a cosine near 1
+    has half their significant digits. The step depends on the range of distances."""
     distances = np.linalg.norm(unit(vectors) - unit(other_vectors), axis=-1)
     spread = float(np.ptp(distances))
     step = min(VECTOR_ROUNDING, spread / STEPS) if spread > VECTOR_ROUNDING else np.inf

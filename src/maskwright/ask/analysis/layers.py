@@ -1,14 +1,14 @@
-"""Linear probes of every layer, beside controls of what such a classifier learns anyway.
+"""Linear probes of every layer, with controls for what such a classifier learns by itself.
 
     accuracy       logistic regression on the frozen states of a layer       Alain & Bengio 2016
-    control        the same for labels that were drawn for each word; what    Hewitt & Liang 2019
-    selectivity    the first is above the second
-    untrained      the same on a model of this shape that learned nothing
-    mix            one classifier on a learned mean of all layers; where      Tenney et al. 2019
-                   its weight lies is the task's centre of gravity
+    control        the same for random labels, one for each distinct word    Hewitt & Liang 2019
+    selectivity    accuracy minus control
+    untrained      accuracy on a randomly initialised model of this shape
+    mix            one classifier on a learned weighted mean of all layers;  Tenney et al. 2019
+                   the mean layer by these weights is the centre of gravity
 
-For tags the states are those at each word's first token, for whole texts the mean; the word that a
-control label hangs on is then the text's first.
+For tagging, states are those of each word's first token; for whole texts, their mean over tokens,
+and the control label belongs to the first word of the text.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from maskwright.text.tables.split_files import TEST, TRAIN, VALIDATION
 
 ITERATIONS, TOLERANCE = 100, 1e-3
 ROUNDING = 1e-6  # of float32, as a share of the largest number
-# A control of fewer words, or of one word nearly everywhere, is learned by any model.
+# A control with fewer distinct words, or one dominant word, is learned by any model.
 FEWEST_WORDS, NEARLY_ALL = 10, 0.9
 NOTHING = Estimate(np.nan, np.nan, np.nan)
 MIX_EPOCHS, MIX_BATCH, MIX_RATE = 20, 256, 1e-2
-MIX_STEPS = 1000  # at least, or of few places the mix would stay where it began
+MIX_STEPS = 1000  # minimum; with few examples the mix would hardly move from its initial weights
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class LayerProbe:
 
     Attributes:
         learned, evaluated: the numbers of words or texts that the classifiers were trained and
-            evaluated on; `part` is the part of the data with the latter.
+            evaluated on; `part` is the evaluated part of the data.
         accuracy, control, untrained: of each layer, the lowest first; with intervals.
-        no_control: why the control means nothing, and is NaN; empty where it is valid.
+        no_control: why the control is meaningless, and NaN; empty if it is valid.
         weights: of the layers in the mix; they sum to 1.
         mixed: the accuracy of the classifier on the mix.
         of_texts: whether whole texts are classified, not words.
-        baselines: accuracies of what needs no model.
-        findings: what of the texts did not fit into the model.
+        baselines: accuracies of predictions without a model.
+        findings: about truncated texts.
     """
 
     task: str
@@ -90,8 +90,8 @@ class LayerProbe:
     def tied(self) -> list[int]:
         """The layers within the interval of the best, itself among them."""
         best = self.accuracy[self.best]
-        least = best.low if np.isfinite(best.low) else best.value
-        return [n for n, estimate in enumerate(self.accuracy) if estimate.value >= least]
+        threshold = best.low if np.isfinite(best.low) else best.value
+        return [n for n, estimate in enumerate(self.accuracy) if estimate.value >= threshold]
 
     @property
     def selectivity(self) -> list[float]:
@@ -107,8 +107,8 @@ class LayerProbe:
 
 @dataclass(frozen=True)
 class _States:
-    """Words or texts of a part: their states by layer, their classes, and the word of each that a
-    control label is drawn for."""
+    """Words or texts of a part: states of both models (layers, N, D), classes (N,), and the word
+    of each that determines its control label."""
 
     states: NDArray[np.float32]
     untrained: NDArray[np.float32]
@@ -123,10 +123,10 @@ def probe_layers(
     """Probe every layer for the labels of `data`.
 
     Args:
-        items: the largest number of words, or texts, of each part, drawn by `seed`.
+        items: the maximum number of words, or texts, of each part, sampled with `seed`.
 
     Raises:
-        UsageError: a task that is neither tags nor one class for a text.
+        UsageError: the task is neither tagging nor classification of texts into one class.
     """
     names = () if data.labels is None else data.labels.names
     task_type = task_for(data.task.name, names)
@@ -143,7 +143,7 @@ def probe_layers(
     evaluated_part = TEST if TEST in data.parts else VALIDATION
     models = subject.model, subject.untrained()
     train, evaluated = (
-        _of_part(subject, models, task_type, data.parts[name], items, seed)
+        _part_states(subject, models, task_type, data.parts[name], items, seed)
         for name in (TRAIN, evaluated_part)
     )
     controls = [_control(p.words, len(names), train.labels, seed) for p in (train, evaluated)]
@@ -175,7 +175,7 @@ def probe_layers(
     )
 
 
-def _of_part(
+def _part_states(
     subject: ProbedModel,
     models: tuple[Prepared, Prepared],
     task_type: TaskType,
@@ -183,6 +183,7 @@ def _of_part(
     items: int,
     seed: int,
 ) -> _States:
+    """Sample words or texts of a part and compute their states; args as in `probe_layers`."""
     of_texts = task_type.head == "sequence"
     order = permute(key("draw", seed), len(rows), np.arange(len(rows)))
     counts = np.array([1 if of_texts else len(rows[i].tokens) for i in order])
@@ -198,7 +199,7 @@ def _of_part(
         words = [flat[n] for n in numbers]
         if len(words) > items:
             chosen = np.sort(permute(key("draw", seed, 1), len(words), np.arange(items)))
-            examples = _fewer(examples, chosen)
+            examples = _with_positions(examples, chosen)
             words = [words[n] for n in chosen]
     pooling: Pooling = _mean if of_texts else at_places
     trained, untrained = (layer_states(m, examples, subject.collation, pooling) for m in models)
@@ -206,8 +207,8 @@ def _of_part(
     return _States(trained, untrained, labels, words, encoded.findings)
 
 
-def _fewer(examples: EncodedExamples, chosen: NDArray[np.int64]) -> EncodedExamples:
-    """The same texts, asked at the `chosen` places only."""
+def _with_positions(examples: EncodedExamples, chosen: NDArray[np.int64]) -> EncodedExamples:
+    """Return the same texts with only the `chosen` of their labelled positions (ascending)."""
     assert examples.places is not None
     owners = np.repeat(np.arange(len(examples.places.lengths)), examples.places.lengths)
     counts = np.bincount(owners[chosen], minlength=len(examples.places.lengths))
@@ -222,7 +223,7 @@ def _mean(hidden: Tensor, batch: Batch) -> Tensor:
 def _control(
     words: Sequence[str], classes: int, labels: NDArray[np.int64], seed: int
 ) -> NDArray[np.int64]:
-    """A class for each word, the same wherever it stands, drawn as often as classes are in
+    """Return a random class for each word, equal for equal words, with the distribution of
     `labels`."""
     digests = [hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words]
     contents = np.array([int.from_bytes(digest, "little") for digest in digests], np.uint64)
@@ -231,14 +232,14 @@ def _control(
 
 
 def _says_nothing(words: Sequence[str], control: NDArray[np.int64], *, of_texts: bool) -> str:
-    """Why classes drawn for these words are no control; empty where they are one."""
-    (word, times), *_ = Counter(words).most_common(1)
-    kinds = len(set(words))
-    begin = "texts begin with" if of_texts else "words are"
-    if kinds == 1 or times > NEARLY_ALL * len(words):
-        return f"{times / len(words):.0%} of the {begin} “{word}”"
-    if kinds < FEWEST_WORDS:
-        return f"the {begin} {kinds} different {'words' if of_texts else 'ones'} only"
+    """Return why random classes of these words are not a valid control; "" if they are."""
+    (word, count), *_ = Counter(words).most_common(1)
+    num_distinct = len(set(words))
+    subject = "texts begin with" if of_texts else "words are"
+    if num_distinct == 1 or count > NEARLY_ALL * len(words):
+        return f"{count / len(words):.0%} of the {subject} “{word}”"
+    if num_distinct < FEWEST_WORDS:
+        return f"the {subject} {num_distinct} different {'words' if of_texts else 'ones'} only"
     return "" if len(np.unique(control)) > 1 else "all words were drawn the same class"
 
 
@@ -248,6 +249,7 @@ def _probed(
     labels: NDArray[np.int64],
     truth: NDArray[np.int64],
 ) -> Estimate:
+    """Train a logistic regression on one layer and return its accuracy on the evaluated part."""
     mean, deviation = _scale(train_states)
     predicted = np.full(len(truth), labels[0])
     if len(np.unique(labels)) > 1:
@@ -263,10 +265,10 @@ def _probed(
 
 
 def _scale(states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Means and deviations over places of states (..., N, D); what is rounding beside the largest
-    number of a layer is not stretched to the width of the others."""
-    least = ROUNDING * np.abs(states).max((-2, -1), keepdims=True)
-    deviation = np.maximum(states.std(-2, keepdims=True), np.where(least > 0, least, 1))
+    """Return means and standard deviations of states (..., N, D) over N. Deviations have a lower
+    bound relative to the largest state of a layer, so that rounding errors are not scaled up."""
+    lower_bound = ROUNDING * np.abs(states).max((-2, -1), keepdims=True)
+    deviation = np.maximum(states.std(-2, keepdims=True), np.where(lower_bound > 0, lower_bound, 1))
     return states.mean(-2, keepdims=True), deviation
 
 
@@ -289,6 +291,7 @@ class _Mix(nn.Module):
 def _mix(
     train: _States, evaluated: _States, classes: int, seed: int
 ) -> tuple[list[float], Estimate]:
+    """Train the classifier on the mix; returns the weights of layers and the accuracy."""
     mean, deviation = _scale(train.states)
     train_states, evaluated_states = (
         torch.from_numpy((part.states - mean) / deviation) for part in (train, evaluated)
@@ -309,16 +312,16 @@ def _mix(
 
 
 def _baselines(train: _States, evaluated: _States, *, of_texts: bool) -> dict[str, float]:
-    """The commonest class, and the commonest class of each word; of `of_texts` texts, of their
-    first."""
-    usual = int(np.bincount(train.labels).argmax())
+    """Return the accuracies of the most frequent class, and of the most frequent class of each
+    word (of the first word of each text if `of_texts`)."""
+    commonest = int(np.bincount(train.labels).argmax())
     labels_by_word: dict[str, list[int]] = {}
     for word, label in zip(train.words, train.labels.tolist(), strict=True):
         labels_by_word.setdefault(word, []).append(label)
-    best = {word: int(np.bincount(labels).argmax()) for word, labels in labels_by_word.items()}
-    predicted = np.array([best.get(word, usual) for word in evaluated.words])
-    hung_on = "commonest by first word" if of_texts else "commonest by word"
+    by_word = {word: int(np.bincount(labels).argmax()) for word, labels in labels_by_word.items()}
+    predicted = np.array([by_word.get(word, commonest) for word in evaluated.words])
+    by_word_name = "commonest by first word" if of_texts else "commonest by word"
     return {
-        "commonest class": float((evaluated.labels == usual).mean()),
-        hung_on: float((evaluated.labels == predicted).mean()),
+        "commonest class": float((evaluated.labels == commonest).mean()),
+        by_word_name: float((evaluated.labels == predicted).mean()),
     }

@@ -33,19 +33,15 @@ BY_LAYER = partial(Chart, across="layer", say="{:.2f}".format)
 
 
 def require_new(out: Path) -> None:
-    """Refuse to write over the figures or the page of something else in `out`.
-
-    Raises:
-        UsageError: naming the file.
-    """
+    """Raise a `UsageError` if `out` has results or a page already."""
     document.require_new(out / tables.NAME, out / PAGE)
 
 
 def write(
     out: Path, subject: ProbedModel, template: str, figures: dict[str, Any], say: Say, **shown: Any
 ) -> Path:
-    """Write `figures` and the page of `template` with what is `shown` into `out`, and say where the
-    page is."""
+    """Write `figures` as JSON, and the page rendered from `template` with the variables `shown`,
+    to `out`. Returns the path of the page."""
     page = document.render(template, name=folders.called(subject.path), **shown)
     document.write_new(out, {tables.NAME: json.dumps(figures, indent=2) + "\n", PAGE: page})
     say(f"report: {out / PAGE}")
@@ -53,7 +49,7 @@ def write(
 
 
 def plain(measured: Any) -> dict[str, Any]:
-    """The fields of a dataclass as JSON values; None where a figure is not defined."""
+    """Return the fields of a dataclass as JSON values; None for NaN in estimates."""
 
     def simple(value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -72,7 +68,7 @@ def plain(measured: Any) -> dict[str, Any]:
 
 
 def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
-    """Figures by layer with their intervals."""
+    """Return a chart line of estimates by layer, with their intervals."""
     points = [(float(x), estimate.value) for x, estimate in enumerate(estimates)]
     spread = [
         (float(x), e.low, e.high) if math.isfinite(e.low) else (float(x), e.value, e.value)
@@ -83,7 +79,7 @@ def _line(name: str, estimates: Sequence[Estimate], css: str) -> Line:
 
 # ------------------------------------------------------------------------------ labels by layer
 def show_layers(subject: ProbedModel, out: Path, probed: layers.LayerProbe, say: Say) -> Path:
-    """Print and write accuracy, control, selectivity and the learned mix by layer."""
+    """Print and write the results of layer probes; returns the path of the page."""
     for finding in probed.findings:
         say(finding.line())
     table = _layer_table(probed)
@@ -159,14 +155,15 @@ def _layer_table(probed: layers.LayerProbe) -> Table:
 
 
 def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
-    """Which layer knows most, if one does, and by how much."""
+    """Return the template variables about the best layer: its accuracy, the difference from an
+    untrained model and the control, and the layers whose intervals overlap."""
     best, tied = probed.best, probed.tied
     most, name = probed.accuracy[best], probed.layers[best]
-    beside = f"{most.value - probed.untrained[best].value:+.1%} beside a model that learned nothing"
+    gain = f"{most.value - probed.untrained[best].value:+.1%} beside a model that learned nothing"
     if probed.no_control:
-        beside += f"; there is no control, as {probed.no_control}"
+        gain += f"; there is no control, as {probed.no_control}"
     else:
-        beside += f", {probed.selectivity[best]:+.1%} beside its control"
+        gain += f", {probed.selectivity[best]:+.1%} beside its control"
     all_alike = ""
     if 1 < len(tied) == len(probed.layers):
         lowest = min(accuracy.value for accuracy in probed.accuracy)
@@ -176,7 +173,7 @@ def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
     return {
         "most": {"value": f"{most.value:.1%}", "interval": f"{most.low:.1%} to {most.high:.1%}"},
         "best": f"{name.capitalize()} {'know' if best == 0 else 'knows'}",
-        "beside": beside,
+        "beside": gain,
         "all_alike": all_alike,
         "tied": ", ".join(probed.layers[n] for n in tied if n != best),
     }
@@ -186,7 +183,7 @@ def _best_layer(probed: layers.LayerProbe) -> dict[str, Any]:
 def show_pooling(
     subject: ProbedModel, out: Path, compared: pooling.PoolingComparison, say: Say
 ) -> Path:
-    """Print and write how well each layer and pooling predict the similarity of two texts."""
+    """Print and write a comparison of poolings by layer; returns the path of the page."""
     for finding in compared.findings:
         say(finding.line())
     where = "" if compared.part == ALL else f" on the {compared.part} part"
@@ -243,12 +240,8 @@ def show_senses(
     columns: Mapping[str, Sequence[str]] | None,
     say: Say,
 ) -> Path:
-    """Find `word` in the texts of `data`, or of the built-in sentences; print and write how far
-    apart its meanings are by layer.
-
-    Raises:
-        UsageError: a word of which there are no texts.
-    """
+    """Print and write how well each layer separates the meanings of `word` in the texts of `data`
+    (None: built-in sentences, else a `UsageError`). Returns the path of the page."""
     texts, meanings = _texts(word, data, columns)
     room = subject.frame.length - sum(subject.tokenizer.frame_margins())
     if data is None and any(len(subject.tokenizer.encode(text)) > room for text in texts):
@@ -295,7 +288,7 @@ def show_senses(
 def _texts(
     word: str, data: Path | None, columns: Mapping[str, Sequence[str]] | None
 ) -> tuple[list[str], list[str]]:
-    """Texts with `word`, and what it means in each."""
+    """Return texts with `word`, and its meaning in each."""
     if data is not None:
         return word_senses.read_senses(data, columns)
     if word == word_senses.WORD:

@@ -1,8 +1,8 @@
-"""Similarity of texts by the vectors of a frozen model: which layer, and which pooling, is best?
+"""Similarity of texts by the vectors of a frozen model, for each layer and pooling.
 
-For pairs of texts with a number that says how alike they are: Spearman's correlation of that number
-with the cosine of the two vectors, for the state of the first token (CLS), of the last, the mean
-and the maximum over tokens. Nothing is trained.
+For pairs of texts with a similarity score: Spearman's correlation of the score with the cosine of
+the two vectors, pooled by the first token (CLS), the last one, the mean or the maximum over tokens.
+Nothing is trained.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class PoolingComparison:
 def compare_pooling(
     subject: ProbedModel, data: Dataset, items: int | None = None
 ) -> PoolingComparison:
-    """Compare layers and ways of pooling on the pairs of `data`, at most `items` of them, drawn:
-    on all where they are in no parts, else on those of the test part."""
+    """Compare layers and poolings on pairs of texts with similarity scores: on the test part of
+    `data`, or on all if it is not split; at most `items` of them, sampled (None: all)."""
     task_type = task_for_vectors({})
     part = next(name for name in (ALL, TEST, VALIDATION, TRAIN) if name in data.parts)
-    every = data.parts[part]
-    numbers = np.arange(len(every) if items is None else min(items, len(every)))
-    order = np.sort(permute(key("draw", 0), len(every), numbers))  # files are often in an order
-    rows = [every[number] for number in order]
+    all_rows = data.parts[part]
+    indices = np.arange(len(all_rows) if items is None else min(items, len(all_rows)))
+    order = np.sort(permute(key("draw", 0), len(all_rows), indices))  # files are often in an order
+    rows = [all_rows[number] for number in order]
     encoded = task_type.encode(rows, subject.frame)
     truth = np.array([row.label for row in rows], np.float64)
     correlations = {
@@ -92,13 +92,13 @@ def compare_pooling(
         for name, method in WAYS.items()
     }
     untrained = _scored(subject.untrained(), subject, encoded.examples, _pooled_mean, truth)
-    with_training = replace(data, parts={TRAIN: every, **data.parts})
-    answers = dict(task_type.baselines(with_training, part))
-    words = np.asarray(next(iter(answers.values())))[order]
-    baseline = metrics.spearman(truth, words)
-    counts, findings = (len(rows), len(every)), encoded.findings
+    data_to_train = replace(data, parts={TRAIN: all_rows, **data.parts})
+    baselines = dict(task_type.baselines(data_to_train, part))
+    tfidf_scores = np.asarray(next(iter(baselines.values())))[order]
+    tfidf_correlation = metrics.spearman(truth, tfidf_scores)
+    counts, findings = (len(rows), len(all_rows)), encoded.findings
     return PoolingComparison(
-        part, *counts, subject.layers, correlations, untrained, baseline, findings
+        part, *counts, subject.layers, correlations, untrained, tfidf_correlation, findings
     )
 
 
@@ -109,6 +109,7 @@ def _scored(
     method: Pooling,
     truth: NDArray[np.float64],
 ) -> list[Estimate]:
+    """Return Spearman's correlation of the scores `truth` with the cosines of pairs, by layer."""
     states = layer_states(model, examples, subject.collation, method)
     # A pair's texts follow each other; the nearest pair has the highest rank, as by cosine.
     ranked = (-distance_steps(layer[0::2], layer[1::2]) for layer in states)

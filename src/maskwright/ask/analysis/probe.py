@@ -1,4 +1,4 @@
-"""What a model knows: one page, `results.json`, tables for the screen."""
+"""Probe what the layers of a model know: a page, `results.json`, and printed tables."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ def probe(
     read: TableReadingOptions = DEFAULT_OPTIONS,
     stream: TextIO | None = None,
 ) -> Path:
-    """What each layer of `model` knows: of the labels in `data`, or of the meanings of a `word`.
+    """Probe each layer of `model` for the labels in `data`, or for the meanings of a `word`.
 
     Args:
-        data: labelled texts; with a `word`, a csv of texts and meanings. None: sentences about two
-            banks.
-        items: how many words or texts are looked at, at most; None: 10,000, and all pairs.
+        data: labelled texts; with a `word`, a csv of texts and meanings. None: built-in sentences
+            with "bank".
+        word: the ambiguous word to probe; None: probe for labels.
+        items: the maximum number of words or texts; None: 10,000, and all pairs.
         read: how labelled files are read: separator, encoding, and so on.
 
     Returns:
-        The page.
+        The path of the page.
     """
     if items is not None and items < 2:
         raise UsageError("too few to look at", where="--items", found=items, wanted="2 or more")
@@ -95,20 +96,20 @@ def _pairs(
     task: str | None,
     read: TableReadingOptions,
 ) -> Dataset | None:
-    """All pairs of the file, or of all files of the folder, as one part: nothing is learned from
-    them. None of another task."""
+    """Read all pairs of texts with similarity scores as one part, since nothing is trained on them;
+    None if the data are of another task."""
     loaded = files.load(data, header=read.header, reading=read.reading, learned=False)
     rows = [row for part_rows in loaded.parts.values() for row in part_rows]
     loaded = replace(loaded, parts={ALL: rows})
     try:
         pair_task = infer(loaded, columns, task, read.no_label)
     except MaskwrightError:
-        return None  # which is said of the parts
+        return None  # `prepare` reports the error
     if not _is_alike(pair_task):
         return None
     return build(loaded, pair_task, no_label=read.no_label, reading=read.reading)
 
 
 def _is_alike(task: Task) -> bool:
-    """Whether a number says how alike two texts are: nothing is trained for such a task."""
+    """Whether the task is a similarity score of two texts, for which nothing is trained."""
     return task.columns.layout is PAIR and task.shape.label == "number"

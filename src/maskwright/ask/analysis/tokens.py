@@ -1,7 +1,7 @@
-"""How a model sees a text: its tokens with their ids and offsets, and what of it is unknown.
+"""Show the tokens of a text with their ids and offsets, and unknown characters.
 
-Any folder with a tokenizer in it can be asked: of a model, a run, a fine-tuning, or of a tokenizer
-alone. Two of them are set side by side on the same text.
+Works with any folder that has a tokenizer: of a model, a run, a fine-tuning, or of a tokenizer
+alone. Two tokenizers can be compared on the same text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from maskwright.text.tokenizer.report import beside, report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.unknown import OTHER_MODEL, UnknownText
 
-INSIDE = ("tokenizer", "model")  # folders of a run and of a fine-tuning that have a tokenizer
-FEW = 12  # tokens of a line where two tokenizers are shown
+INSIDE = ("tokenizer", "model")  # subfolders of a run and of a fine-tuning with the tokenizer
+FEW = 12  # tokens per line if two tokenizers are shown
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class FramedToken:
     """One token of a framed text.
 
     Attributes:
-        position: its place in the row that the model reads, from 0.
-        id, token: its number and its string in the vocabulary.
-        segment: 0 for a first text, 1 for a second where the tokenizer tells them apart.
-        text: 0 or 1 for the text that it comes from; None of a special token.
-        place: the offsets (start, end) of its characters in that text.
-        unknown: whether it stands for what the vocabulary does not have.
+        position: its index in the row that the model reads, from 0.
+        id, token: its id and its string in the vocabulary.
+        segment: 0 for the first text, 1 for the second if the tokenizer has segments.
+        text: the index of the text that it comes from, 0 or 1; None for a special token.
+        place: the offsets (start, end) of its characters in that text; None for a special token.
+        unknown: whether it is the unknown token.
     """
 
     position: int
@@ -51,13 +51,13 @@ class FramedToken:
 
 @dataclass(frozen=True)
 class TokenView:
-    """A text, or a pair, as a tokenizer sees it.
+    """The tokens of a text or a pair.
 
     Attributes:
-        texts: as given.
-        read: the same, cleaned as the tokenizer cleans them.
-        tokens: all of the row, special tokens too.
-        unknown: counts of characters.
+        texts: the original texts.
+        read: the texts after normalisation by the tokenizer.
+        tokens: of the whole row, including special tokens.
+        unknown: counts of unknown characters.
     """
 
     tokenizer: Tokenizer
@@ -67,43 +67,43 @@ class TokenView:
     unknown: UnknownText
 
     def render(self) -> str:
-        """A line for each token, a summary and the findings."""
-        lines = [_named(self.tokenizer)]
+        """Return a line for each token, a summary and the findings."""
+        lines = [_describe(self.tokenizer)]
         for number, (text, read) in enumerate(zip(self.texts, self.read, strict=True), 1):
             if text != read:
-                which = f"text {number}" if len(self.texts) > 1 else "text"
-                lines.append(f"{which} as it is read: {harmless(read)}")
+                label = f"text {number}" if len(self.texts) > 1 else "text"
+                lines.append(f"{label} as it is read: {harmless(read)}")
         width = max([len("token"), *(len(harmless(token.token)) for token in self.tokens)])
         lines.append(f"{'position':>8} {'id':>7} {'segment':>7}  {'token':<{width}}  text")
         for token in self.tokens:
-            described = "special"
+            source = "special"
             if token.text is not None and token.place is not None:
                 start, end = token.place
                 characters = harmless(self.texts[token.text][start:end])
-                described = f"{characters!r} {start}–{end}" + (" unknown" if token.unknown else "")
+                source = f"{characters!r} {start}–{end}" + (" unknown" if token.unknown else "")
             lines.append(
                 f"{token.position:>8} {token.id:>7} {token.segment:>7}  "
-                f"{harmless(token.token):<{width}}  {described}"
+                f"{harmless(token.token):<{width}}  {source}"
             )
         lines.append(self.summary())
         return "\n".join([*lines, *(finding.line() for finding in self.findings())])
 
     def summary(self) -> str:
-        """How many tokens there are, and how much is unknown."""
+        """Return the numbers of tokens and the share of unknown characters, in one line."""
         special = sum(token.text is None for token in self.tokens)
         share = f"{self.unknown.share:.1%} of {self.unknown.letters:,} characters unknown"
         return f"{len(self.tokens):,} tokens, {special} of them special; {share}"
 
     def findings(self) -> list[Finding]:
-        """What is unknown, and special tokens spelled in the text."""
+        """Return findings about unknown characters, and about special tokens in the text."""
         return self.unknown.findings(OTHER_MODEL)
 
 
 def tokenizer_of(folder: Path | str) -> Tokenizer:
-    """The tokenizer in a folder: of a model, a run, a fine-tuning, or of a tokenizer alone.
+    """Load the tokenizer in a folder: of a model, a run, a fine-tuning, or of a tokenizer alone.
 
     Raises:
-        TokenizerError, CheckpointError: there is none, or it is not sound.
+        TokenizerError, CheckpointError: there is none, or it is damaged.
     """
     folder = Path(folder)
     for candidate in (folder, *(folder / name for name in INSIDE)):
@@ -115,11 +115,11 @@ def tokenizer_of(folder: Path | str) -> Tokenizer:
 
 
 def see(tokenizer: Tokenizer, text: str, pair: str | None = None) -> TokenView:
-    """`text`, or the pair of texts, as a model with this tokenizer sees it.
+    """Tokenize a text, or a pair of texts, as for a model with this tokenizer.
 
     Raises:
-        DataError: a text that is not valid Unicode.
-        IncompatibleError: a character that the vocabulary can only drop.
+        DataError: a text is not valid Unicode.
+        IncompatibleError: a character is not in the vocabulary, which has no unknown token.
     """
     texts = (text,) if pair is None else (text, pair)
     counting, unknown = tokenizer.counting()
@@ -151,16 +151,17 @@ def show_tokens(
     texts: Paths = (),
     reading: ReadingOptions = DEFAULT,
 ) -> str:
-    """What one or two tokenizers make of a text, a pair of texts, or of text files.
+    """Describe how one or two tokenizers encode a text, a pair of texts, or text files.
 
     Args:
-        folders: one or two of them.
+        folders: of one or two tokenizers.
         text, pair: shown token by token.
-        texts: files or folders; counted (tokens per word, what is unknown, bytes per token).
+        texts: files or folders; reported as statistics (tokens per word, unknown rate, bytes per
+            token).
         reading: how the files are read.
 
     Raises:
-        UsageError: no text at all.
+        UsageError: neither `text` nor `texts` is given.
     """
     if text is None and not texts:
         raise UsageError("no text to show", wanted="a text after the model, or --text PATH")
@@ -171,24 +172,24 @@ def show_tokens(
         if len(views) == 1:
             sections += [view.render() for view in views.values()]
         else:
-            sections += [_short(name, view) for name, view in views.items()]
+            sections += [_render_short(name, view) for name, view in views.items()]
     if texts:
         reports = {
             name: report(tokenizer, Reader(texts, reading), OTHER_MODEL)
             for name, tokenizer in tokenizers.items()
         }
-        alone = len(reports) == 1
-        sections.append(next(iter(reports.values())).render() if alone else beside(reports))
+        is_single = len(reports) == 1
+        sections.append(next(iter(reports.values())).render() if is_single else beside(reports))
     return "\n\n".join(sections)
 
 
-def _named(tokenizer: Tokenizer) -> str:
+def _describe(tokenizer: Tokenizer) -> str:
     return f"{tokenizer.kind}, {tokenizer.vocabulary_size:,} tokens"
 
 
-def _short(name: str, view: TokenView) -> str:
-    """The tokens of one of two tokenizers in a few lines."""
+def _render_short(name: str, view: TokenView) -> str:
+    """Return the tokens of a view in a few lines, for the comparison of two tokenizers."""
     tokens = [harmless(token.token) for token in view.tokens]
     rows = [" ".join(tokens[n : n + FEW]) for n in range(0, len(tokens), FEW)]
-    lines = [f"{name}: {_named(view.tokenizer)}", *(f"  {row}" for row in rows), view.summary()]
+    lines = [f"{name}: {_describe(view.tokenizer)}", *(f"  {row}" for row in rows), view.summary()]
     return "\n".join([*lines, *(finding.line() for finding in view.findings())])

@@ -1,11 +1,11 @@
-"""One word in two meanings: do its vectors tell them apart?
+"""How well contextual vectors of a word separate its meanings, by layer.
 
-A static table has one vector for "bank". In a Transformer the context moves it, layer by layer:
+Static embeddings have one vector for "bank". In a Transformer it depends on the context:
 
-    apart      mean cosine of two occurrences of one meaning, minus that of different meanings
-    neighbour  how often the nearest other occurrence has the same meaning
+    apart      mean cosine of two occurrences with the same meaning, minus that of different ones
+    neighbour  the share of occurrences whose nearest neighbour has the same meaning
 
-The embeddings stand for the static table: they know the word and its place, no context.
+The embedding layer serves as the static baseline: it depends on word and position only.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class WordSenses:
 
     Attributes:
         senses, texts: of each occurrence.
-        apart: as in the docstring of the module; `untrained`: the same for an untrained model.
-        neighbour: as there; `chance` is the share by guessing.
+        apart: see the module's docstring; `untrained`: the same for an untrained model.
+        neighbour: as there; `chance` is the expected share for random vectors.
         picture: (N, 2), the occurrences in the first two principal directions of the layer `best`,
             which separates the meanings best.
     """
@@ -92,13 +92,14 @@ def tell_senses(
     *,
     shorten: bool = False,
 ) -> WordSenses:
-    """Compare the occurrences of `word` in `texts`, whose meanings are `senses`.
+    """Compare the vectors of `word` in `texts`, where it has the meanings `senses`.
 
     Args:
-        shorten: cut texts that are longer than the model reads around the word.
+        shorten: crop texts that exceed the model's context around the word.
 
     Raises:
-        DataError: a text without the word, or fewer than two meanings with two texts each.
+        DataError: a text lacks the word or is too long, or there are fewer than two meanings with
+            two texts each.
     """
     counts = {sense: list(senses).count(sense) for sense in senses}
     if len(counts) < 2 or min(counts.values()) < 2:
@@ -107,16 +108,16 @@ def tell_senses(
             where="label",
             found=", ".join(f"{n} of {s!r}" for s, n in counts.items()),
         )
-    names = list(counts)
-    truth = np.array([names.index(sense) for sense in senses])
+    distinct_senses = list(counts)
+    truth = np.array([distinct_senses.index(sense) for sense in senses])
     examples = _examples(subject, word, texts, shorten)
     vectors, untrained_vectors = (
         _vectors(model, subject, examples) for model in (subject.model, subject.untrained())
     )
-    near = np.stack([_neighbours(layer, truth) for layer in vectors], axis=1)
+    same_sense = np.stack([_neighbours(layer, truth) for layer in vectors], axis=1)
     apart = [_apart(layer, truth) for layer in vectors]
     best = int(np.argmax(apart))
-    shares = np.array([counts[name] for name in names]) / len(senses)
+    shares = np.array([counts[name] for name in distinct_senses]) / len(senses)
     return WordSenses(
         word,
         subject.layers,
@@ -124,9 +125,9 @@ def tell_senses(
         list(texts),
         apart,
         [_apart(layer, truth) for layer in untrained_vectors],
-        list(estimates_of_means([str(layer) for layer in subject.layers], near).values()),
+        list(estimates_of_means([str(layer) for layer in subject.layers], same_sense).values()),
         float(shares @ ((shares * len(senses) - 1) / (len(senses) - 1))),
-        _two_widest(vectors[best]),
+        _principal_plane(vectors[best]),
         best,
     )
 
@@ -134,11 +135,11 @@ def tell_senses(
 def read_senses(
     path: Path, columns: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[list[str], list[str]]:
-    """Texts and meanings of a table with the columns `text` and `label`, or those that `columns`
-    names for them.
+    """Read texts and meanings from the columns `text` and `label` of a table, or from those that
+    `columns` names for them.
 
     Raises:
-        DataError: bad rows, or a row without such columns.  UsageError: no such file or role.
+        DataError: a row is bad or lacks a column.  UsageError: the file or role does not exist.
     """
     named = {"text": ["text"], "label": ["label"], **as_names(columns)}
     if unknown_roles := set(named) - {"text", "label"}:
@@ -165,7 +166,7 @@ def read_senses(
 
 
 def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[int], list[int]]:
-    """At most `room` tokens around `positions`, and these positions among them."""
+    """Crop `tokens` to at most `room` around `positions`; returns them and the new positions."""
     spare = room - (positions[-1] - positions[0] + 1)
     if len(tokens) <= room or spare < 0:
         return tokens, positions
@@ -176,7 +177,7 @@ def _around(tokens: list[int], positions: list[int], room: int) -> tuple[list[in
 def _examples(
     subject: ProbedModel, word: str, texts: Sequence[str], shorten: bool
 ) -> EncodedExamples:
-    """The encoded texts, with the positions of the word's tokens."""
+    """Encode the texts, with the positions of the word's tokens as `places`."""
     tokenizer, before = subject.tokenizer, subject.tokenizer.frame_margins()[0]
     margins = sum(tokenizer.frame_margins())
     ids, positions = [], []
@@ -185,12 +186,12 @@ def _examples(
         patterns = (rf"(?<!\w){re.escape(word)}(?!\w)", re.escape(word))
         matches = (re.search(pattern, texts[number - 1], re.IGNORECASE) for pattern in patterns)
         match = next(filter(None, matches), None)
-        inside: list[int] = []
+        word_positions: list[int] = []
         if match is not None:
             begins, ends = spans[:, 0], spans[:, 1]
-            hit = (begins < match.end()) & (ends > match.start()) & (ends > begins)
-            inside = np.flatnonzero(hit).tolist()
-        if not inside:
+            overlaps = (begins < match.end()) & (ends > match.start()) & (ends > begins)
+            word_positions = np.flatnonzero(overlaps).tolist()
+        if not word_positions:
             raise DataError(
                 "the word is not in the text",
                 where=f"text {number}",
@@ -199,7 +200,8 @@ def _examples(
             )
         context = tokens.tolist()
         if shorten:
-            context, inside = _around(context, inside, subject.frame.length - margins)
+            room = subject.frame.length - margins
+            context, word_positions = _around(context, word_positions, room)
         framed_ids, _ = tokenizer.frame(context)
         if len(framed_ids) > subject.frame.length:
             raise DataError(
@@ -210,7 +212,7 @@ def _examples(
                 do="shorten the text, or take a model with more positions",
             )
         ids.append(framed_ids)
-        positions.append([before + position for position in inside])
+        positions.append([before + position for position in word_positions])
     word_places: Sequences = framed(positions)
     return EncodedExamples(
         framed(ids), np.zeros(len(word_places.tokens), np.int64), places=word_places
@@ -220,7 +222,7 @@ def _examples(
 def _vectors(
     model: Prepared, subject: ProbedModel, examples: EncodedExamples
 ) -> NDArray[np.float64]:
-    """(L + 1, N, D): the mean over the word's tokens, of length 1."""
+    """Return the mean states of the word's tokens, (L + 1, N, D), normalised to length 1."""
     assert examples.places is not None
     states = layer_states(model, examples, subject.collation, at_places).astype(np.float64)
     lengths = examples.places.lengths
@@ -230,6 +232,7 @@ def _vectors(
 
 
 def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
+    """Return the mean cosine within meanings minus that between meanings; vectors (N, D)."""
     cosines = vectors @ vectors.T
     same_meaning = truth[:, None] == truth[None]
     not_itself = ~np.eye(len(truth), dtype=bool)
@@ -237,15 +240,16 @@ def _apart(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> float:
 
 
 def _neighbours(vectors: NDArray[np.float64], truth: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(N,): the share of the nearest neighbours of each occurrence that have its meaning; all
-    neighbours at the least distance count, as many are the same vector at the embeddings."""
+    """Return (N,): the share of nearest neighbours of each occurrence that have its meaning. All
+    neighbours at the minimum distance count, since at the embeddings many vectors are equal."""
     steps = np.stack([distance_steps(vector, vectors) for vector in vectors])
     np.fill_diagonal(steps, np.inf)
     nearest = steps == steps.min(1, keepdims=True)
     return np.asarray((nearest & (truth[:, None] == truth)).sum(1) / nearest.sum(1))
 
 
-def _two_widest(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _principal_plane(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Project vectors (N, D) on their first two principal components, (N, 2)."""
     centred = vectors - vectors.mean(0)
     left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
     return np.asarray(left_vectors[:, :2] * singular_values[:2])

@@ -1,14 +1,14 @@
-"""`compare(recipes, out, budget=…)`: recipes × seeds under an equal budget, and what came of it.
+"""`compare(recipes, out, budget=…)`: train recipes × seeds under an equal budget, and compare them.
 
     out/
-      prepared/…            tokenizer and stores, once for all runs that read the same text alike
-      runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
-      results.json          figures by recipe and seed, verdicts
-      report.html           written whenever all runs are there
+      prepared/…            tokenizer and stores, shared by runs with equal text and settings
+      runs/NAME/seed-0/     complete run folders, as `pretrain` writes them
+      results.json          metrics by recipe and seed, verdicts
+      report.html           written when all runs are complete
 
-Started again with the same `out`, finished runs are reused and a stopped one goes on; recipes and
-seeds may be added. Everything is looked at before anything is trained: recipes that no common
-figure compares are refused, and the field in which they differ is named.
+Another call with the same `out` reuses finished runs and resumes a stopped one; recipes and seeds
+may be added. Before training, recipes that have no common metric are rejected with an error that
+names the field in which they differ.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from maskwright.model.opening.open import open_model
 from maskwright.text.store.pack import PackedDocuments
 
 LOCK = "compare.lock"
-UNEQUAL = 0.05  # how far apart the budgets may come out without a word
+UNEQUAL = 0.05  # relative difference of spent budgets that is not reported
 LONGEST_VALUE = 100  # characters of a setting in the table of differences
 
 
@@ -70,20 +70,20 @@ def compare(
     data: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> Comparison:
-    """Train each of `recipes` with the seeds 0 … `seeds` - 1 and compare what they became.
+    """Train each recipe with the seeds 0 … `seeds` - 1 and compare the resulting models.
 
     Args:
-        budget: "tokens=5e6", "minutes=10" or "flops=1e15", for every single run.
-        data: minimal pairs to score the finished models with; they compare any two models.
+        budget: "tokens=5e6", "minutes=10" or "flops=1e15", for each run.
+        data: minimal pairs to score the trained models with; they compare any two models.
 
     Raises:
-        UsageError: no recipe, two of one name or that are equal, or no seed.
-        ConfigError: not a budget.
-        IncompatibleError: other held-out texts, no figure that compares all recipes, or a run in
-            `out` that is not the one asked for.
-        OutputError: `out` holds something else.
-        StoppedError: another process writes it.
-        SystemExit: a signal stopped the run that was going on; the same call continues.
+        UsageError: no recipe, two with equal names or settings, or no seed.
+        ConfigError: the budget is malformed.
+        IncompatibleError: held-out texts differ, the recipes have no common metric, or a run in
+            `out` has other settings.
+        OutputError: `out` has other content.
+        StoppedError: another process is writing to `out`.
+        SystemExit: a signal stopped the current run; the same call continues it.
     """
     run_budget, say, out = equal_budget(budget), printer(stream), Path(out)
     data = None if data is None else Path(data)
@@ -110,36 +110,36 @@ def _compared(
     stream: TextIO | None,
     say: Say,
 ) -> Comparison:
-    """The same under the lock of `out`."""
+    """Train and compare checked recipes; the caller holds the lock of `out`."""
     paradigms = None if data is None else minimal_pairs.read(data)
     entrants = [enter(recipe, out, budget, say) for recipe in recipes]
     comparable.refuse_other_documents(entrants)
-    measures = comparable.measures(entrants, pairs=data is not None)
+    metrics = comparable.measures(entrants, pairs=data is not None)
     planned = {
         run_folder(out, candidate.recipe.name, seed): (seed, candidate)
         for seed in range(seeds)
         for candidate in entrants
     }
-    todo = {folder: candidate for folder, (_, candidate) in planned.items() if not finished(folder)}
-    needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in todo.items())
+    pending = {folder: recipe for folder, (_, recipe) in planned.items() if not finished(folder)}
+    needed = (checkpoint_bytes(e.parameters, e.recipe, folder) for folder, e in pending.items())
     storage.require_space(out, sum(needed))
     seconds_left = TrainingSpeed()
     for number, (folder, (seed, candidate)) in enumerate(planned.items(), start=1):
-        time_left = seconds_left.left(list(todo.values())) if folder in todo else ""
+        time_left = seconds_left.left(list(pending.values())) if folder in pending else ""
         say(f"run {number} of {len(planned)}: {candidate.recipe.name}, seed {seed}{time_left}")
         train(candidate, seed, out, stream)
         seconds_left.add(candidate, folder)
-        todo.pop(folder, None)
+        pending.pop(folder, None)
         if data is not None and paradigms is not None:
-            _judged(candidate, folder, open_model(folder), data, paradigms, say)
-    outcome = _collect(entrants, seeds, out, budget, measures, data, paradigms, say)
+            _pair_evaluation(candidate, folder, open_model(folder), data, paradigms, say)
+    outcome = _collect(entrants, seeds, out, budget, metrics, data, paradigms, say)
     summary = comparison.for_terminal(outcome)
     document.write(out / "results.json", json.dumps(comparison.to_json(outcome), indent=2) + "\n")
     say(f"{summary}\nreport: {comparison.write_report(out, outcome)}")
     return outcome
 
 
-# ------------------------------------------------------------------------------ afterwards
+# ------------------------------------------------------------------------------ evaluation
 def _collect(
     entrants: Sequence[ComparedRecipe],
     seeds: int,
@@ -150,22 +150,23 @@ def _collect(
     paradigms: Sequence[Paradigm] | None,
     say: Say,
 ) -> Comparison:
+    """Compute the metrics of all finished runs, and findings and differences of settings."""
     length = min(candidate.recipe.rows.length for candidate in entrants)
     contenders, judged = [], {}
     for candidate in entrants:
         runs, results = [], []
         for seed in range(seeds):
             folder = run_folder(out, candidate.recipe.name, seed)
-            run = _figures(candidate, folder, seed)
+            run = _run_metrics(candidate, folder, seed)
             model = open_model(folder)
             if comparable.BITS in measures and candidate.is_language_model:
                 run.final["bits_per_byte"] = _bits(candidate, model)
             if comparable.MASKED in measures and candidate.fills:
                 run.final["masked_loss"] = _masked_loss(candidate, model, length)
             if comparable.HIDDEN in measures:
-                run.final["hidden"] = _hidden(candidate, model, length)
+                run.final["hidden"] = _masked_accuracy(candidate, model, length)
             if data is not None and paradigms is not None:
-                results.append(_judged(candidate, folder, model, data, paradigms, say))
+                results.append(_pair_evaluation(candidate, folder, model, data, paradigms, say))
                 run.final["pairs"] = results[-1].mean
             runs.append(run)
         judged[candidate.recipe.name] = results
@@ -173,13 +174,14 @@ def _collect(
         contenders.append(
             RecipeReport(recipe.name, recipe.note, candidate.parameters, candidate.measure, runs)
         )
-    findings = [*_by_items(judged), *_unequal(contenders, budget), *_left_out(entrants, out)]
+    findings = [*_by_pairs(judged), *_unequal_budgets(contenders, budget)]
+    findings += _unused_runs(entrants, out)
     plain, paths = comparable.differences([candidate.recipe for candidate in entrants])
     table = [[path, *(_at(settings, path) for settings in plain)] for path in paths]
     return Comparison(str(budget), contenders, measures, table, findings)
 
 
-def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding]:
+def _unequal_budgets(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding]:
     """A finding if the runs spent budgets that differ by more than `UNEQUAL`: the last step of a
     run exceeds its budget."""
     name = {"flops": "operations", "minutes": "seconds"}.get(budget.unit, budget.unit)
@@ -187,12 +189,12 @@ def _unequal(contenders: Sequence[RecipeReport], budget: Budget) -> list[Finding
     most, least = max(spent, key=spent.__getitem__), min(spent, key=spent.__getitem__)
     if spent[most] <= (1 + UNEQUAL) * spent[least]:
         return []
-    far = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
-    why = "a run ends with the first step past its budget"
-    return [Finding("unequal-budgets", f"not equal: {far}", why)]
+    message = f"{most} spent {count(spent[most])} {name} and {least} {count(spent[least])}"
+    evidence = "a run ends with the first step past its budget"
+    return [Finding("unequal-budgets", f"not equal: {message}", evidence)]
 
 
-def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
+def _unused_runs(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
     """A finding if `out` has runs of recipes that are not compared this time."""
     names = {path.name for path in (out / "runs").iterdir() if path.is_dir()}
     left_out = sorted(names - {candidate.recipe.name for candidate in entrants})
@@ -202,22 +204,22 @@ def _left_out(entrants: Sequence[ComparedRecipe], out: Path) -> list[Finding]:
     return [Finding("other-runs-in-folder", message)]
 
 
-def _figures(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
-    """The figures in the journal of the run."""
+def _run_metrics(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.Run:
+    """Read metrics, costs and the loss curve of a run from its journal and last checkpoint."""
     newest = folders.newest(folder)
     state, _ = checkpoints.read_state(newest)
     saved = commit.read_manifest(newest).about.get("journal")
-    lines = journal.figures(folder, saved, bits=candidate.is_language_model)
-    evaluations = [r for r in lines if r["kind"] == "evaluation"]
-    tokens = {r["step"]: r["tokens"] for r in lines if "tokens" in r}
+    records = journal.figures(folder, saved, bits=candidate.is_language_model)
+    evaluations = [r for r in records if r["kind"] == "evaluation"]
+    tokens = {r["step"]: r["tokens"] for r in records if "tokens" in r}
     times = journal.times(folder)
-    marks = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
+    steps_and_seconds = [0, *(t["step"] for t in times)], [0.0, *(t["seconds"] for t in times)]
     per_token = candidate.flops_per_token
     curve = [
         {
             "tokens": tokens[r["step"]],
             "operations": tokens[r["step"]] * per_token,
-            "seconds": float(np.interp(r["step"], *marks)),
+            "seconds": float(np.interp(r["step"], *steps_and_seconds)),
             "loss": r["loss"],
         }
         for r in evaluations
@@ -227,13 +229,13 @@ def _figures(candidate: ComparedRecipe, folder: Path, seed: int) -> comparison.R
         final["bits_per_byte"] = evaluations[-1]["bits_per_byte"]
     peaks = [figure_of(t, "peak_memory") for t in times]
     peak = int(max(filter(math.isfinite, peaks), default=0))
-    spent = (state.tokens, state.tokens * per_token, state.seconds, peak)
-    return comparison.Run(seed, *spent, final, curve)
+    costs = (state.tokens, state.tokens * per_token, state.seconds, peak)
+    return comparison.Run(seed, *costs, final, curve)
 
 
 def _bits(candidate: ComparedRecipe, model: Model) -> float:
-    """Bits per byte of all the held-out text: a sample of rows of another length, or of another
-    tokenizer, would hold other documents."""
+    """Compute bits per byte on all of the held-out text, as samples of rows with another length or
+    tokenizer would contain different documents."""
     objective = build.objective(candidate.recipe, model.network, model.tokenizer)
     checkpoints.take_others(objective, model.path)
     store = candidate.prepared.held_out
@@ -245,7 +247,7 @@ def _bits(candidate: ComparedRecipe, model: Model) -> float:
 
 
 def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
-    """Loss with 15 % of the tokens masked, in rows of a length that all entrants read."""
+    """Compute the loss with 15 % of the tokens masked, in rows of a `length` common to all."""
     vocabulary = special_tokens.vocabulary(model.tokenizer)
     objective_module = usual_for("encoder")
     objective = objective_module.build(model.network, objective_module.options(), vocabulary)
@@ -253,14 +255,14 @@ def _masked_loss(candidate: ComparedRecipe, model: Model, length: int) -> float:
     return likelihood.evaluate(objective, rows).loss
 
 
-def _hidden(candidate: ComparedRecipe, model: Model, length: int) -> float:
-    """Top-1 accuracy on hidden tokens, in rows of a length that all entrants read."""
+def _masked_accuracy(candidate: ComparedRecipe, model: Model, length: int) -> float:
+    """Compute top-1 accuracy on single masked tokens, in rows of a `length` common to all."""
     assert candidate.reads is not None and model.tokenizer.mask is not None
     rows = PackedDocuments(candidate.prepared.held_out, length)
     return pseudo_likelihood.top1(model.network, rows, candidate.reads, model.tokenizer.mask)
 
 
-def _judged(
+def _pair_evaluation(
     candidate: ComparedRecipe,
     folder: Path,
     model: Model,
@@ -268,7 +270,7 @@ def _judged(
     paradigms: Sequence[Paradigm],
     say: Say,
 ) -> PairEvaluation:
-    """The result of the run on minimal pairs, which is computed unless it lies in `folder`."""
+    """Return the result of a run on minimal pairs, computed unless it is saved in `folder`."""
     path = pairs_of.figures_path(folder, candidate.scoring, "all", paradigms)
     result = pairs_of.load(path, paradigms, model.fingerprint)
     if result is None:
@@ -280,8 +282,9 @@ def _judged(
     return result
 
 
-def _by_items(judged: dict[str, list[PairEvaluation]]) -> list[Finding]:
-    """Differences between recipes with intervals over pairs (the verdicts use seeds)."""
+def _by_pairs(judged: dict[str, list[PairEvaluation]]) -> list[Finding]:
+    """Return findings with the difference of each recipe from the first on minimal pairs, with
+    intervals over pairs (the intervals of verdicts are over seeds)."""
     means = {
         name: PairEvaluation(
             {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
@@ -301,7 +304,7 @@ def _by_items(judged: dict[str, list[PairEvaluation]]) -> list[Finding]:
 
 
 def _at(plain: Any, path: str) -> str:
-    """The value at a dotted path, a dash where there is none."""
+    """Return the value at a dotted path of nested settings as text; a dash if there is none."""
     for name in path.split("."):
         if isinstance(plain, dict):
             plain = plain.get(name)
@@ -309,5 +312,5 @@ def _at(plain: Any, path: str) -> str:
             plain = plain[int(name)]
         else:
             return "–"
-    # A whole stack, where only one of the recipes has one, is no value to read in a table.
+    # A whole stack that only one recipe has would be too long for a table.
     return "–" if plain is None else shorten(str(plain), LONGEST_VALUE)

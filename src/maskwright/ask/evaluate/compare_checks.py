@@ -1,4 +1,4 @@
-"""Whether recipes can be compared, and by which figures."""
+"""Checks whether recipes can be compared, and by which metrics."""
 
 from __future__ import annotations
 
@@ -19,29 +19,25 @@ from maskwright.learn.recipes.base.recipe import FamilyModel, Recipe, frozen_par
 from maskwright.model.families.base.family import family
 from maskwright.text.tokenizer.choice import TokenizerChoice
 
-# What of the corpus decides the held-out text: files named for it, or a share of all.
+# Corpus settings that determine the held-out text even if its files are named explicitly.
 NAMED = ("held_out_text", "form", "column", "on_bad")
 APART = ("training.seed", "training.budget")
-KIND = ("kind", "lowercase")  # of tokenizers: two that differ in one are two
+KIND = ("kind", "lowercase")  # settings by which tokenizers are certain to differ
 LOSS = Metric("loss", "held-out loss")
 OWN = Metric("loss", "own held-out loss", compares=False)
-# Of replaced tokens the network beside the model is asked, which draws them.
+# For replaced-token detection, the loss is that of the generator, which samples the replacements.
 GENERATOR = replace(LOSS, title="held-out loss of the generator")
 BITS = Metric("bits_per_byte", "bits per byte")
-# Folded capitals and unknown words cost nothing to predict: such figures are of different texts.
+# Not comparable: lower-cased letters and unknown words cost nothing to predict.
 KEPT_BITS = replace(BITS, title="bits per byte of what its tokenizer keeps", compares=False)
 MASKED = Metric("masked_loss", "masked loss (15 %)")
-# The one question to models that read both ways and models that read one way.
+# The metric that is shared by bidirectional and causal models.
 HIDDEN = Metric("hidden", "hidden tokens named (15 %)", higher_is_better=True)
 PAIRS = Metric("pairs", "minimal pairs", higher_is_better=True)
 
 
 def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
-    """Refuse recipes that cannot be told apart, or none.
-
-    Raises:
-        UsageError: with the names.
-    """
+    """Raise a `UsageError` if there are no recipes or seeds, or names are invalid or not unique."""
     names = [r.name for r in recipes]
     if not names or seeds < 1:
         raise UsageError("nothing to compare", found=f"{len(names)} recipes, {seeds} seeds")
@@ -57,11 +53,7 @@ def refuse_names(recipes: Sequence[Recipe], seeds: int) -> None:
 
 
 def refuse_equal(recipes: Sequence[Recipe]) -> None:
-    """Refuse to train the same thing twice.
-
-    Raises:
-        UsageError: naming the two recipes.
-    """
+    """Raise a `UsageError` that names two recipes if their settings are equal."""
     for recipe, second in itertools.combinations(recipes, 2):
         if set(differences([recipe, second])[1]) <= {"model.size"}:  # its settings are compared
             raise UsageError(
@@ -74,8 +66,8 @@ def refuse_equal(recipes: Sequence[Recipe]) -> None:
 
 
 def differences(recipes: Sequence[Recipe]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The plain recipes, and the path of each setting that is not the same in all. Where they share
-    objective or family, what a recipe does not say is there as its default."""
+    """Return the recipes as plain values, and the paths of settings that differ. If all have the
+    same objective or family, settings that a recipe omits are filled in with their defaults."""
     plain = [frozen_part(recipe) for recipe in recipes]
     families = {getattr(recipe.model, "family", None) for recipe in recipes}
     for recipe, values in zip(recipes, plain, strict=True):
@@ -95,12 +87,8 @@ def differences(recipes: Sequence[Recipe]) -> tuple[list[dict[str, Any]], list[s
 
 
 def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
-    """Refuse before any work what `measures` would refuse, where the recipes show it: tokenizers of
-    other kinds, without bits per byte for all.
-
-    Raises:
-        IncompatibleError: naming the fields that differ.
-    """
+    """Raise an `IncompatibleError`, before texts are prepared, where `measures` would do so later:
+    for tokenizers of different kinds, if not all models have bits per byte."""
     if pairs or all(recipe.objective.spec.codes for recipe in recipes):
         return
     learned = [recipe for recipe in recipes if isinstance(recipe.tokenizer, TokenizerChoice)]
@@ -110,23 +98,23 @@ def refuse_incomparable(recipes: Sequence[Recipe], *, pairs: bool) -> None:
 
 
 def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | None]:
-    """The recipes, asked alike where they read one text by characters and only hold out others of
-    them: on those of the first, if none is trained on them; and a finding that says so."""
-    reference, *remaining = recipes
+    """Let all recipes that split the text by character ranges hold out the range of the first one,
+    unless another is trained on it. Returns the recipes, and a finding if any was changed."""
+    reference, *contenders = recipes
     if reference.corpus.characters is None:
         return list(recipes), None
     reference_range, changed = reference.corpus.characters.held_out, list[str]()
-    alike = [reference]
-    for recipe in remaining:
+    adjusted = [reference]
+    for recipe in contenders:
         own_range = recipe.corpus.characters
         if own_range is None or own_range.held_out == reference_range:
-            alike.append(recipe)
+            adjusted.append(recipe)
             continue
         try:
             changed_ranges = replace(own_range, held_out=reference_range)
         except ConfigError:  # they are trained on
             return list(recipes), None
-        alike.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
+        adjusted.append(replace(recipe, corpus=replace(recipe.corpus, characters=changed_ranges)))
         changed.append(
             f"{recipe.name} holds out {own_range.held_out[0]:,} to {own_range.held_out[1]:,} by "
             "itself"
@@ -136,26 +124,23 @@ def same_characters(recipes: Sequence[Recipe]) -> tuple[list[Recipe], Finding | 
     begin, end = reference_range
     message = f"all are asked about characters {begin:,} to {end:,}, as {reference.name} holds "
     message += "them out"
-    return alike, Finding("held-out-alike", message, "; ".join(changed))
+    return adjusted, Finding("held-out-alike", message, "; ".join(changed))
 
 
 def refuse_other_text(recipes: Sequence[Recipe]) -> None:
-    """Refuse recipes whose settings hold out other text.
-
-    Raises:
-        IncompatibleError: with the first setting that differs.
-    """
+    """Raise an `IncompatibleError` that names the first setting by which recipes hold out different
+    text."""
 
     def held_out(recipe: Recipe) -> dict[str, Any]:
         plain: dict[str, Any] = config.to_plain(recipe.corpus)
-        # Of texts with weights each has its own share held out, whatever the weights are; mixing by
-        # a column holds out what the whole text would.
-        apart = recipe.corpus.mixed and recipe.corpus.mix_by is None
-        plain["weights"] = "one for each text" if apart else "none"
+        # With weights, a share of each text is held out, independent of the weights; mixing by a
+        # column holds out the same as without.
+        weights_by_text = recipe.corpus.mixed and recipe.corpus.mix_by is None
+        plain["weights"] = "one for each text" if weights_by_text else "none"
         for name in ("weights_end", "mix_by", "temperature"):
             plain.pop(name)
-        named = {k: plain[k] for k in NAMED}
-        return named if recipe.corpus.held_out_text else {**named, **plain}
+        named_settings = {k: plain[k] for k in NAMED}
+        return named_settings if recipe.corpus.held_out_text else {**named_settings, **plain}
 
     for second in recipes[1:]:
         for path, ours, theirs in dotted.differences(
@@ -171,11 +156,8 @@ def refuse_other_text(recipes: Sequence[Recipe]) -> None:
 
 
 def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
-    """Refuse recipes with the same settings that read different versions of the files.
-
-    Raises:
-        IncompatibleError: with the two recipes.
-    """
+    """Raise an `IncompatibleError` if held-out documents differ although the settings are equal, as
+    the recipes have read different versions of the files."""
     document_bytes = entrants[0].prepared.held_out.document_bytes
     for candidate in entrants[1:]:
         if not np.array_equal(document_bytes, candidate.prepared.held_out.document_bytes):
@@ -188,35 +170,36 @@ def refuse_other_documents(entrants: Sequence[ComparedRecipe]) -> None:
 
 
 def measures(entrants: Sequence[ComparedRecipe], *, pairs: bool) -> list[Metric]:
-    """The figures to show. At least one compares all entrants.
+    """Return the metrics to show, at least one of which compares all entrants.
 
     Raises:
-        IncompatibleError: none does; the fields that differ are named.
+        IncompatibleError: no metric compares all; the message names the fields that differ.
     """
-    alike = len({e.measure for e in entrants}) == 1
+    same_loss = len({e.measure for e in entrants}) == 1
     one_tokenizer = len({e.prepared.tokenizer.fingerprint for e in entrants}) == 1
     codes, fills = ([getattr(e, name) for e in entrants] for name in ("is_language_model", "fills"))
     coding = [e for e in entrants if e.is_language_model]
     same_bits = len({e.prepared.tokenizer.fingerprint for e in coding}) == 1
     same_bits = same_bits or all(e.keeps_text for e in coding)
-    # A figure for models that read both ways and models that read one way.
-    hidden = one_tokenizer and all(e.reads is not None for e in entrants)
-    hidden = hidden and len({e.reads for e in entrants}) > 1
-    common = alike or pairs or hidden
-    common = common or (all(codes) and same_bits) or (one_tokenizer and all(fills))
-    if not common:
+    # The metric for bidirectional and causal models with one tokenizer.
+    hidden_applies = one_tokenizer and all(e.reads is not None for e in entrants)
+    hidden_applies = hidden_applies and len({e.reads for e in entrants}) > 1
+    comparable = same_loss or pairs or hidden_applies
+    comparable = comparable or (all(codes) and same_bits) or (one_tokenizer and all(fills))
+    if not comparable:
         candidate = next(e for e in entrants[1:] if e.measure != entrants[0].measure)
         field = "tokenizer" if not one_tokenizer else "objective"
         raise _incomparable(entrants[0].recipe, candidate.recipe, field)
-    usual = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
-    shown = [usual if alike else OWN]
-    shown += [BITS if same_bits else KEPT_BITS] if any(codes) and not alike else []
-    shown += [MASKED] if any(fills) and one_tokenizer and not alike else []
-    shown += [HIDDEN] if hidden else []
-    return shown + ([PAIRS] if pairs else [])
+    loss_metric = LOSS if all(e.scores_itself for e in entrants) else GENERATOR
+    metrics = [loss_metric if same_loss else OWN]
+    metrics += [BITS if same_bits else KEPT_BITS] if any(codes) and not same_loss else []
+    metrics += [MASKED] if any(fills) and one_tokenizer and not same_loss else []
+    metrics += [HIDDEN] if hidden_applies else []
+    return metrics + ([PAIRS] if pairs else [])
 
 
 def _incomparable(recipe: Recipe, second: Recipe, field: str) -> IncompatibleError:
+    """Return the error about two recipes without a common metric that differ in `field`."""
     changes = dotted.differences(getattr(recipe, field), getattr(second, field), field)
     listed = "; ".join(f"{path}: {ours!r} and {theirs!r}" for path, ours, theirs in changes)
     return IncompatibleError(

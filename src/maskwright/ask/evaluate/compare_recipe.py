@@ -1,7 +1,7 @@
-"""One recipe of a comparison: its text prepared, its budget counted, its runs trained.
+"""One recipe of a comparison: prepare its text, compute its budget, train its runs.
 
-out/prepared/…            tokenizer and stores, once for all runs that read the same text alike
-out/runs/NAME/seed-0/     whole runs, as `pretrain` leaves them
+out/prepared/…            tokenizer and stores, shared by runs with equal text and settings
+out/runs/NAME/seed-0/     complete run folders, as `pretrain` writes them
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ EVALUATIONS = 10
 
 @dataclass(frozen=True)
 class ComparedRecipe:
-    """A recipe with its budget, and its properties that decide what can be compared.
+    """A recipe with its budget, and the properties that determine which metrics apply.
 
     Attributes:
-        folder: where its tokenizer and token stores lie.
+        folder: of its tokenizer and token stores.
         scoring: the method by which the model scores sentences.
-        reads: which sides of a hidden token the model sees; None if tokens cannot be hidden.
+        reads: the sides of a masked token that the model sees; None if tokens cannot be masked.
         fills: whether the model fills masks.
-        scores_itself: whether the loss is that of the trained network, not of one beside it.
+        scores_itself: whether the loss is that of the trained network, not of a generator.
     """
 
     recipe: Recipe
@@ -73,7 +73,8 @@ class ComparedRecipe:
 
 
 def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
-    """Prepare the text of `recipe` and count what its training costs."""
+    """Prepare the text of `recipe`, convert the common budget `equal` to tokens, and describe what
+    the model can be measured by."""
     choices = [config.to_plain(recipe.corpus), config.to_plain(recipe.tokenizer)]
     about = [*choices, needs_sentences(recipe)]
     folder = out / "prepared" / config.fingerprint(about)[:16]
@@ -83,8 +84,8 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
     check_length(recipe, architecture)
     network = build.model(recipe, architecture)
     objective = build.objective(recipe, network, prepared.tokenizer)
-    operations = flops_per_token(recipe, prepared, objective)
-    budget, training, every = equal.in_tokens(operations), recipe.training, recipe.evaluation.every
+    token_flops = flops_per_token(recipe, prepared, objective)
+    budget, training, every = equal.in_tokens(token_flops), recipe.training, recipe.evaluation.every
     if budget.tokens is not None:
         every = max(1, budget.tokens // (training.batch * recipe.rows.length) // EVALUATIONS)
     scoring = scoring_method(network, conventions_of(recipe, len(network.config.stacks)))
@@ -97,7 +98,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
         prepared=prepared,
         folder=folder,
         parameters=network.num_parameters(),
-        flops_per_token=operations,
+        flops_per_token=token_flops,
         scoring=scoring,
         is_language_model=objective.is_language_model,
         keeps_text=keeps_text(prepared.tokenizer, prepared.held_out),
@@ -108,7 +109,7 @@ def enter(recipe: Recipe, out: Path, equal: Budget, say: Say) -> ComparedRecipe:
 
 
 def _reads(scoring: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
-    """Which sides of a hidden token the model sees; None where it cannot be asked for it."""
+    """Return the sides of a masked token that the model sees; None if tokens cannot be masked."""
     if stacks != 1 or tokenizer.mask is None:
         return None
     return {"masked": "both sides", "causal": "one side"}.get(scoring)  # type: ignore[return-value]
@@ -116,7 +117,7 @@ def _reads(scoring: str, stacks: int, tokenizer: Tokenizer) -> Reads | None:
 
 @dataclass
 class TrainingSpeed:
-    """Operations per second of the finished runs, to estimate the time that is left."""
+    """Operations per second of the finished runs, to estimate the remaining time."""
 
     operations: float = 0.0
     seconds: float = 0.0
@@ -128,24 +129,25 @@ class TrainingSpeed:
         self.seconds += state.seconds
 
     def left(self, entrants: Sequence[ComparedRecipe]) -> str:
-        """The time to train these, as the end of a line; empty while no run is finished."""
+        """Return the estimated time to train these recipes as text; empty before the first run."""
         budgets = [(e.recipe.training.budget, e.flops_per_token) for e in entrants]
         seconds = sum(60.0 * b.minutes for b, _ in budgets if b.minutes is not None)
         operations = sum(per_token * b.tokens for b, per_token in budgets if b.tokens is not None)
         if operations and not self.operations:
             return ""
         seconds += operations * self.seconds / max(1.0, self.operations)
-        which = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
-        return f" · about {duration(seconds)} of training for {which}"
+        runs = "this one" if len(entrants) == 1 else f"these {len(entrants)}"
+        return f" · about {duration(seconds)} of training for {runs}"
 
 
 def run_folder(out: Path, name: str, seed: int) -> Path:
-    """The folder of the run of a recipe with a seed."""
+    """Return the folder of the run of a recipe with a seed."""
     return out / "runs" / name / f"seed-{seed}"
 
 
 def train(candidate: ComparedRecipe, seed: int, out: Path, stream: TextIO | None) -> None:
-    """Start the run, go on with it, or leave it as it is."""
+    """Start or resume a run, unless it is finished; raises an `IncompatibleError` if its folder has
+    a run with other settings."""
     recipe = replace(candidate.recipe, training=replace(candidate.recipe.training, seed=seed))
     folder = run_folder(out, recipe.name, seed)
     if not is_run(folder):
@@ -188,7 +190,7 @@ def _lay_out(recipe: Recipe, prepared: Path, folder: Path) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    """One file under two names, since nobody writes to it again; a copy where that cannot be."""
+    """Hard-link a file, which is never modified again, or copy it if links are not supported."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,9 +1,8 @@
-"""Several recipes, several seeds each, beside each other: tables, verdicts, curves, one page.
+"""Report of a comparison of recipes with several seeds each: tables, verdicts, curves, a page.
 
-A verdict is a sentence: the difference to the first recipe with its 95 % interval by Welch's test
+A verdict is a sentence: the difference from the first recipe with its 95 % interval by Welch's test
 over the seeds, and whether the spread between seeds could explain it. With several recipes the
-level is shared among the verdicts of a measure (Bonferroni), so that one in twenty comparisons of
-equals, not one in twenty sentences, finds a difference that is not there.
+significance level is divided among the verdicts of a metric (Bonferroni).
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class Run:
     """One seed of a recipe.
 
     Attributes:
-        memory: the most bytes the process took.
-        final: figures by measure.
-        curve: held-out loss as it fell: {"tokens", "operations", "seconds", "loss"} each.
+        memory: peak memory of the process in bytes.
+        final: values by metric name.
+        curve: the held-out loss of each evaluation: {"tokens", "operations", "seconds", "loss"}.
     """
 
     seed: int
@@ -48,7 +47,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RecipeReport:
-    """A recipe and its runs. Those with the same `questions` may share a plot of their loss."""
+    """A recipe and its runs. Losses of recipes with equal `questions` (a hash) are comparable."""
 
     name: str
     note: str
@@ -57,14 +56,14 @@ class RecipeReport:
     runs: Sequence[Run]
 
     def figures(self, measure: str) -> dict[int, float]:
-        """The figure of each seed; empty where the measure is not defined."""
+        """Return the value of a metric by seed; empty if it is not defined for this recipe."""
         return {run.seed: run.final[measure] for run in self.runs if measure in run.final}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure, which direction is better, and the number of digits shown. One that does not
-    compare is shown without a verdict."""
+    """A metric: its direction and the number of digits shown. If not `compares`, its values are
+    shown without a verdict, as they are not comparable between recipes."""
 
     name: str
     title: str
@@ -75,7 +74,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All there is to show. `differences` are rows of a setting and its value in each recipe."""
+    """The content of the report. `differences` are rows: a setting, its value in each recipe."""
 
     budget: str
     contenders: Sequence[RecipeReport]
@@ -86,7 +85,7 @@ class Comparison:
 
 # ------------------------------------------------------------------------------ tables and words
 def result(comparison: Comparison) -> Table:
-    """Mean, standard deviation and 95 % interval of each figure over the seeds."""
+    """Return a table with mean, standard deviation and 95 % interval over seeds, by metric."""
     return {
         "title": f"Equal budget: {comparison.budget}",
         "head": ["", *(m.title for m in comparison.measures), "seeds"],
@@ -100,7 +99,7 @@ def result(comparison: Comparison) -> Table:
 
 
 def cost(comparison: Comparison) -> Table:
-    """What each run took, the mean over seeds."""
+    """Return a table with the cost of a run of each recipe, as the mean over seeds."""
     rows = []
     for c in comparison.contenders:
         tokens, seconds = _mean([r.tokens for r in c.runs]), _mean([r.seconds for r in c.runs])
@@ -139,7 +138,7 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
 
 
 def verdicts(comparison: Comparison) -> list[str]:
-    """A sentence for every measure and every recipe after the first that it compares."""
+    """Return a sentence for every comparable metric and every recipe after the first."""
     reference, *contenders = comparison.contenders
     text = []
     for measure in comparison.measures:
@@ -162,20 +161,21 @@ def _verdict(
     gap: Difference | None,
     level: float,
 ) -> str:
+    """Put a difference into words; `gap` is None if there is no spread to compare it with."""
     if gap is None:
         by_seed = [c.figures(measure.name) for c in (contender, reference)]
         means = [_mean(list(figures.values())) for figures in by_seed]
-        repeated = min(map(len, by_seed)) > 1
-        why = (
+        several_seeds = min(map(len, by_seed)) > 1
+        reason = (
             "not known whether that is more than the spread, as no seed changed either, so that "
             "there is none, and no verdict (ask more)"
-            if repeated
+            if several_seeds
             else "not known whether that is more than the spread, as one seed has none, and no "
             "verdict (take --seeds 3)"
         )
         return (
             f"{contender.name} {figure(means[0], measure.digits)}, {reference.name} "
-            f"{figure(means[1], measure.digits)}; {why}"
+            f"{figure(means[1], measure.digits)}; {reason}"
         )
     digits = measure.digits
     better = (gap.value > 0) == measure.higher_is_better
@@ -186,14 +186,14 @@ def _verdict(
     if math.isfinite(gap.paired):
         numbers += f", paired by seed p = {gap.paired:.2g}"
     if gap.welch < 1 - level:
-        word = "better" if better else "worse"
-        names = f"{contender.name} is {word} than {reference.name}"
+        direction = "better" if better else "worse"
+        names = f"{contender.name} is {direction} than {reference.name}"
         return f"{names}, by more than the spread ({numbers})"
     return f"{contender.name} and {reference.name} are not told apart by these seeds ({numbers})"
 
 
 def differing(comparison: Comparison) -> Table:
-    """Settings that are not the same in all recipes."""
+    """Return a table of the settings that are not the same in all recipes."""
     return {
         "title": "What the recipes do differently",
         "head": ["setting", *(c.name for c in comparison.contenders)],
@@ -203,7 +203,7 @@ def differing(comparison: Comparison) -> Table:
 
 
 def for_terminal(comparison: Comparison) -> str:
-    """The tables and the verdicts."""
+    """Return tables, verdicts and findings as text."""
     sections = [result(comparison), cost(comparison)]
     sections += [differing(comparison)] if comparison.differences else []
     text = [f"- {line}" for line in verdicts(comparison)]
@@ -213,8 +213,8 @@ def for_terminal(comparison: Comparison) -> str:
 
 # ------------------------------------------------------------------------------ curves and page
 def charts(comparison: Comparison) -> Iterator[Chart]:
-    """Held-out loss against tokens, operations and time; a row of three for each set of recipes
-    that were asked the same questions."""
+    """Yield charts of held-out loss against tokens, operations and time, for each group of recipes
+    with comparable losses."""
     groups: dict[str, list[RecipeReport]] = {}
     for contender in comparison.contenders:
         groups.setdefault(contender.questions, []).append(contender)
@@ -231,10 +231,10 @@ def charts(comparison: Comparison) -> Iterator[Chart]:
 
 
 def _line(contender: RecipeReport, across: str, css: str) -> Line:
-    """The mean over seeds at each evaluation that all of them have reached, and their extremes."""
+    """Return the mean over seeds, with minimum and maximum, at each evaluation that all reached."""
     points, spread = [], []
-    for at in zip(*(run.curve for run in contender.runs), strict=False):
-        x, losses = _mean([point[across] for point in at]), [point["loss"] for point in at]
+    for group in zip(*(run.curve for run in contender.runs), strict=False):
+        x, losses = _mean([point[across] for point in group]), [point["loss"] for point in group]
         points.append((x, _mean(losses)))
         spread.append((x, min(losses), max(losses)))
     repeated = len(contender.runs) > 1
@@ -242,7 +242,7 @@ def _line(contender: RecipeReport, across: str, css: str) -> Line:
 
 
 def render(comparison: Comparison) -> str:
-    """The page as text."""
+    """Return the HTML of the report."""
     return document.render(
         "comparison.html",
         name=" against ".join(c.name for c in comparison.contenders),
@@ -267,7 +267,7 @@ def write_report(folder: Path, comparison: Comparison) -> Path:
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
-    """The figures as plain values: by recipe each seed, the spread of each measure, verdicts."""
+    """Return costs and metrics by recipe and seed, verdicts and findings as JSON values."""
     return {
         "budget": comparison.budget,
         "recipes": {

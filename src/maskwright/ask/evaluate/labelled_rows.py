@@ -1,9 +1,9 @@
-"""Evaluation of a fine-tuned model on labelled rows: figures with confidence intervals.
+"""Evaluation of a fine-tuned model on labelled rows: metrics with confidence intervals.
 
     evaluate_file("runs/reviews", "test.csv")   ->   {"accuracy": Estimate(0.91, 0.89, 0.93), …}
 
-All rows of a file are evaluated, or one part of a folder, the test part if there is one. The
-classes are the model's own: another label is refused with its line.
+All rows of a file are evaluated, or one part of a folder, by default the test part. A label that is
+not a class of the model raises an error with its line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"
-# What `pipeline` calls two texts, and what tables of labelled rows call them.
+# Names of the two texts of a pair in `pipeline`, and in tables of labelled rows.
 TWO = {"text": "first", SECOND: "second"}
 
 
@@ -56,23 +56,23 @@ def evaluate_file(
     base: Path | str | None = None,
     stream: TextIO | None = None,
 ) -> dict[str, Estimate]:
-    """The figures of the fine-tuned model in `folder` on the labelled rows of `data`.
+    """Evaluate the fine-tuned model in `folder` on the labelled rows of `data`.
 
     Args:
-        part: which part of a folder; None: test, else validation, else what there is.
-        columns: role -> column, where they are not those of the training data.
-        read: encoding, separator, and what becomes of bad rows.
-        out: a folder for the figures (`evaluation.json`) and a page with the worst mistakes; it is
-            made if need be. Rows that are passed over are listed there (`rejects.jsonl`).
-        base: the folder of the base, where `folder` is an adapter and does not name it.
-        stream: where the figures are said; None: standard output.
+        part: the part of a folder; None: test, else validation, else the first one.
+        columns: from role to column, if not those of the training data.
+        read: encoding, separator, and the handling of bad rows.
+        out: a folder for the metrics (`evaluation.json`), a page with the worst mistakes, and
+            skipped rows (`rejects.jsonl`); created if necessary.
+        base: the folder of the base, if `folder` is an adapter and does not name it.
+        stream: for the printed report; None: standard output.
 
     Returns:
-        Each figure of the task with its 95 % interval, by resampling the rows.
+        Each metric of the task with its 95 % interval, by resampling the rows.
 
     Raises:
-        UsageError: no such file, part or column, or figures in `out` already.
-        DataError: a bad row, or a label that is none of the model's.
+        UsageError: a file, part or column does not exist, or `out` has an evaluation already.
+        DataError: a row is bad, or its label is not a class of the model.
         IncompatibleError: the model was not fine-tuned for a task.
     """
     if out is not None:
@@ -88,40 +88,41 @@ def evaluate_file(
         say(finding.line())
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
-    figures = task_type.estimated(rows, answers)
+    metrics = task_type.estimated(rows, answers)
     eval_part = "" if chosen == ALL else chosen
-    shown = _table(
+    metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
-        figures,
+        metrics,
     )
-    for figure_table in (shown, task_type.by_class(rows, answers)):
+    for figure_table in (metric_table, task_type.by_class(rows, answers)):
         if figure_table is not None:
             say("\n" + tables.for_terminal(figure_table))
     if one_sided := task_type.one_sided(rows, answers):
         say(one_sided.line())
-        shown["note"] += f" Warning: {one_sided}."
+        metric_table["note"] += f" Warning: {one_sided}."
     if out is not None:
-        wrong = task_type.mistakes(encoded, outputs)
+        mistakes = task_type.mistakes(encoded, outputs)
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
             task_type=task_type,
             eval_part=eval_part,
-            table=shown,
+            table=metric_table,
             figures={},
             losses={},
             rows=rows,
             answers=answers,
-            mistakes=wrong,
+            mistakes=mistakes,
             facts=facts,
             kind="evaluation",
         )
         about = {"task": task_type.task, "part": chosen, "rows": len(rows), **facts}
-        plain = about | {"figures": {name: _plain(estimate) for name, estimate in figures.items()}}
-        document.write_new(Path(out), {NAME: json.dumps(plain, indent=2) + "\n", PAGE: shown_page})
+        figures = {name: _estimate_json(estimate) for name, estimate in metrics.items()}
+        text = json.dumps(about | {"figures": figures}, indent=2) + "\n"
+        document.write_new(Path(out), {NAME: text, PAGE: shown_page})
         say(f"report: {Path(out) / PAGE}")
-    return figures
+    return metrics
 
 
 def rows_for(
@@ -136,31 +137,29 @@ def rows_for(
     rejects: Path | None = None,
     say: Say,
 ) -> tuple[str, Sequence[Any], TaskType]:
-    """The name of a part of `data`, its rows as examples of the task of `model`, and the task type.
+    """Read a part of `data`; returns its name, its rows as examples of the model's task, and the
+    task type. Errors as in `evaluate_file`.
 
     Args:
-        folder: that of the model.
-        parts: the first of these that `data` has is taken, unless `part` names one.
-        rejects: the file that lists rows that are passed over.
-        say: gets what was inferred about the data.
-
-    Raises:
-        As `evaluate_file`.
+        folder: of the model.
+        parts: the first of these that `data` has is read, unless `part` names one.
+        rejects: the file to write skipped rows to.
+        say: called with what was inferred about the data.
     """
     loaded = table.load(
         data, header=read.header, reading=read.reading, rejects=rejects, learned=False
     )
     names = list(loaded.parts)
-    chosen = part or next((n for n in parts if n in names), names[0])
-    if chosen not in names:
+    part_name = part or next((n for n in parts if n in names), names[0])
+    if part_name not in names:
         raise UsageError(
-            "no such part of the data", where=data, found=chosen, wanted=near(chosen, names)
+            "no such part of the data", where=data, found=part_name, wanted=near(part_name, names)
         )
-    rows, task_type = _rows(folder, model, loaded, chosen, data, as_names(columns), read, say)
-    return chosen, rows, task_type
+    by_role = as_names(columns)
+    return part_name, *_part_examples(folder, model, loaded, part_name, data, by_role, read, say)
 
 
-def _rows(
+def _part_examples(
     folder: Path | str,
     model: Predictor,
     loaded: table.Table,
@@ -170,27 +169,27 @@ def _rows(
     read: TableReadingOptions,
     say: Say,
 ) -> tuple[Sequence[Any], TaskType]:
-    """The rows of the part called `name` as examples of the model's task, and that task type; `say`
-    gets what was inferred about the data."""
-    asked_of = replace(
+    """Convert the part `name` to examples of the model's task; returns them and the task type.
+    `say` is called with what was inferred about the data."""
+    part_table = replace(
         loaded,
         parts={ALL: loaded.parts[name]},
         counts={ALL: loaded.counts[name]},
         rejects={ALL: loaded.rejects[name]} if loaded.rejects else {},
     )
-    model, columns = _of_pairs(model, asked_of, columns, read.no_label)
-    task = _task(model, asked_of, data, columns, read.no_label)
+    model, columns = _as_pair_task(model, part_table, columns, read.no_label)
+    task = _infer_task(model, part_table, data, columns, read.no_label)
     for line in task.columns.lines():
         say(line)
     if name in (ALL, TRAIN) and _learned_from(folder, data):
         message = "these are the files that the model learned from, so the figures flatter it"
         say(Finding("evaluated-on-training-data", message).line())
     learned_from = loaded.parts.get(TRAIN, []) if name != TRAIN else []
-    hidden = hidden_by(asked_of.first, learned_from, task.columns)
-    if hidden is not None and (learned_from or hidden not in model.task_type.labels):
-        raise no_answers(name, asked_of.first, task.columns, hidden)
+    unlabelled = hidden_by(part_table.first, learned_from, task.columns)
+    if unlabelled is not None and (learned_from or unlabelled not in model.task_type.labels):
+        raise no_answers(name, part_table.first, task.columns, unlabelled)
     examples = build(
-        asked_of,
+        part_table,
         task,
         fold_labels=read.fold_labels,
         repair_tags=read.repair_tags,
@@ -208,14 +207,15 @@ def _rows(
     return examples.parts[ALL], model.task_type
 
 
-def _of_pairs(
+def _as_pair_task(
     model: Predictor,
     asked_of: table.Table,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,
 ) -> tuple[Predictor, Mapping[str, Sequence[str]]]:
-    """The model as one of two texts, and which columns these are, where its folder does not say how
-    many texts it reads and the data have two."""
+    """If the model's folder does not say whether it reads one text or two, and the data have two,
+    return the model with the task type of pairs and the columns of both texts; otherwise return
+    `model` and `columns`."""
     task_type = model.task_type
     if (
         not task_type.options.get(UNTOLD)
@@ -228,39 +228,37 @@ def _of_pairs(
         has_first = "first" in named_columns
         if not has_first and all(has_column(name, asked_of.columns) for name in TWO):
             named_columns |= {role: [name] for name, role in TWO.items()}
-        elif has_first or not _has_two(asked_of, columns, no_label):
+        elif has_first or not _has_pairs(asked_of, columns, no_label):
             return model, columns
-    two = shape_for(PAIR, task_type.shape.label)
-    assert two is not None
+    pair_shape = shape_for(PAIR, task_type.shape.label)
+    assert pair_shape is not None
     return replace(
-        model, task_type=task_for(two.name, task_type.labels, task_type.options), columns={}
+        model, task_type=task_for(pair_shape.name, task_type.labels, task_type.options), columns={}
     ), named_columns
 
 
-def _has_two(
+def _has_pairs(
     asked_of: table.Table, columns: Mapping[str, Sequence[str]], no_label: str | None
 ) -> bool:
-    """Whether the columns are those of two texts, by their names and what is in them."""
+    """Whether the table has two texts per row, by column names and contents."""
     try:
         return infer(asked_of, columns, None, no_label).columns.layout is PAIR
     except MaskwrightError:
         return False
 
 
-def _task(
+def _infer_task(
     model: Predictor,
     asked_of: table.Table,
     data: Path | str,
     columns: Mapping[str, Sequence[str]],
     no_label: str | None,
 ) -> Task:
-    """The model's task in these data: columns that are called as in the training data are the same.
-
-    Raises:
-        DataError: some columns of a label, or of a text, are there, and others are not.
-    """
-    read = {role: names for role, names in model.columns.items() if may_be_joined(role)}
-    for role, names in (read | model.targets).items():
+    """Infer the layout of the data for the model's task, with columns matched to those of the
+    training data by name. Raises a `DataError` if of several columns of a label or text only some
+    are there."""
+    text_columns = {role: names for role, names in model.columns.items() if may_be_joined(role)}
+    for role, names in (text_columns | model.targets).items():
         if role in columns:
             continue
         missing = [name for name in names if not has_column(name, asked_of.columns)]
@@ -282,23 +280,23 @@ def _task(
         dict.fromkeys(trained_columns.keys() - set(columns), "as in the training data")
     )
     if task.separator is not None and model.separator is not None:
-        task = replace(task, separator=model.separator)  # few rows may have none, or another
+        task = replace(task, separator=model.separator)  # inference from few rows may be wrong
     return task
 
 
-def _table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
+def _metric_table(title: str, figures: Mapping[str, Estimate]) -> tables.Table:
     cells = [[name, estimate.render()] for name, estimate in figures.items()]
     note = "95 % intervals by resampling the rows."
     return {"title": title, "head": ["", "figure"], "rows": cells, "note": note}
 
 
-def _plain(estimate: Estimate) -> dict[str, float | None]:
+def _estimate_json(estimate: Estimate) -> dict[str, float | None]:
     values = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def _learned_from(folder: Path | str, data: Path | str) -> bool:
-    """Whether the model in `folder` was made from these very files."""
+    """Whether the model in `folder` was trained on exactly these files, by their hashes."""
     files = [Path(folder) / recipe.NAME, Path(folder).parent / recipe.NAME]
     file = next((file for file in files if file.is_file()), None)
     if file is None:

@@ -1,8 +1,8 @@
 """`maskwright evaluate MODEL --data FOLDER`: minimal pairs of grammar, with baselines.
 
-The figures go to `minimal-pairs-WAY-PART-PAIRS.json` in the output folder (PAIRS begins the hash of
-the pairs), every pair's outcome with them, so that two models can be compared pair by pair later.
-Where that folder is a run's, the table stands on its page.
+Results are written to `minimal-pairs-METHOD-PART-PAIRS.json` in the output folder (PAIRS is the
+beginning of the pairs' hash) with the outcome of every pair, so that models can be compared pair by
+pair later. If the folder is a run, the table is added to its page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from maskwright.model.opening.open import open_model
 from maskwright.model.opening.run_folder import RECIPE, is_run
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-LARGEST = 256 << 20  # bytes of a file of figures
+LARGEST = 256 << 20  # bytes of a results file
 SIGNS = {1.0: "1", 0.0: "0", 0.5: "="}
 WHICH = {"all": "", "choosing": ", the tenth to choose by", "reporting": ", nine tenths"}
 WITHOUT_MODEL = {
@@ -58,8 +58,8 @@ def evaluate_pairs(
     """Score the minimal pairs in `data` with the model or run in the folder `model`.
 
     Args:
-        out: the folder for the figures; it is made if need be.
-        how: one of `frames.METHODS`; None: as the model was trained.
+        out: the folder for the results; created if necessary.
+        how: one of `likelihood_prompts.METHODS`; None: the one that fits the model's training.
         part: "all", "choosing" or "reporting" (`minimal_pairs.part`).
 
     Raises:
@@ -97,7 +97,7 @@ def evaluate_pairs(
 def score(
     model: Transformer | Prepared, tokenizer: Tokenizer, paradigms: Sequence[Paradigm], scoring: str
 ) -> PairEvaluation:
-    """The model's preferences, its sentences scored by the method `scoring`."""
+    """Score the sentences of all pairs by the method `scoring` and return the preferences."""
     return minimal_pairs.judge(
         paradigms, partial(text_likelihood.scores, model, tokenizer, method=scoring)
     )
@@ -106,7 +106,7 @@ def score(
 def as_table(
     result: PairEvaluation, baselines: dict[str, PairEvaluation], title: str
 ) -> tables.Table:
-    """The mean over paradigms, then each paradigm, beside the baselines."""
+    """Return a table of the mean over paradigms and each paradigm, with the baselines."""
     names = list(result.accuracies)
     rows = [
         [
@@ -148,8 +148,8 @@ def save(
     baselines: dict[str, float],
     model: str,
 ) -> Path:
-    """Write the figures and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
-    hash of the model folder."""
+    """Write the results and every pair's outcome ("1", "0", "=" for a tie) as JSON; `model` is the
+    hash of the model folder. Returns the path."""
     plain = {
         "kind": "minimal pairs",
         "pairs": minimal_pairs.identity(paradigms),
@@ -176,22 +176,22 @@ def save(
 
 
 def figures_path(out: Path, scoring: str, subset: str, paradigms: Sequence[Paradigm]) -> Path:
-    """The path of the figures of one method and one part of these pairs."""
+    """Return the path of the results of a method on a part of these pairs."""
     return out / f"minimal-pairs-{scoring}-{subset}-{minimal_pairs.identity(paradigms)[:8]}.json"
 
 
 def load(path: Path, paradigms: Sequence[Paradigm], model: str) -> PairEvaluation | None:
-    """The result in a file of `save`, if it is of these pairs and of the model folder with that
-    hash; else None.
+    """Read the result in a file of `save`; None if there is none, or it is of other pairs or of a
+    model with another hash.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file is damaged.
     """
     if not path.is_file():
         return None
     try:
         plain = parse_object(path.read_bytes(), path, error=DataError, largest=LARGEST)
-        digest = plain.pop("sha256", None)  # which earlier releases did not write
+        digest = plain.pop("sha256", None)  # not written by earlier releases
         if digest is not None and digest != fingerprint(plain):
             raise ValueError("its own hash does not fit")
         if (plain["pairs"], plain.get("model")) != (minimal_pairs.identity(paradigms), model):

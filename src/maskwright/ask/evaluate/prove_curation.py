@@ -1,16 +1,16 @@
-"""Does cleaning pay? Two small models, one trained on the text before and one after, at equal
-tokens, several seeds each, and their loss on text that neither has seen.
+"""Measure the effect of curation: train small models on the text before and after it, at equal
+tokens, several seeds each, and compare their loss on held-out text.
 
     clean.proof/
-      text/before.jsonl  after.jsonl                     what each learns from
-           held-out.jsonl  held-out-kept.jsonl           what judges them
-      tokenizer/                                         one for both, trained on both
+      text/before.jsonl  after.jsonl                     training texts
+           held-out.jsonl  held-out-kept.jsonl           evaluation texts
+      tokenizer/                                         shared, trained on both
       comparison/                                        as `maskwright compare` writes it
       proof.json                                         the difference, its interval, a sentence
 
 The held-out text is the user's, or a sample of the documents before curation, which are excluded
-from both texts together with all of their copies. A sample of the curated corpus would favour any
-filter. The difference is also given for those held-out documents that are kept, as curated.
+from both training texts together with all of their copies. (A sample of the curated corpus would
+favour any filter.) The difference is also measured on the held-out documents that curation keeps.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from maskwright.text.curate.engine.tables import read_batches
 HELD_OUT, KEPT = "held-out", "held-out-kept"
 HELD_OUT_SHARE = 0.02
 HELD_OUT_BYTES = 4 << 20
-# What judges the models, by preference. Both have one tokenizer, so losses compare as well.
+# Metrics by preference, with their units. Losses are comparable as the tokenizer is shared.
 UNITS = {"bits_per_byte": "bits per byte", "loss": "nats per token"}
 LEAST_HELD_OUT = 20  # documents
 AGAIN = "curate again into another --out, and prove that"
@@ -61,7 +61,8 @@ class Proof:
         interval: of the gap, 95 % (Welch); None with fewer than two seeds.
         documents: (before, after, held out).
         sentence: the verdict in words.
-        survivors: the same on the held-out documents that curation keeps, as curated.
+        survivors: the same on the held-out documents that curation keeps, in their curated form;
+            None if there are none.
     """
 
     before: tuple[float, ...]
@@ -86,20 +87,19 @@ def prove(
     settings: Sequence[str] = (),
     stream: TextIO | None = None,
 ) -> Proof:
-    """Compare training on the curated corpus `clean` with training on what it was made of.
+    """Compare training on the curated corpus `clean` with training on its source text.
 
     Args:
-        out: the folder to make; `clean.proof` for `clean`. A second call resumes.
+        out: the output folder; None: `clean.proof` beside `clean`. A second call resumes.
         recipe: a pretraining recipe of a language model, built in or a file.
-        budget: of each run, as `maskwright compare` takes it.
-        held_out: files of text that neither model learns from; by default documents of the text
-            before, whether they are kept or not.
-        settings: of the recipe, `path=value`.
+        budget: of each run, in the form of `maskwright compare`.
+        held_out: text files for evaluation; by default a sample of the documents before curation.
+        settings: overrides of the recipe, `path=value`.
 
     Raises:
-        UsageError: `clean` is no curated corpus, or its pieces are gone.
-        DataError: too little text.
-        As `evaluate.compare.compare`.
+        UsageError: `clean` is not a curated corpus, or its intermediate files are gone.
+        DataError: there is too little text.
+        Others: as in `evaluate.compare.compare`.
     """
     # Modules that load torch are imported after the checks that do not need it.
     if not is_curated(clean):
@@ -121,10 +121,10 @@ def prove(
     from maskwright.learn.recipes.base.find import find, override
     from maskwright.learn.recipes.base.recipe import TokenizerFolder
 
-    chosen = override(find(recipe), settings)
+    base_recipe = override(find(recipe), settings)
     texts = {name: str(out / "text" / f"{name}.jsonl") for name in ("before", "after", HELD_OUT)}
     tokenizer = out / "tokenizer"
-    if isinstance(chosen.tokenizer, TokenizerFolder):
+    if isinstance(base_recipe.tokenizer, TokenizerFolder):
         raise ConfigError(
             "the recipe brings its own tokenizer", where=recipe, do="take a recipe that trains one"
         )
@@ -132,34 +132,34 @@ def prove(
         train_and_report(
             [texts["before"], texts["after"]],
             tokenizer,
-            kind=chosen.tokenizer.kind,
-            vocabulary=chosen.tokenizer.vocabulary,
-            lowercase=chosen.tokenizer.lowercase,
+            kind=base_recipe.tokenizer.kind,
+            vocabulary=base_recipe.tokenizer.vocabulary,
+            lowercase=base_recipe.tokenizer.lowercase,
         )
-    judging = (texts[HELD_OUT],)
+    unseen = (texts[HELD_OUT],)
     recipes = []
     for name in ("before", "after"):
         text = (texts[name],)
-        corpus = replace(chosen.corpus, text=text, held_out_text=judging, limit_bytes=None)
-        named = replace(chosen, name=name, corpus=corpus)
-        recipes.append(override(named, [f"tokenizer.folder={tokenizer}"]))
+        corpus = replace(base_recipe.corpus, text=text, held_out_text=unseen, limit_bytes=None)
+        variant = replace(base_recipe, name=name, corpus=corpus)
+        recipes.append(override(variant, [f"tokenizer.folder={tokenizer}"]))
     comparison = compare(recipes, out / "comparison", budget=budget, seeds=seeds, stream=stream)
     measured = {measure.name for measure in comparison.measures}
     measure = next((name for name in UNITS if name in measured), "loss")
-    figures = {c.name: c.figures(measure) for c in comparison.contenders}
-    about = (budget, chosen.name, UNITS[measure])
-    proof = _proof(figures["before"], figures["after"], counts[:3], *about)
+    losses = {c.name: c.figures(measure) for c in comparison.contenders}
+    about = (budget, base_recipe.name, UNITS[measure])
+    proof = _proof(losses["before"], losses["after"], counts[:3], *about)
     if counts[3]:
 
-        def figure(name: str, seed: int) -> float:
+        def held_out_loss(name: str, seed: int) -> float:
             run, path = run_folder(out / "comparison", name, seed), out / "text" / f"{KEPT}.jsonl"
             return float(
                 getattr(evaluate_text(run, path, reading=ReadingOptions()).figures, measure)
             )
 
-        figures = {name: {s: figure(name, s) for s in range(seeds)} for name in figures}
+        losses = {name: {s: held_out_loss(name, s) for s in range(seeds)} for name in losses}
         documents = (counts[0], counts[1], counts[3])
-        survivors = _proof(figures["before"], figures["after"], documents, *about)
+        survivors = _proof(losses["before"], losses["after"], documents, *about)
         proof = replace(proof, survivors=survivors)
     with new_text(out / "proof.json") as file:
         file.write(json.dumps(asdict(proof), indent=1) + "\n")
@@ -174,6 +174,7 @@ def _proof(
     recipe: str,
     unit: str = "",
 ) -> Proof:
+    """Compare losses by seed, and put the difference into words; `documents` as in `Proof`."""
     gap = float(np.mean(list(after.values())) - np.mean(list(before.values())))
     estimate = difference(after, before)
     if estimate is None:
@@ -193,7 +194,8 @@ def _proof(
 
 # ------------------------------------------------------------------------------ the three texts
 def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, int, int]:
-    """Write the training texts and the held-out texts. Returns the number of documents in each."""
+    """Write the training and evaluation texts, unless done already. Returns the numbers of
+    documents (before, after, held out, held out and kept)."""
     marker = folder / "counts.json"
     state = fingerprint([read_card(clean)["read"], str(held_out), KEPT])
     if marker.is_file():
@@ -201,9 +203,9 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
         if previous["of"] == state:
             return tuple(previous["documents"])
     next(_read_documents(clean), None)  # raises before anything is written
-    drawing = not held_out
-    chosen = _draw_held_out(clean) if drawing else set()
-    if drawing and len(chosen) < LEAST_HELD_OUT:
+    sampled = not held_out
+    chosen = _draw_held_out(clean) if sampled else set()
+    if sampled and len(chosen) < LEAST_HELD_OUT:
         raise DataError(
             "too few documents to hold some out",
             where=clean,
@@ -212,21 +214,21 @@ def _write_texts(clean: Path, folder: Path, held_out: Paths) -> tuple[int, int, 
             do="name a file of text that judges the models: --held-out FILE",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    kept_out = chosen | _find_copies(clean, chosen)
-    drawn = (text for location, text in _read_documents(clean) if location in chosen)
+    excluded = chosen | _find_copies(clean, chosen)
+    sampled_texts = (text for location, text in _read_documents(clean) if location in chosen)
     texts = {
-        "before": (text for location, text in _read_documents(clean) if location not in kept_out),
-        "after": (text for location, text in _kept_documents(clean) if location not in kept_out),
-        HELD_OUT: drawn if drawing else _texts_of(held_out),
+        "before": (text for location, text in _read_documents(clean) if location not in excluded),
+        "after": (text for location, text in _kept_documents(clean) if location not in excluded),
+        HELD_OUT: sampled_texts if sampled else _read_texts(held_out),
         KEPT: (text for location, text in _kept_documents(clean) if location in chosen),
     }
-    counts = [_write(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
+    counts = [_write_jsonl(folder / f"{name}.jsonl", stream) for name, stream in texts.items()]
     with new_text(marker) as file:
         file.write(json.dumps({"of": state, "documents": counts}) + "\n")
     return counts[0], counts[1], counts[2], counts[3]
 
 
-def _write(path: Path, texts: Iterator[str]) -> int:
+def _write_jsonl(path: Path, texts: Iterator[str]) -> int:
     count = 0
     with new_text(path) as file:
         for text in texts:
@@ -236,7 +238,7 @@ def _write(path: Path, texts: Iterator[str]) -> int:
 
 
 def _draw_held_out(clean: Path) -> set[str]:
-    """Where the held-out documents were read: a share of all, chosen by a hash of the location."""
+    """Return the locations of the held-out documents: a share of all, by a hash of the location."""
     locations, size = set[str](), 0
     for location, text in _read_documents(clean):
         digest = hashlib.blake2b(location.encode("utf-8", "surrogatepass"), digest_size=7).digest()
@@ -248,11 +250,11 @@ def _draw_held_out(clean: Path) -> set[str]:
 
 
 def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
-    """Documents with the text of a chosen one, and all in its chain of copies: those removed as
-    copies of the same document, and the one that was kept for them."""
+    """Return the locations of all copies of the `chosen` documents: those with equal text, those
+    that curation removed as copies of the same document, and the one it kept for them."""
     survivors: dict[str, str] = {}
     for path in sorted((clean / "removed").glob("*.jsonl.gz")):
-        for row in _lines(path):
+        for row in _read_jsonl(path):
             if "survivor" in row:
                 survivors[location_of(row)] = row["survivor"]
 
@@ -265,8 +267,10 @@ def _find_copies(clean: Path, chosen: set[str]) -> set[str]:
 
     texts = {_digest(text) for location, text in _read_documents(clean) if location in chosen}
     locations = {location for location, text in _read_documents(clean) if _digest(text) in texts}
-    lasts = {last(location) for location in locations | chosen}
-    return locations | {location for location in {*survivors, *lasts} if last(location) in lasts}
+    targets = {last(location) for location in locations | chosen}
+    return locations | {
+        location for location in {*survivors, *targets} if last(location) in targets
+    }
 
 
 def _digest(text: str) -> bytes:
@@ -274,20 +278,20 @@ def _digest(text: str) -> bytes:
 
 
 def _kept_documents(clean: Path) -> Iterator[tuple[str, str]]:
-    """(location, text) of the documents that remain."""
+    """Yield (location, text) of the documents after curation."""
     for path in sorted((clean / "text").glob("*.jsonl.gz")):
-        for row in _lines(path):
+        for row in _read_jsonl(path):
             yield row.get("read_at", row["id"]), row["text"]
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         for line in file:
             yield json.loads(line)
 
 
 def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
-    """(location, text) of the documents as they were read."""
+    """Yield (location, text) of the documents before curation, from its intermediate files."""
     work = work_folder(clean) / "reading"
     expected = {entry["sha256"] for entry in read_card(clean)["read"]["files"]}
     folders = []
@@ -313,7 +317,7 @@ def _read_documents(clean: Path) -> Iterator[tuple[str, str]]:
                 yield from zip(batch.ids, batch.texts, strict=True)
 
 
-def _texts_of(paths: Paths) -> Iterator[str]:
+def _read_texts(paths: Paths) -> Iterator[str]:
     for document in Reader(paths, ReadingOptions()):
         yield document.text
 
@@ -321,15 +325,11 @@ def _texts_of(paths: Paths) -> Iterator[str]:
 def prove_command(
     clean: Path, budget: str | None, seeds: int | None, held_out: Sequence[str]
 ) -> None:
-    """`prove` as the command line asks for it; the verdict on standard output.
-
-    Raises:
-        As `prove`.
-    """
+    """Run `prove` with the options of the command line and print the verdict."""
     proof = prove(clean, budget=budget or "tokens=2e6", seeds=seeds or 3, held_out=held_out)
-    before, after, held = proof.documents
+    before, after, judged = proof.documents
     print(
-        f"documents: {before:,} before, {after:,} after, {held:,} held out; {proof.recipe}, "
+        f"documents: {before:,} before, {after:,} after, {judged:,} held out; {proof.recipe}, "
         f"{proof.budget}, {len(proof.after)} seeds"
     )
     print(
@@ -338,5 +338,5 @@ def prove_command(
         else f"on documents as they came: {proof.sentence}"
     )
     if proof.survivors is not None:
-        number = proof.survivors.documents[2]
-        print(f"on the {number:,} of them that are kept, as curated: {proof.survivors.sentence}")
+        count = proof.survivors.documents[2]
+        print(f"on the {count:,} of them that are kept, as curated: {proof.survivors.sentence}")

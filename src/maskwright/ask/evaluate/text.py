@@ -1,6 +1,6 @@
 """Evaluation of a pretrained model on text, by the objective of its pretraining.
 
-A folder is a model folder of any origin, or a run, which stands for its newest valid checkpoint.
+A folder is a model folder of any origin, or a run, whose newest valid checkpoint is evaluated.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class TextEvaluation:
-    """Figures of a language model on a text.
+    """Metrics of a language model on a text.
 
     Attributes:
-        figures: of the model.
-        lines: of uniform predictions, and of the token frequencies in the training text; without
-            one, in this text itself (`own_counts`).
+        figures: metrics of the model.
+        lines: the same of two baselines: uniform predictions, and token frequencies of the training
+            text or, if `own_counts`, of the evaluated text.
         read: lines about the files that were read.
-        findings: about what the figures can be compared with.
+        findings: about what the metrics can be compared with.
     """
 
     figures: likelihood.HeldOutMetrics
@@ -66,13 +66,13 @@ class TextEvaluation:
     findings: Sequence[Finding] = ()
 
     def render(self) -> str:
-        """The lines about the files, a table of the figures, and the findings."""
-        by = "of this text itself" if self.own_counts else "of the training text"
+        """Return the lines about the files, a table of the metrics, and the findings."""
+        unigram_source = "of this text itself" if self.own_counts else "of the training text"
         figures, lines = self.figures, self.lines
         table = [
             ("this model", figures.loss, figures.perplexity, figures.top1, figures.top5),
             (
-                f"unigram ({by})",
+                f"unigram ({unigram_source})",
                 lines.unigram_loss,
                 math.exp(lines.unigram_loss),
                 lines.unigram_top1,
@@ -107,74 +107,69 @@ def evaluate_text(
     rows: int = 4096,
     reading: ReadingOptions | None = None,
 ) -> TextEvaluation:
-    """Language-model figures of a model on text files, or on its run's held-out text.
+    """Compute language-model metrics of a model on text files, or on its run's held-out text.
 
-    The measure is the model's own: masked accuracy for encoders, next-token loss and bits per
-    byte for decoders; for what reads two stacks, one place ahead or another network's text, that
-    of its pretraining. Beside it stand the uniform and, for a run, the unigram lines of its
-    training text.
+    Encoders are evaluated on masked tokens and decoders on next tokens (with bits per byte); other
+    architectures by the objective of their pretraining. Baselines are uniform predictions and
+    unigram frequencies.
 
     Args:
-        rows: the largest number of rows, drawn by their keys; a finding says if there are more.
-        reading: how the files are read; None: as those of the pretraining.
+        rows: the maximum number of rows, sampled deterministically; a finding reports sampling.
+        reading: how the files are read; None: as in the pretraining.
     """
     model = model if isinstance(model, Model) else open_model(model)
     tokenizer, data = model.tokenizer, model.folder / "data"
-    recipe = _measured_by(model)
-    read_of = [finding.line() for finding in model.findings]
+    recipe = _stated_recipe(model)
+    read_lines = [finding.line() for finding in model.findings]
     with tempfile.TemporaryDirectory() as scratch:
         if texts:
-            built = Path(scratch) / "store"
+            store_folder = Path(scratch) / "store"
             sentences = model.num_stacks == 2 or (recipe is not None and needs_sentences(recipe))
             if reading is None:
                 reading = ReadingOptions() if recipe is None else recipe.corpus
             reader = Reader(texts, reading)
-            build_store(reader, tokenizer, built, sentences=sentences)
-            read_of += [reader.counts.summary(), *(f.line() for f in reader.counts.findings)]
-            store = TokenStore.open(built)
+            build_store(reader, tokenizer, store_folder, sentences=sentences)
+            read_lines += [reader.counts.summary(), *(f.line() for f in reader.counts.findings)]
+            store = TokenStore.open(store_folder)
         elif (data / HELD_OUT).is_dir():
             store = TokenStore.open(data / HELD_OUT, tokenizer_fingerprint=tokenizer.fingerprint)
         else:
-            labelled = "give labelled rows, as it was fine-tuned on such: --data FILE"
+            advice = "give labelled rows, as it was fine-tuned on such: --data FILE"
             raise UsageError(
                 "there is nothing to evaluate on",
                 where=model.folder,
-                do=labelled if answers_tasks(model.folder) else "give a text: --text PATH",
+                do=advice if answers_tasks(model.folder) else "give a text: --text PATH",
             )
-        objective, rows_of, otherwise = _measure(model, recipe)
+        objective, rows_of, mismatch = _measure(model, recipe)
         source = rows_of(store)
         if len(source) > rows:
             message = f"measured on {rows:,} of its {counted(len(source), 'row')}, drawn evenly"
-            read_of.append(Finding("measured-on-a-sample", message).line())
+            read_lines.append(Finding("measured-on-a-sample", message).line())
         keeps_all = not objective.is_language_model or keeps_text(tokenizer, store)
         bytes_per_token = float(store.document_bytes.sum()) / max(1, store.num_tokens)
-        figures = likelihood.evaluate(
+        metrics = likelihood.evaluate(
             objective,
             source,
             rows=rows,
             bytes_per_token=bytes_per_token if objective.is_language_model else None,
         )
         trained_on = training_stores(model.folder)
-        learned = trained_on or [store]
+        unigram_stores = trained_on or [store]
         weights = weights_of(read(model.folder / RECIPE).corpus, trained_on) if trained_on else ()
-        lines = likelihood.reference_lines(
+        baselines = likelihood.reference_lines(
             objective,
-            likelihood.token_counts(learned, weights),
-            mixed([rows_of(trained_store) for trained_store in learned], weights),
+            likelihood.token_counts(unigram_stores, weights),
+            mixed([rows_of(trained_store) for trained_store in unigram_stores], weights),
             source,
             rows=rows,
         )
-    findings = [*([otherwise] if otherwise else []), *_findings(recipe, objective, keeps_all)]
-    return TextEvaluation(figures, lines, not trained_on, read_of, findings)
+    findings = [*([mismatch] if mismatch else []), *_findings(recipe, objective, keeps_all)]
+    return TextEvaluation(metrics, baselines, not trained_on, read_lines, findings)
 
 
-def _measured_by(model: Model) -> Recipe | None:
-    """A recipe with the objective, the rows and the reading options by which the loss of the model
-    is measured; None if its folder states none.
-
-    Raises:
-        ConfigError: a field has a value that it does not take; the message names the field.
-    """
+def _stated_recipe(model: Model) -> Recipe | None:
+    """Return a recipe with the objective, rows and reading options that the model's folder states
+    for measuring its loss; None if it states none. Raises a `ConfigError` for invalid values."""
     measure = model.conventions.measure
     if measure is None:
         return None
@@ -193,7 +188,8 @@ def _measured_by(model: Model) -> Recipe | None:
 
 
 def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> Iterator[Finding]:
-    """Findings about what the figures can be compared with."""
+    """Yield findings about what the metrics can be compared with. `keeps_all`: whether the
+    tokenizer preserves all of the text."""
     if not keeps_all:
         yield Finding(
             "text-not-kept",
@@ -209,24 +205,25 @@ def _findings(recipe: Recipe | None, objective: Objective, keeps_all: bool) -> I
 def _measure(
     model: Model, recipe: Recipe | None
 ) -> tuple[Objective, Callable[[TokenStore], RowSource], Finding | None]:
-    """The objective that measures the model, its rows, as long as those of its pretraining, and a
-    finding where the pretraining had another objective.
+    """Choose the objective that measures the model: masked tokens for encoders, next tokens for
+    decoders, otherwise that of the pretraining.
 
-    An encoder is measured by masks and a decoder by next tokens; others by the objective of their
-    pretraining."""
+    Returns:
+        The objective; a function from a token store to rows, as long as in the pretraining; and a
+        finding if the pretraining had another objective, else None."""
     conventions, head = model.conventions, model.config.vocabulary_head
-    simple = model.num_stacks == 1 and head is not None
-    if simple and not (conventions.prediction_offset or conventions.bidirectional_prefix):
-        member, options = _usual(model, recipe)
-        otherwise = None if recipe is None else _other_objective(member, options, recipe)
+    is_standard = model.num_stacks == 1 and head is not None
+    if is_standard and not (conventions.prediction_offset or conventions.bidirectional_prefix):
+        member, options = _standard_objective(model, recipe)
+        finding = None if recipe is None else _other_objective(member, options, recipe)
         objective = member.build(model.network, options, special_tokens.vocabulary(model.tokenizer))
         if recipe is not None and recipe.objective.spec.usual_for is not None:
-            return objective, partial(held_out_rows, recipe), otherwise
-        length = _length(model) if recipe is None else recipe.rows.length
+            return objective, partial(held_out_rows, recipe), finding
+        length = _default_length(model) if recipe is None else recipe.rows.length
         if objective.is_language_model:
-            return objective, lambda store: Stream(store, length), otherwise
+            return objective, lambda store: Stream(store, length), finding
         packed = partial(PackedDocuments, length=length, seed=likelihood.SEED)
-        return objective, packed, otherwise
+        return objective, packed, finding
     if recipe is None:
         if head is None:
             raise IncompatibleError(
@@ -262,8 +259,8 @@ def _measure(
 
 
 def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | None:
-    """A finding if the run was trained, and its held-out loss measured, by another objective or by
-    other options than these; else None."""
+    """Return a finding if the run was trained, and its held-out loss measured, with another
+    objective or other options than these; else None."""
     measurement = member.spec.measurement
     if measurement is None or measurement.at_end(recipe.objective.checked) == options:
         return None
@@ -275,15 +272,15 @@ def _other_objective(member: Member, options: Any, recipe: Recipe) -> Finding | 
     )
 
 
-def _usual(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
-    """The objective that measures every model of this architecture, and its options: the number of
-    masked tokens of a row is chosen as in the pretraining."""
+def _standard_objective(model: Model, recipe: Recipe | None) -> tuple[Member, Any]:
+    """Return the standard objective of this architecture and its options; the number of masked
+    tokens per row is as in the pretraining."""
     member = usual_for("decoder" if model.config.encoder is None else "encoder")
     measurement = member.spec.measurement
     options = None if recipe is None else recipe.objective.checked
     return member, member.options() if measurement is None else measurement.options(options)
 
 
-def _length(model: Model) -> int:
-    """The length of rows, where nothing says what the model was trained on."""
+def _default_length(model: Model) -> int:
+    """Return the row length to use if the length in training is unknown."""
     return min(model.config.longest or LONGEST, LONGEST)

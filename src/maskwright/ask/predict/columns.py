@@ -1,12 +1,12 @@
-"""The names of the columns of an answer, which the columns of the row must not have.
+"""Names of prediction columns, which the columns of a file must not have.
 
-    prediction                         in JSON Lines, the answer as it is
-    predicted_label, predicted_score   in a table, a column for each part of it; of the best --top
-                                       answers predicted_label_1, predicted_score_1, …_2, …
-    prediction_windows                 in how many windows the row was read (`--long windows`); in
-                                       a table predicted_windows
+    prediction                         in JSON Lines, the prediction itself
+    predicted_label, predicted_score   in a table, a column for each field; with --top
+                                       predicted_label_1, predicted_score_1, …_2, …
+    prediction_windows                 the number of windows the row was read in (`--long
+                                       windows`); in a table predicted_windows
 
-Those of several models stand one after the other.
+Columns of several models follow each other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import UsageError
 
 PREDICTION, PREDICTED = "prediction", "predicted_"
-# In how many windows a row was read, where that was asked for.
-NUMBER = re.compile(r"_[0-9]+\Z")  # of the columns of the best answers
+NUMBER = re.compile(r"_[0-9]+\Z")  # the suffix of columns of the best predictions
 WINDOWS, PREDICTED_WINDOWS = "prediction_windows", "predicted_windows"
 
 
 def flat_row(row: dict[str, Any], top: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The row and its answer as cells of a table; lists are JSON, but for the best `top` answers,
-    which have columns of their own."""
+    """Split a row of JSON Lines into the cells of its columns and those of its prediction. Lists
+    become JSON, except the list of the `top` best predictions, which get columns of their own."""
     answer = row.pop(PREDICTION)
     windows = {PREDICTED_WINDOWS: row.pop(WINDOWS)} if WINDOWS in row else {}
     cells = {} if answer is None else dict(_cells(PREDICTED, answer, top))
@@ -45,14 +44,14 @@ def _as_text(cells: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_of(example: Any, model: BasePredictor, top: int | None, windows: bool) -> list[str]:
-    """The columns of an answer, with that of its `windows`. They are the same for all rows, but for
-    the best `top`, of which a row may have more or fewer."""
+    """Return the prediction columns, with that of the number of `windows` if True. They are the
+    same for all rows, except that with `top` a row may have fewer of them."""
     names = [name for name, _ in _cells(PREDICTED, model.answers([example], top)[0], top)]
     return [*names, *([PREDICTED_WINDOWS] if windows else [])]
 
 
 def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[str]:
-    """The columns of a row that clash with answer columns of these `names`."""
+    """Return the columns of a row that clash with prediction columns of these `names`."""
     if top is None:
         return sorted({*names} & {*row})
     ranked = {NUMBER.sub("", name) for name in names}
@@ -60,7 +59,7 @@ def clashing(names: Iterable[str], row: Iterable[str], top: int | None) -> list[
 
 
 def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterator[tuple[str, Any]]:
-    """The columns of an answer: pairs of name and value."""
+    """Yield (column name, value) for the fields of a prediction, recursively."""
     if isinstance(answer, dict):
         for key, value in answer.items():
             yield from _cells(f"{name}{key}_", value, top, suffix)
@@ -72,7 +71,7 @@ def _cells(name: str, answer: Any, top: int | None, suffix: str = "") -> Iterato
 
 
 def name_taken(name: str, where: str | None = None) -> UsageError:
-    """The error about a row with a column called `name`, as the answer is."""
+    """Return the error about a file that already has a column called `name`."""
     return UsageError(
         "the file has a column of that name already",
         where=where,

@@ -1,10 +1,9 @@
-"""A prepared network whose texts are read by another engine (`model/graph/engines/`).
+"""A prepared network whose hidden states are computed by another engine (`model/graph/engines/`).
 
     ragged rows --padded to rectangles--> engine --states--> ragged rows
 
-Heads, pooling and likelihoods stay as they are, so answers to every task are the same. The states
-are float32. Our own engine reads what others cannot: rows with a mask of their own, and generation
-token by token.
+Heads, pooling and likelihoods are computed as before, on states in float32. The native engine still
+computes what others do not support: rows with custom masks, and token-by-token generation.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from maskwright.model.inference.batches import RowGroup, rectangles
 from maskwright.model.inference.prepared import Place, Prepared
 from maskwright.model.nn.transformer import Transformer
 
-# The most that an engine may differ from our own, beside the largest number of a state: in float32
-# by rounding alone; bfloat16 keeps 8 bits of each product.
+# The largest allowed difference of a state from the native engine, relative to the largest state:
+# in float32 only rounding; bfloat16 keeps 8 bits of each product.
 COMPARED = "engine-compared"
 CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
 class EngineNetwork(Prepared):
-    """As `Prepared`; texts are read by `engine`."""
+    """A `Prepared` network whose hidden states are computed by `engine`."""
 
     def __init__(self, ready: Prepared, engine: Engine) -> None:
         super().__init__(ready.network, ready.products)
@@ -71,22 +70,23 @@ class EngineNetwork(Prepared):
         lengths: NDArray[np.int64],
         place: Place | None,
     ) -> NDArray[np.float32]:
-        """States of rows that are padded to the longest of them."""
+        """Compute the states of ragged rows, padded to the longest. Returns (tokens, D), or (rows,
+        D) of the first or last position if `place` names one."""
         mask = np.arange(int(lengths.max())) < lengths[:, None]
-        rows = np.zeros(mask.shape, np.int64)
-        rows[mask] = ids
+        padded_ids = np.zeros(mask.shape, np.int64)
+        padded_ids[mask] = ids
         segment_ids = None
         if segments is not None:
-            segment_ids = np.zeros_like(rows)
+            segment_ids = np.zeros_like(padded_ids)
             segment_ids[mask] = segments
-        states = self.engine.run(rows, mask.astype(np.int64), segment_ids)
+        states = self.engine.run(padded_ids, mask.astype(np.int64), segment_ids)
         if place is None:
             return states[mask]
-        return states[np.arange(len(rows)), 0 if place == "first" else lengths - 1]
+        return states[np.arange(len(padded_ids)), 0 if place == "first" else lengths - 1]
 
 
 def is_plain(network: Transformer) -> bool:
-    """Whether an engine could read texts as the network does: nothing acts beside its weights."""
+    """Whether the network can be exported for an engine: no adapter acts beside its weights."""
     try:
         states_graph(network)
     except IncompatibleError:
@@ -96,7 +96,7 @@ def is_plain(network: Transformer) -> bool:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The network that answers, the name of its engine, and findings about the choice."""
+    """The network with the chosen engine, the engine's name, and findings about the choice."""
 
     network: Prepared
     name: str
@@ -106,23 +106,24 @@ class EngineChoice:
 def with_engine(
     ready: Prepared, name: str, *, seconds: float = calibration.SECONDS
 ) -> EngineChoice:
-    """`ready`, or the same with texts read by the engine `name`; "auto" measures those that are
-    installed and takes another in place of ours where it is clearly faster.
+    """Return the network with the engine `name`; "auto" measures the installed engines for about
+    `seconds` and replaces the native one if another is clearly faster.
 
     Raises:
-        UsageError: no such engine, or it is not installed.
-        IncompatibleError: the network has no graph, or the engine gives other states than ours.
-        ResourceError: the engine cannot load it.
+        UsageError: the engine is unknown or not installed.
+        IncompatibleError: the network cannot be exported, or the engine's states differ from those
+            of the native one.
+        ResourceError: the engine cannot load the network.
     """
     names.require(name)
     if name == TORCH:
         return EngineChoice(ready, TORCH)
     engine_names = names.exact() if name == AUTO else [name]
-    loaded = _loaded(ready, engine_names, leave_out=name == AUTO)
+    loaded = _load_engines(ready, engine_names, leave_out=name == AUTO)
     if name != AUTO:
         network = EngineNetwork(ready, loaded.engines[name])
         return EngineChoice(network, name, tuple(loaded.findings))
-    return _fastest(ready, loaded, seconds)
+    return _choose_fastest(ready, loaded, seconds)
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class _Loaded:
     findings: list[Finding] = field(default_factory=list)
 
 
-def _loaded(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) -> _Loaded:
-    """The engines over the graph of this network, warmed and compared with it.
+def _load_engines(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) -> _Loaded:
+    """Load engines with the graph of this network, warm them up and compare their states.
 
     Args:
-        leave_out: an engine that fails is left out with a finding, in place of an error.
+        leave_out: omit an engine that fails, with a finding, instead of raising the error.
     """
     loaded = _Loaded()
     precision = str(ready.dtype).removeprefix("torch.")
@@ -149,7 +150,7 @@ def _loaded(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) ->
                 threads = torch.get_num_threads()
                 loaded_engine = engine.load(name, file, threads=threads, precision=precision)
                 loaded_engine.warm([(1, min(32, ready.config.longest or 32))])
-                compared = _compared(ready, loaded_engine)
+                compared = _compare_states(ready, loaded_engine)
             except MaskwrightError as error:
                 if not leave_out:
                     raise
@@ -164,7 +165,7 @@ def _loaded(ready: Prepared, engine_names: Sequence[str], *, leave_out: bool) ->
 
 
 def _graph(ready: Prepared, folder: Path) -> Path:
-    """The graph of this network's states in a file."""
+    """Export the graph that computes this network's states; returns the path of the file."""
     network = ready.network
     if network.device.type != "cpu":
         raise IncompatibleError(
@@ -177,8 +178,8 @@ def _graph(ready: Prepared, folder: Path) -> Path:
         return onnx.write(states_graph(network), folder)[0]
 
 
-def _fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
-    """The fastest of our own engine and those that were loaded."""
+def _choose_fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
+    """Measure the native and the loaded engines and choose the fastest."""
     findings = [finding for finding in loaded.findings if finding.name != COMPARED]
     if not loaded.engines:
         message, remedy = "no other engine can be measured, so our own answers", ""
@@ -188,8 +189,8 @@ def _fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
         return EngineChoice(ready, TORCH, (*findings, Finding("engine", message, remedy=remedy)))
     networks: dict[str, Prepared] = {TORCH: ready}
     networks |= {name: EngineNetwork(ready, engine) for name, engine in loaded.engines.items()}
-    sides = {name: _asking(network) for name, network in networks.items()}
-    times = calibration.calibrate(sides, TORCH, longest=ready.config.longest, seconds=seconds)
+    candidates = {name: _benchmark(network) for name, network in networks.items()}
+    times = calibration.calibrate(candidates, TORCH, longest=ready.config.longest, seconds=seconds)
     chosen = times.chosen
     message = f"{'our own engine' if chosen == TORCH else chosen} answers"
     findings += [f for f in loaded.findings if f.name == COMPARED and f.what.startswith(chosen)]
@@ -197,7 +198,9 @@ def _fastest(ready: Prepared, loaded: _Loaded, seconds: float) -> EngineChoice:
     return EngineChoice(networks[chosen], chosen, tuple(findings))
 
 
-def _asking(network: Prepared) -> calibration.Side:
+def _benchmark(network: Prepared) -> calibration.Side:
+    """Return a function that runs the network on random rows of given lengths."""
+
     def ask(lengths: calibration.Lengths) -> object:
         ordered = sorted(lengths, reverse=True)
         tokens, groups = _random_rows(network.network, ordered)
@@ -207,7 +210,7 @@ def _asking(network: Prepared) -> calibration.Side:
 
 
 def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, list[RowGroup]]:
-    """Rows of random ids with these lengths, the longest first."""
+    """Return random token ids, flat, and row groups of these lengths, sorted descending."""
     generator = torch.Generator().manual_seed(0)
     size = network.config.tokens.vocabulary
     tokens = torch.randint(0, size, (sum(lengths),), generator=generator)
@@ -215,13 +218,9 @@ def _random_rows(network: Transformer, lengths: Sequence[int]) -> tuple[Tensor, 
     return tokens, [RowGroup(len(list(rows)), length) for length, rows in grouped]
 
 
-def _compared(ready: Prepared, candidate: Engine) -> Finding:
-    """Compare the engine's states with the network's own in float32, over rows of different
-    lengths.
-
-    Raises:
-        IncompatibleError: they differ by more than its precision explains.
-    """
+def _compare_states(ready: Prepared, candidate: Engine) -> Finding:
+    """Compare the engine's states with the native ones in float32, on rows of different lengths;
+    raises an `IncompatibleError` if they differ by more than its precision allows."""
     longest = ready.config.longest or 48
     lengths = [min(n, longest) for n in (48, 31, 31, 7, 2, 1)]
     tokens, groups = _random_rows(ready.network, lengths)
@@ -232,18 +231,18 @@ def _compared(ready: Prepared, candidate: Engine) -> Finding:
     difference = float((states - our_states).abs().max()) / (float(our_states.abs().max()) or 1.0)
     cosines = torch.nn.functional.cosine_similarity(states, our_states, dim=-1)
     cosine = float(cosines.min())
-    shown = f"largest difference of a state {difference:.1g}, least cosine {cosine:.4f}"
+    summary = f"largest difference of a state {difference:.1g}, least cosine {cosine:.4f}"
     if not difference <= CLOSE.get(candidate.precision, float("inf")):
         raise IncompatibleError(
             "the engine gives other states than our own",
             where=candidate.name,
-            found=shown,
+            found=summary,
             wanted=f"at most {CLOSE[candidate.precision]:g} in {candidate.precision}",
             do='use the engine "torch"',
         )
-    cost = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
+    hint = "" if candidate.precision in CLOSE else "; labels may change: maskwright evaluate tells"
     return Finding(
         COMPARED,
         f"{candidate.name} computes in {candidate.precision}, {candidate.bytes / 1e6:,.0f} MB",
-        shown + cost,
+        summary + hint,
     )

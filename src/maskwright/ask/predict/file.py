@@ -1,8 +1,8 @@
-"""Answers of a fine-tuned model to the rows of a file, in the order of the rows.
+"""Predictions of a fine-tuned model for the rows of a file, in the order of the rows.
 
     {…the row…, "prediction": {"label": "good", "score": 0.93}}
 
-Rows are read, answered and written by portions, so that files of any size do.
+Rows are read, predicted and written in portions, so memory does not depend on the file size.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from maskwright.text.tables.shapes import as_names, may_be_joined
 
 
 def write_whole(folder: Path | str, out: Path | str) -> Path:
-    """Write the result in `folder`, of which only the head was saved, as one with all weights into
-    the new folder `out`; the model folder is returned. Other programs read it where the head is
-    one of the model's family (`--method head`).
+    """Write a fine-tuning of which only the head was saved, in `folder`, with all weights to the
+    new folder `out`; returns its model folder. Other programs can read it if the head is one of
+    the model's family (`--method head`).
 
     Raises:
-        UsageError: it is no such result, or `out` is there.
-        CheckpointError, IncompatibleError: as `opened`.
-        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+        UsageError: `folder` is not such a fine-tuning, or `out` exists.
+        CheckpointError, IncompatibleError: as in `opened`.
+        OutputError, StoppedError, StorageError: `out` cannot be written, is full, or fails.
     """
     folder, out = Path(folder), Path(out)
     home = require_finished(folder) or folder
@@ -86,7 +86,7 @@ def write_whole(folder: Path | str, out: Path | str) -> Path:
     return out / MODEL
 
 
-SAID = 3  # portions whose truncated rows are reported
+SAID = 3  # the number of portions whose truncated rows are reported
 SHOW_SECONDS = 10.0  # between two lines of progress
 
 
@@ -106,35 +106,35 @@ def predict_file(
     server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
-    """Write each row of `source` but the first `skip` with its answer to `stream`, as JSON Lines.
+    """Write the rows of `source` with their predictions to `stream`, as JSON Lines.
 
     Args:
-        also: further models with the same body; an answer then has a part for each model, by the
-            name of its folder.
-        columns: role -> the column of this file, where it is not that of the training data.
-        read: how the file is read; with `on_bad=skip` a row that cannot be answered has a
-            prediction of null.
-        top: the best so many answers for each row, as a list.
-        base: the folder of the base, where `folder` is an adapter and does not name it.
-        long: what becomes of a text that is longer than the model reads: as it was trained;
-            "windows", and a row then says how many; or it is refused.
-        engine: what reads texts, as of `language_model.load`.
-        server: answers in place of the model in `folder`, which is ignored.
-        say: gets the number of rows without an answer, and the engine that was chosen.
+        also: folders of further models with the same encoder; a prediction is then a dict from
+            the folder's name to the prediction of its model.
+        columns: from role to column of this file, if not the one of the training data.
+        read: how the file is read; with `on_bad=skip` the prediction of a bad row is null.
+        top: write a list of this many best predictions per row.
+        skip: the number of rows to skip at the beginning.
+        base: the folder of the base, if `folder` is an adapter and does not name it.
+        long: handling of texts beyond the model's context, as in `LanguageModel.predict`; with
+            "windows" their number is written too.
+        engine: computes hidden states, as in `language_model.load`.
+        server: predicts instead of the model in `folder`, which is ignored.
+        say: called with findings, such as the number of rows without a prediction.
 
     Returns:
         The number of rows written.
 
     Raises:
-        UsageError: no such file, tables beside plain text, or a column that is called as the answer
-            is.
-        DataError: a row without the columns that are read.
+        UsageError: the file does not exist, or a folder mixes tables and plain text, or a column
+            has the name of the prediction.
+        DataError: a row lacks columns that are read.
     """
     model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
     counts = Counts()
     windows = long == "windows"
-    count, bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
-    for finding in unanswered(bad, counts):
+    count, num_bad = answer_rows(model, Path(source), stream, read, top, skip, say, counts, windows)
+    for finding in unanswered(num_bad, counts):
         say(finding.line())
     return count
 
@@ -148,11 +148,11 @@ def loaded(
     say: Say = quiet,
     server: RemoteServer | None = None,
 ) -> BasePredictor:
-    """The predictor: the model in `folder`, several models with one body, or a server; it reads
-    these `columns`.
+    """Load the predictor: the model in `folder`, several models with a shared encoder (`also`), or
+    a server. Args as in `predict_file`.
 
     Raises:
-        UsageError: a column for a role that is not read; another engine for several models.
+        UsageError: `columns` has an unknown role; `engine` is not "torch" for several models.
     """
     other_folders = listed(also)
     named_columns: dict[str, Sequence[str]] = {**as_names(columns)}
@@ -160,12 +160,12 @@ def loaded(
     if server is not None:
         model = with_server(server)
     elif other_folders:
-        _require_own_engine(engine)
+        _require_native_engine(engine)
         model = load_shared([folder, *other_folders])
     else:
-        model = load(folder, base=base) if engine == TORCH else _by(engine, folder, base, say)
+        model = load(folder, base=base) if engine == TORCH else _load(engine, folder, base, say)
     if isinstance(model, SharedEncoder):
-        _require_one_reading(model, named_columns)
+        _require_same_columns(model, named_columns)
     if named_columns and named_columns.keys() == {model.task_type.alone}:
         return model.with_columns(named_columns)
     pairs = model.task_type.head == "sequence" and model.task_type.options.get(UNTOLD)
@@ -184,8 +184,8 @@ def loaded(
     return model.with_columns({**model.columns, **named_columns})
 
 
-def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
-    """The model in `folder` with another engine; `say` gets the findings about that engine."""
+def _load(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> Predictor:
+    """Load the model in `folder` with an engine other than "torch"; `say` gets its findings."""
     from maskwright.ask.predict import language_model
 
     model = language_model.load(folder, base=base, engine=engine)
@@ -194,7 +194,7 @@ def _by(engine: str, folder: Path | str, base: Path | str | None, say: Say) -> P
     return model.predictor
 
 
-def _require_own_engine(engine: str) -> None:
+def _require_native_engine(engine: str) -> None:
     if engine != TORCH:
         raise UsageError(
             "several models with one body are read by our own engine",
@@ -205,9 +205,9 @@ def _require_own_engine(engine: str) -> None:
         )
 
 
-def _require_one_reading(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse models of which one reads one column and another several, unless `columns` names
-    them."""
+def _require_same_columns(model: SharedEncoder, columns: Mapping[str, Sequence[str]]) -> None:
+    """Raise a `UsageError` if the models were trained on different numbers of columns for a role
+    that is not in `columns`."""
     for name, member in model.members.items():
         for role in filter(may_be_joined, model.columns.keys() - columns.keys()):
             expected, member_columns = model.columns[role], member.columns.get(role, ())
@@ -232,32 +232,32 @@ def answer_rows(
     counts: Counts,
     windows: bool = False,
 ) -> tuple[int, int]:
-    """Write the rows with their answers; returns the number of rows written, and of those without
-    an answer. Rows of a pipe are answered as soon as it is empty. With `windows` the number of
-    windows of a row is written too."""
+    """Write rows with their predictions; returns the number of rows written, and of those without
+    a prediction. Rows of a pipe are predicted as soon as it is empty. `skip` rows are left out;
+    `counts` is filled by the reader; `windows`: write the number of windows of each row."""
     count = bad = 0
     cuts: Counter[str] = Counter()
     rows: list[tuple[dict[str, Any], Any]] = []
-    started = shown = time.monotonic()
+    start_time = last_report = time.monotonic()
 
-    def cut(finding: Finding) -> None:
+    def report_truncated(finding: Finding) -> None:
         cuts[finding.name] += 1
-        if cuts[finding.name] <= SAID:  # at once, so that a kill does not take it along
+        if cuts[finding.name] <= SAID:  # reported at once, so that a kill does not lose it
             start, end = skip + count + 1, skip + count + len(rows)
             if start > 1 or len(rows) == PORTION:
                 finding = finding.of(f"of the rows {start:,} to {end:,}")
             say(finding.line())
 
-    def answer() -> None:
-        """Answer the rows that were read, and write them."""
-        nonlocal count, bad, shown
+    def predict_portion() -> None:
+        """Predict the rows of the current portion and write them."""
+        nonlocal count, bad, last_report
         examples = [example for _, example in rows if example is not None]
         answers: Iterator[tuple[Any, int]] = iter(())
         changed: ModelChangedError | None = None
         if examples:
             try:
-                predictions, extent = model.answer(examples, top, cut)
-            except ModelChangedError as error:  # what the first model answered is written
+                predictions, extent = model.answer(examples, top, report_truncated)
+            except ModelChangedError as error:  # predictions of the first model are still written
                 (predictions, extent), changed = error.answered, error
                 readable = [n for n, (_, example) in enumerate(rows) if example is not None]
                 del rows[readable[len(predictions)] :]
@@ -279,28 +279,28 @@ def answer_rows(
         stream.flush()
         if changed is not None:
             raise changed
-        if (now := time.monotonic()) - shown >= SHOW_SECONDS:
-            shown = now
-            say(f"{counted(count, 'row')} answered, {count / (now - started):,.0f} per second")
+        if (now := time.monotonic()) - last_report >= SHOW_SECONDS:
+            last_report = now
+            say(f"{counted(count, 'row')} answered, {count / (now - start_time):,.0f} per second")
 
     for finding in model.findings:
         say(finding.line())
     if (pipe := growing.find(source)) is not None:
-        pipe.waiting = answer
+        pipe.waiting = predict_portion
     for row in islice(rows_to_answer(source, model, read, counts), skip, None):
         rows.append(row)
         if len(rows) == PORTION:
-            answer()
-    answer()
-    if (more := max(cuts.values(), default=0) - SAID) > 0:
-        message = f"and so on, in {more:,} more portions of {PORTION:,} rows"
+            predict_portion()
+    predict_portion()
+    if (unreported := max(cuts.values(), default=0) - SAID) > 0:
+        message = f"and so on, in {unreported:,} more portions of {PORTION:,} rows"
         say(Finding("cut-in-more-portions", message).line())
     return count, bad
 
 
 def _finite(value: Any) -> Any:
-    """The value with None in place of floats that are not finite, which JSON does not have, such as
-    empty cells of a parquet file."""
+    """Replace NaN and infinite floats, which JSON does not allow, by None, also in nested values
+    (empty cells of a parquet file are NaN)."""
     if isinstance(value, list | tuple):
         return [_finite(element) for element in value]
     if isinstance(value, Mapping):
@@ -309,14 +309,14 @@ def _finite(value: Any) -> Any:
 
 
 def unanswered(bad: int, counts: Counts) -> Iterator[Finding]:
-    """Findings about rows without an answer and about rows that were not read."""
+    """Yield findings about the `bad` rows without a prediction, and about rows not read."""
     if bad:
         message = f"{counted(bad, 'row')} could not be answered"
         yield Finding("rows-without-answer", message, "the prediction there is null")
     for finding in counts.findings:
         if finding.name == SPANNING:
             finding = replace(finding, remedy="where quotes are plain signs: --read quoting=false")
-        if finding.name != REJECTED:  # given below, with the reasons
+        if finding.name != REJECTED:  # reported below, with the reasons
             yield finding
     if counts.blank:
         message = f"{counted(counts.blank, 'blank line')} passed over"

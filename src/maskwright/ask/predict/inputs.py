@@ -1,12 +1,12 @@
-"""The inputs of `predict` in Python, as an iterator of examples.
+"""Convert the inputs of `predict` in Python to an iterator of examples.
 
-    ["a text", …]                     each is an example; so is each tuple, mapping or named tuple
+    ["a text", …]                     each element is an example; so are tuples and mappings
     {"text": "a text"}                one example, by the names of columns or roles
     {"text": ["a text", …]}           columns of examples, as are the tables of pandas, polars,
                                       pyarrow and datasets
 
-Tables are recognised by their attributes, so none of these libraries is imported. (Iterating over
-one would give the names of its columns, which are texts as well.)
+Tables are recognised by their attributes, so none of these libraries is imported. (Iterating over a
+table would yield its column names, which are texts too.)
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from maskwright.base.errors import DataError, UsageError, near
 from maskwright.text.corpus.files import KINDS
 
 WHERE = "predict"
-# Roles of which one example holds a list.
+# Roles whose value is a list in each example.
 LISTS = ("tokens", "choices")
 
 
 def examples(
     inputs: Any, roles: Mapping[str, Sequence[str]], other_names: Collection[str] = ()
 ) -> Iterator[Any]:
-    """The examples in the input of `predict`.
+    """Return an iterator over the examples in the input of `predict`.
 
     Args:
         inputs: a text, a mapping, a table, or an iterable of examples.
         roles: the names of the columns that are read, by role.
-        other_names: further names that they may have.
+        other_names: further column names that are accepted.
 
     Raises:
-        DataError: none of these; a table without any of the columns, or with columns of different
-            lengths.
-        UsageError: the path of a file, or a set, which has no order.
+        DataError: the input is none of these, or a table that lacks columns or has columns of
+            different lengths.
+        UsageError: the input is a file path, or a set, which has no order.
     """
     names = {*roles, *other_names, *itertools.chain(*roles.values())}
     if isinstance(inputs, str):
@@ -45,7 +45,7 @@ def examples(
         return iter([inputs])
     _refuse_set(inputs, WHERE)
     if isinstance(inputs, Mapping):
-        return _of_mapping(inputs, names, roles)
+        return _examples_of_mapping(inputs, names, roles)
     if hasattr(inputs, "collect") and hasattr(inputs, "collect_schema"):
         raise DataError(
             "the table's rows have not been computed yet",
@@ -54,8 +54,8 @@ def examples(
             wanted="a table with its rows",
             do="collect it first: predict(table.collect())",
         )
-    if (columns := _columns(inputs)) is not None:
-        return _of_table(inputs, columns, names, roles)
+    if (columns := _column_names(inputs)) is not None:
+        return _examples_of_table(inputs, columns, names, roles)
     if (row := _row_of_series(inputs, names)) is not None:
         return iter([row])
     if not isinstance(inputs, Iterable) or getattr(inputs, "ndim", 1) == 0:
@@ -65,17 +65,18 @@ def examples(
             found=repr(inputs)[:80],
             wanted="a list of texts, or of tuples or mappings",
         )
-    return (_plain(example, names) for example in inputs)
+    return (_to_plain(example, names) for example in inputs)
 
 
 def listed(values: Any, where: str) -> list[Any]:
-    """The values of a list, a tuple, an array, or a column of pandas, polars, pyarrow or datasets.
+    """Convert a tuple, an array, or a column of pandas, polars, pyarrow or datasets to a list.
 
     Raises:
-        UsageError: a set, which has no order.  DataError: a table, a mapping, or no values at all.
+        UsageError: a set, which has no order.
+        DataError: a table, a mapping, or not an iterable of one dimension.
     """
     _refuse_set(values, where)
-    if isinstance(values, Mapping) or _columns(values) is not None:
+    if isinstance(values, Mapping) or _column_names(values) is not None:
         raise DataError(
             "a table or a mapping, and texts are read",
             where=where,
@@ -101,7 +102,7 @@ def _refuse_set(values: Any, where: str) -> None:
 
 
 def _refuse_path(text: str) -> None:
-    """Refuse the path of a data file, which is hardly meant as a text."""
+    """Raise a `UsageError` if a text is the path of an existing data file."""
     path = Path(text)
     try:
         is_data_file = path.suffix.lower() in KINDS and path.is_file()
@@ -118,11 +119,11 @@ def _refuse_path(text: str) -> None:
         )
 
 
-def _of_mapping(
+def _examples_of_mapping(
     mapping: Mapping[Any, Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
-    """The example that a mapping is, or the examples of a mapping of columns."""
-    if tables := [name for name, value in mapping.items() if _columns(value) is not None]:
+    """Yield the mapping as one example, or the rows of a mapping of columns."""
+    if tables := [name for name, value in mapping.items() if _column_names(value) is not None]:
         raise DataError(
             "tables by name, and not one table",
             where=WHERE,
@@ -132,16 +133,17 @@ def _of_mapping(
         )
     lists = {*LISTS, *(roles[role][0] for role in LISTS if len(roles.get(role, ())) == 1)}
     columns = {name: value for name, value in mapping.items() if name in names}
-    columns = columns or dict(mapping)  # others than are read: said below by their names
+    columns = columns or dict(mapping)  # unknown names raise an error in `_require_columns`
     if not any(_is_column(value, name in lists) for name, value in columns.items()):
         _refuse_texts_as_words(columns, roles)
         return iter([mapping])
-    _require(list(mapping), names, roles)
+    _require_columns(list(mapping), names, roles)
     return _rows({name: _cells(value, name) for name, value in columns.items()})
 
 
 def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Sequence[str]]) -> None:
-    """Refuse a list of texts where the words of one text are read: it may be a column of texts."""
+    """Raise a `DataError` if a list for the role "tokens" contains phrases: it is probably a column
+    of texts, not the words of one text."""
     for name in {"tokens", *roles.get("tokens", ())} & columns.keys():
         cells = columns[name]
         phrases = [cell for cell in cells if isinstance(cell, str) and len(cell.split()) > 1]
@@ -156,8 +158,8 @@ def _refuse_texts_as_words(columns: Mapping[Any, Any], roles: Mapping[str, Seque
 
 
 def _is_column(value: Any, lists: bool) -> bool:
-    """Whether `value` holds a value for each of several examples; where examples hold `lists`, that
-    is a list of lists."""
+    """Whether `value` is a column, with a value for each of several examples. If these values are
+    `lists`, a column is a list of lists."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return False
     if not lists:
@@ -166,11 +168,11 @@ def _is_column(value: Any, lists: bool) -> bool:
     return bool(cells) and all(_is_column(cell, lists=False) for cell in cells)
 
 
-def _columns(inputs: Any) -> list[Any] | None:
-    """The names of a table's columns; None if `inputs` is no table."""
+def _column_names(inputs: Any) -> list[Any] | None:
+    """Return the column names of a table; None if `inputs` is not a table."""
     if isinstance(inputs, type) or not hasattr(inputs, "__getitem__"):
         return None
-    for attribute in ("column_names", "columns"):  # of pyarrow, the second is no names
+    for attribute in ("column_names", "columns"):  # `columns` of pyarrow are not names
         names = getattr(inputs, attribute, None)
         if names is None and attribute == "columns":
             names = getattr(getattr(inputs, "schema", None), "names", None)
@@ -179,18 +181,18 @@ def _columns(inputs: Any) -> list[Any] | None:
     return None
 
 
-def _of_table(
+def _examples_of_table(
     table: Any, columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> Iterator[Any]:
-    if twice := sorted({str(name) for name in columns if columns.count(name) > 1}):
+    if duplicates := sorted({str(name) for name in columns if columns.count(name) > 1}):
         raise DataError(
             "two columns of the same name",
             where=WHERE,
-            found=", ".join(twice),
+            found=", ".join(duplicates),
             wanted="every name once",
             do="rename one",
         )
-    _require(columns, names, roles)
+    _require_columns(columns, names, roles)
     return _rows({name: _cells(table[name], name) for name in columns if name in names})
 
 
@@ -206,7 +208,7 @@ def _cells(value: Any, name: str) -> list[Any]:
 
 
 def _listed(value: Iterable[Any]) -> list[Any]:
-    """The cells of a column, converted to Python objects where the column can do so."""
+    """Return the cells of a column as a list, of Python objects where it can convert them."""
     for method in ("to_pylist", "tolist"):
         if hasattr(value, method):
             cells = getattr(value, method)()
@@ -233,7 +235,7 @@ def _rows(columns: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:
-    """The row of a pandas table, a series indexed by the names of the columns, or None."""
+    """Convert a pandas series indexed by column names (a row) to a dict; None if it is not one."""
     index = getattr(value, "index", None)
     if index is None or callable(index) or not hasattr(value, "to_dict"):
         return None
@@ -241,8 +243,8 @@ def _row_of_series(value: Any, names: Collection[str]) -> dict[str, Any] | None:
     return {name: value[name] for name in columns} if columns else None
 
 
-def _plain(value: Any, names: Collection[str]) -> Any:
-    """An example as texts, tuples and mappings."""
+def _to_plain(value: Any, names: Collection[str]) -> Any:
+    """Convert an example (such as a named tuple or a row of a table) to a str, tuple or mapping."""
     if isinstance(value, str | Mapping | list):
         return value
     if hasattr(value, "as_py"):  # a cell or a row of pyarrow
@@ -260,16 +262,13 @@ def _plain(value: Any, names: Collection[str]) -> Any:
     return value
 
 
-def _require(
+def _require_columns(
     columns: list[Any], names: Collection[str], roles: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuse a table without the columns that are read, or with only some of those of one text.
-
-    Raises:
-        DataError: a column is missing.
-    """
-    together = next((joined for joined in roles.values() if set(joined) & set(columns)), ())
-    missing = [name for name in together if name not in columns]
+    """Raise a `DataError` if a table has no column that is read, or only some of those that are
+    joined into one text."""
+    joined_columns = next((joined for joined in roles.values() if set(joined) & set(columns)), ())
+    missing = [name for name in joined_columns if name not in columns]
     if set(names) & set(columns) and not missing:
         return
     expected = missing or list(dict.fromkeys(itertools.chain(*roles.values())))

@@ -5,8 +5,8 @@
     model.embed(["one text", "another"])          # (2, D)
 
 Texts are a list, a tuple, a numpy array, or a column of pandas, polars, pyarrow or datasets; none
-of these libraries is imported. Answers come in the order of the texts. One text by itself gives
-one answer.
+of these libraries is imported. Results keep the order of the texts; a single text gives a single
+result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import home_of, open_model
 
 DEFAULT = "default"
-"""What the adapter of an adapter folder is called, as in `peft`."""
+"""The name of the adapter of an adapter folder, as in `peft`."""
 
 
 class CutWarning(UserWarning):
@@ -51,8 +51,8 @@ class LanguageModel:
     """An opened model.
 
     Attributes:
-        precision: of the computation: "float32", "bfloat16", or "auto", which is bfloat16 where
-            there are matrix units for it. Likelihoods are always computed in float32.
+        precision: of the computation: "float32", "bfloat16", or "auto", which is bfloat16 on
+            devices with matrix units for it. Likelihoods are always computed in float32.
     """
 
     def __init__(
@@ -66,34 +66,34 @@ class LanguageModel:
         opened = OpenModel(model, precision, engine=engine)
         self._models: dict[str | None, OpenModel] = {self._active: opened}
         if engine != engines.TORCH:
-            opened.network()  # chosen and compared now, and not with the first answer
+            opened.network()  # chooses and compares the engine now, not at the first call
 
     @classmethod
     def of(cls, opened: OpenModel) -> LanguageModel:
-        """The language model of an opened folder, such as one on the weights of another."""
+        """Wrap an opened folder, such as one that shares the weights of another."""
         language_model = cls(opened.model, opened.precision)
         language_model._models = {language_model._active: opened}
         return language_model
 
-    # ------------------------------------------------------------------------------- what it can
+    # ------------------------------------------------------------------------------- abilities
     def opened(self, adapter: str | None = None) -> OpenModel:
-        """The opened folder, or the folder with a loaded adapter."""
+        """Return the opened model with a loaded adapter; None: with the active one."""
         return self._now if adapter is None else self._models[adapter]
 
     @property
     def _now(self) -> OpenModel:
-        """The model with the adapter that is active."""
+        """The opened model with the active adapter."""
         return self._models[self._active]
 
     @property
     def model(self) -> Model:
-        """The opened folder: network, tokenizer, config, conventions and where they come from. Its
-        network has all weights from now on, besides the copies that are laid out for inference."""
+        """The opened folder: network, tokenizer, config, conventions and their origin. Access
+        restores weights of the network that were freed when their inference copies were made."""
         return self._now.restored()
 
     @property
     def abilities(self) -> tuple[str, ...]:
-        """The names of the methods that this model answers."""
+        """The names of the methods that this model supports."""
         return self._now.abilities
 
     @property
@@ -103,13 +103,13 @@ class LanguageModel:
 
     @property
     def engine_findings(self) -> tuple[Finding, ...]:
-        """Which engine was chosen, the measured times, and how its states differ from ours; empty
-        for "torch"."""
+        """Findings about the chosen engine, measured times, and how its hidden states differ from
+        those of "torch"; empty for "torch"."""
         return self._now.engine_findings
 
     @property
     def engine(self) -> str:
-        """The engine that computes states: "torch" is our own."""
+        """The engine that computes hidden states; "torch" is the native one."""
         return self._now.engine
 
     @property
@@ -117,7 +117,7 @@ class LanguageModel:
         """The predictor of the task that the model was trained for.
 
         Raises:
-            IncompatibleError: it was trained for none.
+            IncompatibleError: the model was not trained for a task.
         """
         return self._now.predictor
 
@@ -129,25 +129,25 @@ class LanguageModel:
 
     @property
     def active_adapter(self) -> str | None:
-        """The name of the adapter that answers; None: the model without one does."""
+        """The name of the active adapter; None: the base model is active."""
         return self._active
 
     def load_adapter(self, folder: Path | str, name: str | None = None) -> str:
-        """Load a further adapter, or a head, of the same base; `set_adapter` lets it answer. What
-        it has in common with the base is held, and laid out, once.
+        """Load an adapter, or a head, of the same base; `set_adapter` activates it. Weights that it
+        shares with the base are kept in memory once.
 
         Args:
             folder: an adapter of `peft`, or the result of a fine-tuning by a method that leaves the
-                model's own weights as they are.
-            name: what it is called here; None: as its folder.
+                model's own weights unchanged.
+            name: of the adapter in this object; None: the name of its folder.
 
         Returns:
             The name.
 
         Raises:
-            UsageError: no such folder, or the name is taken.
-            IncompatibleError: it stands on another model.
-            CheckpointError: as `load`.
+            UsageError: the folder does not exist, or the name is taken.
+            IncompatibleError: the adapter was trained on another base.
+            CheckpointError: as in `load`.
         """
         name = folders.called(home_of(Path(folder))) if name is None else name
         if name in self._models:
@@ -161,28 +161,24 @@ class LanguageModel:
         return name
 
     def set_adapter(self, name: str | None) -> None:
-        """Let the adapter of that name answer from now on; None: the model as it was opened, or
-        the base of an adapter folder.
-
-        Raises:
-            UsageError: no such adapter was loaded.
-        """
+        """Activate a loaded adapter by name; None: the model as it was opened, or the base of an
+        adapter folder. Raises a `UsageError` if no adapter of this name was loaded."""
         if name is None:
-            _ = self._base  # opened if need be
+            _ = self._base  # opens it if necessary
         if name not in self._models:
             raise _no_adapter(name, self.adapters)
         self._active = name
 
     @property
     def _base(self) -> OpenModel:
-        """The model without an adapter; that of an adapter folder is opened when it is asked."""
+        """The model without an adapter; the base of an adapter folder is opened at first access."""
         if None not in self._models:
-            (adapted,) = [opened for opened in self._models.values() if opened.base is None]
-            base = open_model(adapted.model.path)
-            self._models[None] = OpenModel(base, self.precision, engine=adapted.engine)
+            (adapted_model,) = [opened for opened in self._models.values() if opened.base is None]
+            base = open_model(adapted_model.model.path)
+            self._models[None] = OpenModel(base, self.precision, engine=adapted_model.engine)
         return self._models[None]
 
-    # ---------------------------------------------------------------------------------- answers
+    # ---------------------------------------------------------------------------------- inference
     def predict(
         self,
         given: Iterable[Any],
@@ -192,41 +188,38 @@ class LanguageModel:
         adapters: Sequence[str] | None = None,
         long: LongText = "as_trained",
     ) -> list[Answer]:
-        """An answer of the task for each example: a text, a tuple or a mapping of texts, or tables
-        and columns of them (`BasePredictor.predict` says which).
+        """Predict the task of a fine-tuned model for each example.
 
         Args:
-            top: give a list of the best so many answers for each, the best first.
-            on_bad: with "skip" the answer to an example that cannot be read is None.
-            adapters: several that were loaded: each example then has an answer of each, by name;
-                texts are read once up to where these differ.
-            long: what becomes of a text that is longer than the model reads. "as_trained": what it
-                was trained with, and most models cut the end. "windows": the text is read in
-                windows (`windows` says in how many) and their answers are put together, unless the
-                model was trained with a way of its own. "refuse": it is refused.
+            given: texts, tuples or mappings of texts, or a table (see `BasePredictor.predict`).
+            top: return a list of this many best predictions per example, the best first.
+            on_bad: "skip" returns None for an example that cannot be read.
+            adapters: names of loaded adapters; each result is then a dict from name to prediction.
+                Layers that the adapters share are computed once.
+            long: handling of texts beyond the model's context. "as_trained": as in training; most
+                models truncate the end. "windows": combine the predictions of windows (`windows`
+                returns their number), unless the model was trained with a method of its own.
+                "refuse": raise an error.
 
         Raises:
             IncompatibleError: the model was not fine-tuned for a task.
-            UsageError: an empty list, or an argument that is none of these.
-            DataError: an example of another shape than the model was trained on.
+            UsageError: the list is empty, or an argument has an unknown value.
+            DataError: an example does not have the form that the model was trained on.
         """
         if isinstance(given, Sequence) and len(given) == 0:
             raise nothing_to_answer("predict")
         if adapters is not None:
-            return self._several(list(adapters), given, top, on_bad, long)
-        with self._refusals_with_abilities("predict"):
-            answering = self.predictor.with_long_texts(long)
-        return answering.predict(given, top=top, on_bad=on_bad, note=warn)
+            return self._predict_with_adapters(list(adapters), given, top, on_bad, long)
+        with self._errors_with_abilities("predict"):
+            task_predictor = self.predictor.with_long_texts(long)
+        return task_predictor.predict(given, top=top, on_bad=on_bad, note=warn)
 
     def windows(self, given: Iterable[Any]) -> list[int]:
-        """In how many windows `predict` with long="windows" reads each example; 1: at once.
-
-        Raises:
-            As `predict`.
-        """
-        with self._refusals_with_abilities("predict"):
-            answering = self.predictor.with_long_texts("windows")
-        return answering.windows(given)
+        """Return the number of windows that `predict` with long="windows" reads each example in;
+        errors as in `predict`."""
+        with self._errors_with_abilities("predict"):
+            task_predictor = self.predictor.with_long_texts("windows")
+        return task_predictor.windows(given)
 
     @overload
     def fill_mask(  # type: ignore[overload-overlap]  # a str is one text
@@ -239,21 +232,21 @@ class LanguageModel:
     def fill_mask(
         self, texts: str | Iterable[str], *, top: int = 5, long: LongText = "as_trained"
     ) -> list[Hole] | list[list[Hole]]:
-        """The likeliest `top` tokens for every mask of each text, or of a T5 the likeliest spans
-        for every sentinel such as <extra_id_0>.
+        """Predict the `top` most probable tokens for every mask of each text, or with a T5 the most
+        probable spans for every sentinel such as <extra_id_0>.
 
         Args:
-            long: with "windows" each mask of a text that is longer than the model reads is judged
-                in the window around it; else such a text is refused.
+            long: "windows" predicts each mask of a text beyond the model's context in a window
+                around it; other values raise an error for such a text.
 
         Raises:
-            IncompatibleError: the model fills no masks.
-            UsageError: an empty list, or a text without a mask or longer than the model reads.
-            DataError: an example that is no text.
+            IncompatibleError: the model cannot fill masks.
+            UsageError: the list is empty, or a text has no mask or exceeds the model's context.
+            DataError: an example is not a text.
         """
-        many = self._texts(texts, "fill_mask")
+        text_list = self._text_list(texts, "fill_mask")
         require_long_text(long)
-        holes = self.filled(many, top, warn, windows=long == "windows")
+        holes = self.filled(text_list, top, warn, windows=long == "windows")
         return holes[0] if isinstance(texts, str) else holes
 
     def filled(
@@ -265,9 +258,9 @@ class LanguageModel:
         live: bool = False,
         windows: bool = False,
     ) -> list[list[Hole]]:
-        """As `fill_mask` of a list; `note` gets what the tokenizer does not know. `live`: nothing
-        more will be asked, so no weights are laid out."""
-        with self._refusals_with_abilities("fill_mask"):
+        """As `fill_mask` of a list; `note` is called with findings about unknown words. `live`: the
+        model is used only once, so its network is not prepared for inference."""
+        with self._errors_with_abilities("fill_mask"):
             network = None if live else self._now.network()
             return inference_texts.fill_masks(
                 self._now.model, texts, top=top, note=note, prepared=network, windows=windows
@@ -286,28 +279,29 @@ class LanguageModel:
         num_beams: int = 1,
         precision: Precision | None = None,
     ) -> str | list[str]:
-        """Each prompt and what the model writes after it; of an encoder–decoder what it makes of
-        it. The same prompt and seed give the same text, whatever stands beside it in the list.
+        """Generate a continuation of each prompt. A decoder returns prompt and continuation, an
+        encoder–decoder only its output. Results do not depend on the other prompts of the list.
 
         Args:
-            tokens: how many are written at most.
-            temperature: of the scores; 0 takes the likeliest token. None: 0.8.
-            top_k, top_p: draw among so many of the likeliest; 0 and 1 for all.
-            stop: strings that end a text wherever they appear in it; it is cut before them.
-            num_beams: above 1, the likeliest whole text is searched with so many beams; nothing is
-                drawn then.
-            precision: as of `load`; None: that of the model.
+            tokens: the maximum number of new tokens.
+            temperature: divides the logits; 0 is greedy decoding. None: 0.8.
+            top_k, top_p: sample from this number, or this total probability, of the most probable
+                tokens; 0 and 1: from all.
+            stop: strings that end the output; it is cut before them.
+            num_beams: above 1, use beam search with this many beams instead of sampling.
+            precision: as in `load`; None: that of the model.
 
         Raises:
-            IncompatibleError: the model does not write.
-            UsageError: an empty list, a prompt longer than the model reads, a setting out of range.
-            DataError: a prompt that is no text.
+            IncompatibleError: the model cannot generate text.
+            UsageError: the list is empty, a prompt exceeds the model's context, or a setting is out
+                of range.
+            DataError: a prompt is not a text.
         """
-        many = self._texts(prompts, "generate")
-        with self._refusals_with_abilities("generate"):
-            written = inference_texts.write(
+        text_list = self._text_list(prompts, "generate")
+        with self._errors_with_abilities("generate"):
+            outputs = inference_texts.write(
                 self._now.model,
-                many,
+                text_list,
                 tokens=tokens,
                 temperature=temperature,
                 top_k=top_k,
@@ -317,7 +311,7 @@ class LanguageModel:
                 num_beams=num_beams,
                 writer=self._writer(precision),
             )
-        return written[0] if isinstance(prompts, str) else written
+        return outputs[0] if isinstance(prompts, str) else outputs
 
     def stream(
         self,
@@ -331,13 +325,10 @@ class LanguageModel:
         stop: Sequence[str] = (),
         precision: Precision | None = None,
     ) -> Iterator[str]:
-        """What `generate` adds to the prompt, piece by piece as it is written. A piece is never
-        taken back: it holds no half character, and nothing of a string that ends the text.
-
-        Args and errors: as `generate`.
-        """
-        (text,) = self._texts([prompt], "stream")
-        with self._refusals_with_abilities("generate"):
+        """Yield the text that `generate` adds to the prompt, piece by piece. Pieces are final: they
+        contain no incomplete characters, and no part of a stop string. Args as in `generate`."""
+        (text,) = self._text_list([prompt], "stream")
+        with self._errors_with_abilities("generate"):
             pieces = inference_texts.write_stream(
                 self._now.model,
                 text,
@@ -351,7 +342,7 @@ class LanguageModel:
             )
         return (piece.text for piece in pieces if piece.text)
 
-    def _several(
+    def _predict_with_adapters(
         self,
         names: list[str],
         inputs: Iterable[Any],
@@ -359,7 +350,7 @@ class LanguageModel:
         on_bad: OnBad,
         long: LongText,
     ) -> list[Answer]:
-        """The answers of several adapters to each example, by name."""
+        """Predict with several adapters; returns a dict from name to prediction per example."""
         if isinstance(inputs, Iterator):
             inputs = list(inputs)
         members: dict[str, Predictor] = {}
@@ -382,7 +373,7 @@ class LanguageModel:
         ]
 
     def _writer(self, precision: Precision | None) -> Prepared:
-        """The network for generation, in `precision` or in that of the model."""
+        """Return the prepared network for generation; None: in the precision of the model."""
         if precision is not None and precision not in get_args(Precision):
             raise _no_precision(precision)
         model = self._now.model
@@ -396,29 +387,30 @@ class LanguageModel:
         pooling: str | None = None,
         long: LongText = "as_trained",
     ) -> NDArray[np.float32]:
-        """A vector for each text: (N, D) float32, or (D,) for one text by itself.
+        """Embed texts: (N, D) float32, or (D,) for a single text.
 
-        A model that was trained to make vectors, here or by sentence-transformers, gives those.
-        Of any other they are pooled over the states of its last layer and have length 1: their
-        mean, unless `pooling` says "cls" (the first token's) or "max".
+        A model that was trained for embeddings, here or by sentence-transformers, computes those.
+        For other models the states of the last layer are pooled and normalised to length 1.
 
         Args:
-            long: what becomes of a text that is longer than the model reads. "windows": its vector
-                is the mean of those of windows without overlap, weighted by how many tokens each
-                has, at length 1. "as_trained": a model that was trained to make vectors cuts the
-                end, any other refuses the text. "refuse": it is refused.
+            pooling: "mean", "max" or "cls" (state of the first token); None: that of the model, or
+                "mean". Not allowed for a model that was trained for embeddings.
+            long: handling of texts beyond the model's context. "windows": the mean of the
+                embeddings of non-overlapping windows, weighted by their numbers of tokens and
+                normalised. "as_trained": truncate if the model was trained for embeddings, else
+                raise an error. "refuse": raise an error.
 
         Raises:
-            UsageError: an empty list, another `pooling`, or one for a model that has its own; a
-                text longer than the model reads.
-            DataError: an example that is no text.
+            UsageError: the list is empty, `pooling` is unknown or not allowed, or a text exceeds
+                the model's context.
+            DataError: an example is not a text.
         """
-        many = self._texts(texts, "embed")
+        text_list = self._text_list(texts, "embed")
         predictor = self.predictor if "predict" in self.abilities else None
         if predictor is None or not predictor.task_type.alone:
             predictor = self._now.pooled(pooling or "mean")
             if long == "as_trained":
-                self._require_room(many)
+                self._require_room(text_list)
         elif pooling is not None:
             raise UsageError(
                 "this model has its own pooling",
@@ -426,60 +418,62 @@ class LanguageModel:
                 found=repr(pooling),
                 do="leave it out",
             )
-        with self._refusals_with_abilities("embed"):
-            vectors = predictor.with_long_texts(long).vectors(many, note=warn)
+        with self._errors_with_abilities("embed"):
+            vectors = predictor.with_long_texts(long).vectors(text_list, note=warn)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def _require_room(self, texts: Sequence[str]) -> None:
+        """Raise a `UsageError` if a text exceeds the model's context."""
         model, tokenizer = self._now.model, self._now.model.tokenizer
         if model.config.longest is None:
             return
-        most = model.config.longest - model.positions
+        max_tokens = model.config.longest - model.positions
         for text, ids in zip(texts, tokenizer.encode_batch(list(texts)), strict=True):
             count = len(ids) + sum(tokenizer.frame_margins())
-            if count > most:
+            if count > max_tokens:
                 raise UsageError(
                     "the text is longer than the model reads",
                     where=text[:60],
                     found=f"{count} tokens",
-                    wanted=f"at most {most}",
+                    wanted=f"at most {max_tokens}",
                     do="embed its parts, or shorten it",
                 )
 
     def log_likelihood(
         self, texts: str | Iterable[str], *, how: str | None = None
     ) -> float | NDArray[np.float64]:
-        """The log-likelihood of each text in nats, (N,) float64; a number for one text by itself.
+        """Compute the log-likelihood of each text in nats: (N,) float64, a float for a single text.
 
         Args:
-            how: the method of `model/inference/likelihood_prompts.py`, such as "masked"; None: as
-                the model was trained. Numbers of different methods or models do not compare.
+            how: a method of `model/inference/likelihood_prompts.py`, such as "masked"; None: the
+                one that fits the model's training. Values of different methods or models are not
+                comparable.
 
         Raises:
-            IncompatibleError: the model says nothing about tokens, or cannot be asked so.
-            UsageError: an empty list, no such method, a text longer than the model reads.
-            DataError: an example that is no text.
+            IncompatibleError: the model predicts no tokens, or does not support the method.
+            UsageError: the list is empty, the method is unknown, or a text exceeds the context.
+            DataError: an example is not a text.
         """
-        many = self._texts(texts, "log_likelihood")
-        with self._refusals_with_abilities("log_likelihood"):
+        text_list = self._text_list(texts, "log_likelihood")
+        with self._errors_with_abilities("log_likelihood"):
             network = self._now.network()
             float32_network = network if network.dtype == torch.float32 else None
             model = self._now.model
-            likelihoods = inference_texts.log_likelihoods(model, many, how, float32_network)
+            likelihoods = inference_texts.log_likelihoods(model, text_list, how, float32_network)
         return float(likelihoods[0]) if isinstance(texts, str) else likelihoods
 
     def tokens(self, texts: str | Iterable[str]) -> list[str] | list[list[str]]:
-        """The tokens of each text as the model reads it, its special tokens among them."""
+        """Return the tokens of each text as the model reads it, including special tokens."""
         tokenizer = self._now.model.tokenizer
-        many = self._texts(texts, "tokens")
-        names = [
+        text_list = self._text_list(texts, "tokens")
+        token_lists = [
             tokenizer.tokens(tokenizer.frame(ids.tolist())[0])
-            for ids in tokenizer.encode_batch(many)
+            for ids in tokenizer.encode_batch(text_list)
         ]
-        return names[0] if isinstance(texts, str) else names
+        return token_lists[0] if isinstance(texts, str) else token_lists
 
-    def _texts(self, texts: str | Iterable[str], method: str) -> list[str]:
-        """The texts as a list."""
+    def _text_list(self, texts: str | Iterable[str], method: str) -> list[str]:
+        """Return the texts as a list; raises a `DataError` if one is not a str."""
         listed_texts = [texts] if isinstance(texts, str) else listed(texts, method)
         if not listed_texts:
             raise nothing_to_answer(method)
@@ -495,7 +489,7 @@ class LanguageModel:
         return listed_texts
 
     @contextmanager
-    def _refusals_with_abilities(self, method: str) -> Iterator[None]:
+    def _errors_with_abilities(self, method: str) -> Iterator[None]:
         """Add the model's abilities to an `IncompatibleError` raised in the block."""
         try:
             yield
@@ -512,7 +506,7 @@ class LanguageModel:
                 do="; ".join(filter(None, [str(error.do or ""), remedy])),
             ) from error
 
-    # ------------------------------------------------------------------------------------ looks
+    # ------------------------------------------------------------------------------------ display
     def __repr__(self) -> str:
         return (
             f"<maskwright model {str(self._now.model.folder)!r}: {self._now.describe()}; "
@@ -520,7 +514,7 @@ class LanguageModel:
         )
 
     def _repr_html_(self) -> str:
-        """The same as a small table, for notebooks."""
+        """Return folder, model, task, abilities and findings as an HTML table, for notebooks."""
         model = self._now.model
         task = model.task.kind if model.task is not None else "none"
         labels = ", ".join(model.about.labels[:8])
@@ -551,22 +545,22 @@ def load(
     precision: Precision = "auto",
     engine: str = engines.TORCH,
 ) -> LanguageModel:
-    """Open the model in `folder` once, to be asked any number of times: a run, a checkpoint, what
-    `finetune` wrote, a Hugging Face or sentence-transformers folder, or an adapter.
+    """Open the model in `folder`: a run, a checkpoint, a result of `finetune`, a Hugging Face or
+    sentence-transformers folder, or an adapter.
 
     Args:
-        base: the folder of an adapter's base; None: the one that the adapter names. The adapter is
-            called "default" (`set_adapter`).
-        precision: what is computed in; "auto" is bfloat16 where there are matrix units for it.
-        engine: what reads texts: "torch", our own; "onnxruntime" or "openvino"; "auto", which
-            measures those that are installed for a second or two and takes another where it is
-            clearly faster. "onnxruntime-int8" gives other answers, and is taken only by its name.
-            `LanguageModel.findings` says what was chosen and how its states differ.
+        base: the folder of an adapter's base; None: the one that the adapter names. The adapter
+            gets the name "default" (see `set_adapter`).
+        precision: of the computation; "auto" is bfloat16 on devices with matrix units for it.
+        engine: computes hidden states: "torch", the native one; "onnxruntime" or "openvino"; "auto"
+            measures the installed ones for a second or two and replaces "torch" by one that is
+            clearly faster. "onnxruntime-int8" changes predictions and has to be named explicitly.
+            `LanguageModel.findings` reports the choice and how its states differ.
 
     Raises:
-        UsageError: no such folder, or several models under it; an engine that is not installed.
-        CheckpointError: a file is damaged or missing, or a training is not finished.
-        IncompatibleError: an adapter without its base, a tokenizer that does not fit.
+        UsageError: the folder does not exist or has several models; the engine is not installed.
+        CheckpointError: a file is damaged or missing, or a training is unfinished.
+        IncompatibleError: an adapter lacks its base, or the tokenizer does not match the model.
     """
     engines.require(engine)
     return LanguageModel(open_model(folder, base=base), precision, engine)

@@ -1,9 +1,8 @@
 """An opened model folder with its network prepared once for all uses.
 
-Weights that were laid out anew are freed in the network, so that none is in memory twice; who asks
-for the network itself gets it whole (`OpenModel.restored`). An adapter is opened as by itself, with
-what it learned beside the weights and not in them, where it can act so; weights that are its
-base's, bit for bit, are then held and laid out once for both.
+Preparing a network converts weights to a layout for inference and frees the originals, so that none
+is in memory twice; `OpenModel.restored` brings them back. An adapter on an opened base is kept
+separate from the weights if possible, so that weights equal to the base's are shared with it.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import home_of, is_adapter, open_model
 
-# Weights that an adapter was folded into, on this machine and on another, agree so far.
+# Tolerance for weights with an adapter merged into them on another machine.
 NEAR: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-6}
 
 
 class OpenModel:
-    """An opened model with its prepared network and its predictors, which are made when needed.
+    """An opened model with its prepared network and its predictors, which are created when needed.
 
     Attributes:
         model: the opened folder; weights of its network may be freed.
-        precision: of the computation, unless another is named.
-        base: the model whose weights this one shares; None: its own.
-        engine: computes states: "torch", "auto" or an engine of `model/graph/engines/`.
-        engine_findings: findings about the engine, once the network was prepared.
+        precision: the default precision of the computation.
+        base: the model whose weights this one shares; None: it shares none.
+        engine: computes hidden states: "torch", "auto" or an engine of `model/graph/engines/`.
+        engine_findings: findings about the engine, after the network was prepared.
     """
 
     def __init__(
@@ -59,22 +58,22 @@ class OpenModel:
 
     # -------------------------------------------------------------------------------- the network
     def network(self, precision: Precision | None = None) -> Prepared:
-        """The network with its weights laid out, once for each precision."""
+        """Return the network prepared for inference, cached for each precision."""
         precision, network = precision or self.precision, self.model.network
         dtype = choose(precision, str(network.device)).compute
         if dtype not in self._networks:
             if self.base is not None:
                 prepared = prepare(network, precision=precision, like=self.base.network(precision))
             else:
-                self._restore()  # a second layout needs all weights
+                self._restore()  # preparing a second precision needs all weights
                 frees = self._frees and not self._networks
                 prepared = prepare(network, precision=precision, give_up=frees)
-            self._networks[dtype] = self._read_by_engine(prepared, precision)
+            self._networks[dtype] = self._with_engine(prepared, precision)
         return self._networks[dtype]
 
-    def _read_by_engine(self, prepared: Prepared, precision: Precision) -> Prepared:
-        """The network with the chosen engine, which is the same for a second precision and for
-        another head on the same stack. Our own engine reads what acts beside the weights."""
+    def _with_engine(self, prepared: Prepared, precision: Precision) -> Prepared:
+        """Return the network with the chosen engine. A second precision, or another head on the
+        same stack, reuses the choice; an adapter beside the weights needs the native engine."""
         if self.engine == TORCH:
             return prepared
         from maskwright.ask.predict.engine_network import EngineNetwork, is_plain, with_engine
@@ -93,7 +92,7 @@ class OpenModel:
         return choice.network
 
     def restored(self) -> Model:
-        """The opened folder, from now on with all weights in its network."""
+        """Return the opened folder after restoring all weights of its network for good."""
         self._frees = False
         if self.base is not None:
             self.base.restored()
@@ -104,23 +103,19 @@ class OpenModel:
         for network in self._networks.values():
             network.restore()
 
-    # ------------------------------------------------------------------------------- what it can
+    # ------------------------------------------------------------------------------- abilities
     @cached_property
     def predictor(self) -> Predictor:
         """The predictor of the task that the model was trained for.
 
         Raises:
-            IncompatibleError: it was trained for none.
+            IncompatibleError: the model was not trained for a task.
         """
         return replace(predictor(self.model), network=self.network)
 
     def pooled(self, pooling: str) -> Predictor:
-        """The predictor of vectors pooled over the states of a model that was not trained for
-        vectors.
-
-        Raises:
-            UsageError: no such pooling.
-        """
+        """Return the predictor of embeddings by `pooling` ("mean", "max", and for encoders "cls"),
+        for a model that was not trained for embeddings; a `UsageError` for other poolings."""
         poolings = {"mean", "max"} | (set() if self.model.config.encoder is None else {"cls"})
         if pooling not in poolings:
             raise UsageError(
@@ -136,7 +131,7 @@ class OpenModel:
 
     @cached_property
     def abilities(self) -> tuple[str, ...]:
-        """The names of the methods of `LanguageModel` that this model answers."""
+        """The names of the methods of `LanguageModel` that this model supports."""
         config, conventions = self.model.config, self.model.conventions
         methods = []
         try:
@@ -144,18 +139,19 @@ class OpenModel:
             methods.append("predict")
         except MaskwrightError:
             pass
-        words = self.model.words
-        if words is None:
+        tokenizer = self.model.words
+        if tokenizer is None:
             return tuple(methods)
-        head = config.vocabulary_head is not None
-        two = self.model.num_stacks == 2
-        if head and config.encoder is not None and (words.mask is not None or words.sentinels):
+        has_vocabulary_head = config.vocabulary_head is not None
+        is_encoder_decoder = self.model.num_stacks == 2
+        fillable = tokenizer.mask is not None or bool(tokenizer.sentinels)
+        if has_vocabulary_head and config.encoder is not None and fillable:
             methods.append("fill_mask")
-        if head and (
+        if has_vocabulary_head and (
             (config.decoder is not None and conventions.decoder_trained) or conventions.writes
         ):
             methods.append("generate")
-        if config.encoder is not None or not two:
+        if config.encoder is not None or not is_encoder_decoder:
             methods.append("embed")
         try:
             inference_texts.scoring_method(self.model.network, conventions)
@@ -165,7 +161,7 @@ class OpenModel:
         return (*methods, "tokens")
 
     def describe(self) -> str:
-        """Family, stacks, sizes and heads, in a line."""
+        """Return family, stacks, sizes and heads of the model, in one line."""
         config = self.model.config
         stacks = (
             "encoder–decoder"
@@ -183,18 +179,18 @@ class OpenModel:
 
     # -------------------------------------------------------------------------------- adapters
     def with_adapter(self, folder: Path | str) -> OpenModel:
-        """This model with the adapter in `folder`, or with the result of a fine-tuning that left
-        the model's weights as they were but for an adapter or a head.
+        """Open an adapter of this model in `folder`, or a fine-tuning that changed only an adapter
+        or a head; its other weights are shared with this model.
 
         Raises:
-            IncompatibleError: it stands on another model.
-            Others: as `open_model`.
+            IncompatibleError: it was trained on another model.
+            Others: as in `open_model`.
         """
         home = home_of(Path(folder))
         base = self.model.path if is_adapter(home) else None
         model = open_model(folder, base=base)
         shared = self._share_weights(model)
-        if not shared or not self._reads_alike(model):
+        if not shared or not self._same_tokenizer(model):
             raise IncompatibleError(
                 "the adapter stands on another model",
                 where=folder,
@@ -210,31 +206,33 @@ class OpenModel:
         return self if self.base is None else self.base
 
     def sharing(self, model: Model) -> OpenModel | None:
-        """Another opened folder on the weights of this one; None if it has other weights."""
-        if model.config.tokens != self.model.config.tokens or not self._reads_alike(model):
+        """Wrap another opened folder, sharing equal weights with this one; None if its token
+        embeddings or tokenizer differ."""
+        if model.config.tokens != self.model.config.tokens or not self._same_tokenizer(model):
             return None
         if not self._share_weights(model):
             return None
         return OpenModel(model, self.precision, self, self.engine)
 
     def _share_weights(self, model: Model) -> bool:
-        """Replace the weights of `model` that are equal to this model's by these; returns whether
-        the token embeddings are equal."""
+        """Let `model` use this model's tensors for all weights that are equal; returns False, and
+        shares nothing, if the token embeddings differ."""
         ours = self.model.network
         with ExitStack() as meanwhile:
             for network in self._networks.values():
                 meanwhile.enter_context(network.products.whole(ours))
-            _let_act(model, ours)
-            return _share(model.network, ours)
+            _separate_adapter(model, ours)
+            return _share_equal(model.network, ours)
 
-    def _reads_alike(self, model: Model) -> bool:
+    def _same_tokenizer(self, model: Model) -> bool:
+        """Whether both have the same tokenizer, or one of them has none."""
         both_read_words = model.words is not None and self.model.words is not None
         ours = self.model
         return not both_read_words or model.tokenizer.fingerprint == ours.tokenizer.fingerprint
 
 
 def _one_stack(network: Transformer, base: Transformer) -> bool:
-    """Whether all weights but those of heads are the same ones."""
+    """Whether both use the same parameter objects, apart from heads."""
     base_parameters = dict(base.named_parameters())
     return all(
         base_parameters.get(name) is parameter
@@ -244,12 +242,12 @@ def _one_stack(network: Transformer, base: Transformer) -> bool:
 
 
 @torch.no_grad()
-def _let_act(model: Model, base: Transformer) -> None:
-    """If `model` has an adapter folded into weights of `base`, restore these weights and attach the
-    adapter; change nothing if that would be another model."""
+def _separate_adapter(model: Model, base: Transformer) -> None:
+    """If `model` is `base` with an adapter merged into its weights, restore the weights of `base`
+    and attach the adapter separately; change nothing if that does not give the same model."""
     folder = model.home if model.is_adapter else model.home / ADAPTER
     base_parameters, network = dict(base.named_parameters()), model.network
-    moved = {
+    changed = {
         name: parameter
         for name, parameter in network.named_parameters()
         if not name.startswith(TOPS)
@@ -257,21 +255,21 @@ def _let_act(model: Model, base: Transformer) -> None:
         and base_parameters[name].shape == parameter.shape
         and not torch.equal(base_parameters[name], parameter)
     }
-    if not moved or not folder.is_dir():
+    if not changed or not folder.is_dir():
         return
-    folded = {name: parameter.clone() for name, parameter in moved.items()}
-    for name, parameter in moved.items():
+    folded = {name: parameter.clone() for name, parameter in changed.items()}
+    for name, parameter in changed.items():
         parameter.copy_(base_parameters[name])
-    if not _folds_into(network, folder, model.about.family, folded):
-        for name, parameter in moved.items():
+    if not _attach_if_merged(network, folder, model.about.family, folded):
+        for name, parameter in changed.items():
             parameter.copy_(folded[name])
 
 
-def _folds_into(
+def _attach_if_merged(
     network: Transformer, folder: Path, family: str | None, folded: Mapping[str, torch.Tensor]
 ) -> bool:
-    """Attach the adapter in `folder` if, folded, it gives the `folded` weights; returns whether it
-    does."""
+    """Attach the adapter in `folder` if merging it gives the `folded` weights (name to tensor);
+    returns whether it does."""
     try:
         adapter = folder_of_adapters.load(network, folder, family=family)
     except MaskwrightError:
@@ -287,11 +285,11 @@ def _folds_into(
     return False
 
 
-def _share(network: Transformer, base: Transformer) -> bool:
-    """Replace the weights of `network` that are equal to those of `base` by these, if the token
-    embeddings are equal; returns whether they are."""
-    tokens, theirs = network.tokens.weight, base.tokens.weight
-    if tokens.shape != theirs.shape or not torch.equal(tokens, theirs):
+def _share_equal(network: Transformer, base: Transformer) -> bool:
+    """Let `network` use the parameters of `base` for all weights that are equal, if the token
+    embeddings are; returns whether they are."""
+    embeddings, base_embeddings = network.tokens.weight, base.tokens.weight
+    if embeddings.shape != base_embeddings.shape or not torch.equal(embeddings, base_embeddings):
         return False
     base_parameters = dict(base.named_parameters())
     for name, parameter in list(network.named_parameters()):

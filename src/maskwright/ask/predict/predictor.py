@@ -2,8 +2,8 @@
 
     load(folder).predict(["a text", …])  ->  [{"label": "good", "score": 0.93}, …]
 
-Order is kept whatever is read together. Each answer has the shape that `pipeline` of the reference
-library gives it.
+Predictions keep the order of the examples, however these are batched, and have the form that
+`pipeline` of the reference library returns.
 """
 
 from __future__ import annotations
@@ -96,11 +96,8 @@ KNOWN: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def require_known_options(task: TaskRecord, path: Path) -> None:
-    """Refuse settled options of `task.json` that no release has written.
-
-    Raises:
-        CheckpointError: naming the option.
-    """
+    """Raise a `CheckpointError` if an option in `settled` of `task.json`, or its value, is not one
+    that a release has written."""
     for name, value in task.settled.items() if task.format == 1 else ():
         fits, expected = KNOWN.get(name, (None, near(name, KNOWN)))
         if fits is None or not fits(value):
@@ -114,12 +111,12 @@ def require_known_options(task: TaskRecord, path: Path) -> None:
 
 
 OnBad = Literal["strict", "skip"]  # as of files
-PORTION = 2048  # examples that are read, encoded and answered together
+PORTION = 2048  # examples that are read, encoded and predicted together
 Answer = Any
 
 
 class BasePredictor(ABC):
-    """Predicts examples, a portion at a time."""
+    """Base class of predictors, which process `PORTION` examples at a time."""
 
     task_type: TaskType
     columns: Mapping[str, Sequence[str]]
@@ -127,40 +124,39 @@ class BasePredictor(ABC):
     @property
     @abstractmethod
     def findings(self) -> Sequence[Finding]:
-        """Findings about its answers."""
+        """Findings about the predictions."""
 
     @abstractmethod
     def with_long_texts(self, long: LongText) -> Self:
-        """A copy that cuts texts longer than the model reads as in training, reads them in windows,
-        or refuses them.
-
-        Raises:
-            UsageError: another word for `long`.
-        """
+        """Return a copy that handles texts beyond the model's context as `long` says: as in
+        training, in windows, or with an error. Raises a `UsageError` for other values."""
 
     @abstractmethod
     def answer(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> tuple[list[Answer], Extent]:
-        """An answer for each example in the form of the task type, or the `top` best answers, and
-        how much of each example was read. `note` gets a finding about texts that were cut.
+        """Predict examples. Returns one prediction per example in the form of the task type (a list
+        of the `top` best, if given), and how much of each example was read.
+
+        Args:
+            note: called with findings, such as that texts were truncated.
 
         Raises:
-            DataError: a text is longer than the model reads, and may not be cut.
+            DataError: a text exceeds the model's context and may not be truncated.
         """
 
     @abstractmethod
     def with_columns(self, columns: Mapping[str, Sequence[str]]) -> Self:
-        """A copy that reads these columns of a file, by role."""
+        """Return a copy that reads these columns of a file, by role."""
 
     @abstractmethod
     def extent(self, rows: Sequence[Any]) -> Extent:
-        """How much of each example would be read."""
+        """Return how much of each example `answer` would read."""
 
     def answers(
         self, rows: Sequence[Any], top: int | None = None, note: Note = ignore
     ) -> list[Answer]:
-        """The answers of `answer`."""
+        """Return the predictions of `answer` without the extent."""
         return self.answer(rows, top, note)[0]
 
     def predict(
@@ -171,22 +167,22 @@ class BasePredictor(ABC):
         on_bad: OnBad = "strict",
         note: Note = ignore,
     ) -> list[Answer]:
-        """An answer for each text, or for each tuple or mapping of texts, in their order; a text or
-        a mapping of texts by itself is one example. A mapping has the names of the roles, or those
-        that the columns of the training data had. A mapping of lists, or a table of pandas, polars,
-        pyarrow or datasets, is read by its columns of these names; others are not read.
+        """Predict examples and return the predictions in their order.
 
         Args:
-            given: as above.
-            top: give a list of the best so many answers for each, the best first.
-            note: gets what was cut, or is unknown to the tokenizer.
-            on_bad: with "skip" the answer to an example that cannot be read, such as an empty text,
-                is None; with "strict" it is refused.
+            given: an iterable of texts, tuples or mappings of texts; or one text or mapping, which
+                is one example. Keys are roles, or column names of the training data. A mapping of
+                lists, or a table of pandas, polars, pyarrow or datasets, is read by its columns of
+                these names; other columns are ignored.
+            top: return a list of this many best predictions per example, the best first.
+            note: called with findings about truncated texts and unknown words.
+            on_bad: "skip" returns None for an example that cannot be read, such as an empty text;
+                "strict" raises the error.
 
         Raises:
-            DataError: an example that is empty, or of another shape than the model was trained on;
-                a table without the columns that are read.
-            UsageError: another word for `on_bad`; the path of a file; a set, which has no order.
+            DataError: an example is empty, or not of the form that the model was trained on; a
+                table lacks columns that are read.
+            UsageError: `on_bad` is neither; the input is a file path, or a set, which has no order.
         """
         if on_bad not in get_args(OnBad):
             raise UsageError(
@@ -196,23 +192,23 @@ class BasePredictor(ABC):
                 wanted=near(str(on_bad), get_args(OnBad)),
             )
         values = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
+        rows = (self._example(v, f"example {n}", on_bad) for n, v in enumerate(values, start=1))
         return list(
             itertools.chain.from_iterable(
-                self._answered(portion, top, note) for portion in portions(rows)
+                self._padded(portion, top, note) for portion in portions(rows)
             )
         )
 
     def windows(self, given: Iterable[Any]) -> list[int]:
-        """In how many windows each example is read; args and errors as `predict`."""
+        """Return the number of windows each example is read in; errors as in `predict`."""
         values = examples(given, self.columns, self._other_names)
-        rows = (self._tried(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
+        rows = (self._example(v, f"example {n}", "strict") for n, v in enumerate(values, start=1))
         counts = (self.extent(portion).windows.tolist() for portion in portions(rows))
         return list(itertools.chain.from_iterable(counts))
 
     @property
     def _other_names(self) -> set[str]:
-        """Further names that a column of examples may have."""
+        """Column names that examples may have besides those of `columns`."""
         names = {
             *self.task_type.roles,
             *self.task_type.beside,
@@ -220,14 +216,14 @@ class BasePredictor(ABC):
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
 
-    def _answered(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
-        """An answer to each row of the part, None to None."""
+    def _padded(self, portion: list[Any], top: int | None, note: Note) -> Iterator[Answer]:
+        """Yield a prediction for each example of the portion, and None for each None."""
         readable = [row for row in portion if row is not None]
         answers = iter(self.answers(readable, top, note) if readable else ())
         yield from (None if row is None else next(answers) for row in portion)
 
-    def _tried(self, value: Any, where: str, on_bad: OnBad) -> Any:
-        """The example that a value stands for; None for a bad one that is passed over."""
+    def _example(self, value: Any, where: str, on_bad: OnBad) -> Any:
+        """Return `row(value, where)`; None if that fails and `on_bad` is "skip"."""
         try:
             return self.row(value, where)
         except DataError as error:
@@ -238,20 +234,18 @@ class BasePredictor(ABC):
             ) from None
 
     def row(self, value: Any, where: str) -> Any:
-        """The example that a value stands for, as the task reads it.
-
-        Raises:
-            DataError: it is none.
-        """
+        """Convert an input value to an example of the task; raises a `DataError` that names `where`
+        if it is not one."""
         if isinstance(value, Mapping):
-            two = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
-            value = value if two else self._renamed(value)
+            is_pair = self.task_type.options.get(UNTOLD) and value.keys() >= TWO_TEXTS
+            value = value if is_pair else self._by_role(value)
         _require_unicode(list(value.values()) if isinstance(value, Mapping) else value, where)
         return self.task_type.of_value(value, where)
 
-    def _renamed(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        """By role, where the keys are the columns that were learned from; of several columns that
-        fill a role together, the last may be missing or empty."""
+    def _by_role(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Rename the keys of an example from columns of the training data to roles; returns `value`
+        itself if a column is missing. Where several columns are joined into one role, the last ones
+        may be missing or empty."""
         by_role: dict[str, Any] = {}
         for role, names in self.columns.items():
             cells = [value.get(name) for name in names]
@@ -267,7 +261,7 @@ class BasePredictor(ABC):
 
 
 def _require_unicode(value: Any, where: str) -> None:
-    """Refuse half of a surrogate pair, which no tokenizer takes, naming the example."""
+    """Raise a `DataError` that names `where` if a text contains a lone surrogate."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")
@@ -287,12 +281,12 @@ class Predictor(BasePredictor):
     Attributes:
         columns: the columns of a file that are read, by role.
         targets: the columns of the training data that are predicted, by role.
-        values: the numbers that encoded the labels there; None: the labels stood there themselves.
-        separator: between several labels in a cell there; None: no cells had several.
+        values: the numbers that encoded the labels there; None: labels were written out.
+        separator: between several labels in a cell there; None: cells had one label each.
         findings: about how texts are read.
-        network: gives the network, prepared once for all who have it; weights that were laid out
-            are freed in `model`.
-        path: the folder of the weights, and `hashes` of the files that were compared there.
+        network: returns the prepared network, which is shared; weights whose layout it changed are
+            freed in `model`.
+        path: the folder of the weights, and `hashes` of its files that were compared.
     """
 
     model: Transformer
@@ -330,7 +324,7 @@ class Predictor(BasePredictor):
         return list(answers_of(self.task_type, encoded, outputs, top)), encoded.extent
 
     def vectors(self, texts: Sequence[str], note: Note = ignore) -> NDArray[np.float32]:
-        """(N, D) float32: the vector of each text by itself, of a task that makes vectors."""
+        """Embed each text by itself, (N, D) float32, if the task is one of embeddings."""
         vectors = []
         rows = (
             self.task_type.of_value({self.task_type.alone: t}, f"example {n}")
@@ -342,7 +336,7 @@ class Predictor(BasePredictor):
         return np.concatenate(vectors)
 
     def _outputs(self, rows: Sequence[Any], note: Note) -> tuple[Encoded, Outputs]:
-        """The encoded rows, and the outputs of the model."""
+        """Encode rows and return them with the outputs of the model."""
         encoded = self.task_type.encode(rows, self.frame)
         for finding in encoded.findings:
             note(finding)
@@ -352,8 +346,8 @@ class Predictor(BasePredictor):
 
     @cached_property
     def objective(self) -> Objective:
-        """What is asked, above the prepared network; with the examples of an `Encoded` and
-        `collation` it is what `model/inference/together.py` takes."""
+        """The objective of the task on the prepared network, as `model/inference/together.py`
+        takes it, together with the examples of an `Encoded` and `collation`."""
         network: Any = self.network()
         return learner.objective_of(network, self.task_type, self.frame)
 
@@ -362,7 +356,8 @@ class Predictor(BasePredictor):
         return self.reader(self.task_type)
 
     def reader(self, task_type: TaskType) -> Callable[[Encoded], Outputs]:
-        """A function from rows that `task_type` encoded to scores, or to generated texts."""
+        """Return a function that computes scores, or generated texts, of rows encoded by
+        `task_type`."""
         network: Any = self.network()
         return learner.reader(network, task_type, self.frame, self.collation)
 
@@ -370,11 +365,8 @@ class Predictor(BasePredictor):
 def answers_of(
     task_type: TaskType, encoded: Encoded, outputs: Outputs, top: int | None
 ) -> Iterator[Answer]:
-    """The answers of a task type from the outputs of a model: one each, or the `top` best.
-
-    Raises:
-        UsageError: fewer than one, or a task with one answer only.
-    """
+    """Convert model outputs to predictions: one per example, or a list of the `top` best. Raises a
+    `UsageError` if `top` is below 1, or the task has no further predictions."""
     if top is None:
         return task_type.as_pipeline(encoded, outputs)
     if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
@@ -383,38 +375,39 @@ def answers_of(
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:
-    """The fine-tuned model in `folder`: what `finetune` wrote, a model folder with one head, one of
-    sentence-transformers, whose vectors are given as that library makes them, or an adapter of
-    `peft`, which is opened on its base.
+    """Open the fine-tuned model in `folder`: a result of `finetune`, a model folder with one head,
+    a folder of sentence-transformers (embeddings are computed as by that library), or an adapter
+    of `peft`, which is opened on its base.
 
     Args:
         base: the folder of an adapter's base; None: the one that the adapter names.
 
     Raises:
-        UsageError: no such folder.
-        CheckpointError: a fine-tuning that is not finished, or whose `task.json` is damaged or does
-            not fit the model.
-        IncompatibleError: a model without a head, or a tokenizer.
+        UsageError: the folder does not exist.
+        CheckpointError: the fine-tuning is unfinished, or its `task.json` is damaged or does not
+            match the model.
+        IncompatibleError: the model has no head, or no tokenizer.
     """
     return predictor(open_model(folder, base=base))
 
 
 def predictor(loaded: Model) -> Predictor:
-    """The predictor of the task that an opened model was trained for.
+    """Return the predictor of the task that an opened model was trained for. The task comes from
+    `task.json`, a sentence-transformers folder, generation settings, or the single head.
 
     Raises:
-        CheckpointError: `task.json` does not fit the model.
-        IncompatibleError: a model without a task, or without a tokenizer.
+        CheckpointError: `task.json` does not match the model.
+        IncompatibleError: the model has no task, or no tokenizer.
     """
     path, findings, adapter = loaded.path, list(loaded.findings), loaded.is_adapter
     heads = loaded.config.heads
     record = loaded.task
-    bare = record is None and not heads and not adapter
-    sentence_folder = sentence_transformers_folder.read(path) if bare else None
+    is_foreign = record is None and not heads and not adapter
+    sentence_folder = sentence_transformers_folder.read(path) if is_foreign else None
     findings += [] if sentence_folder is None else sentence_folder.findings()
-    writes = bare and sentence_folder is None and loaded.writes_for_texts
-    asked_for = record is not None or sentence_folder is not None or writes or len(heads) == 1
-    if loaded.words is None or not asked_for:
+    generates = is_foreign and sentence_folder is None and loaded.writes_for_texts
+    has_task = record is not None or sentence_folder is not None or generates or len(heads) == 1
+    if loaded.words is None or not has_task:
         raise IncompatibleError(
             "this model was not fine-tuned for a task",
             where=path,
@@ -432,7 +425,7 @@ def predictor(loaded: Model) -> Predictor:
         )
         task["length"] = sentence_folder.length or task["length"]
         task["columns"] = {task_type.alone: (task_type.alone,)}
-    elif writes:
+    elif generates:
         settings = generation_settings.read(path, loaded.extra)
         options = generation_settings.options(settings, loaded.tokenizer.vocabulary_size)
         task_type = task_for_writing(options)
@@ -441,12 +434,12 @@ def predictor(loaded: Model) -> Predictor:
     else:
         problems = {theirs: ours for ours, theirs in PROBLEM_TYPES.items()}
         labels = loaded.about.labels or tuple(f"LABEL_{i}" for i in range(heads[0].labels))
-        one_score = heads[0].kind == "sequence" and heads[0].labels == 1
-        default_problem: Problem = "number" if one_score else "single"
+        single_score = heads[0].kind == "sequence" and heads[0].labels == 1
+        default_problem: Problem = "number" if single_score else "single"
         if heads[0].over is not None:
             task["long"] = HIERARCHICAL
         problem = problems.get(loaded.about.problem_type or "", default_problem)
-        if problem == "number" and not one_score:
+        if problem == "number" and not single_score:
             raise IncompatibleError(
                 "the model predicts more than one number",
                 where=path,
@@ -454,31 +447,31 @@ def predictor(loaded: Model) -> Predictor:
                 wanted="one number, or classes",
                 do="fine-tune it for one of them, or use the library that made it",
             )
-        # One score is how likely something is, as `pipeline` has it, unless it is called a number.
+        # As in `pipeline`, a single score is a probability unless the config calls it a number.
         logit = problems.get(loaded.about.problem_type or "") != "number"
         if heads[0].kind == "sequence":
-            activation, most = sentence_transformers_folder.read_head(path, loaded.extra)
-            task["length"] = most or task["length"]
+            activation, max_length = sentence_transformers_folder.read_head(path, loaded.extra)
+            task["length"] = max_length or task["length"]
             logit = activation == "Sigmoid" if activation else logit
-            if activation and not one_score:
-                change = (
+            if activation and not single_score:
+                message = (
                     f"sentence-transformers gives the scores of this folder through {activation}"
                 )
-                shares = "here they are shares of 1, as of transformers"
-                findings.append(Finding("scores-as-shares", change, shares))
-        problem = "number" if one_score and problem == "single" else problem
-        options = {UNTOLD: True, LOGIT: one_score and logit}
+                evidence = "here they are shares of 1, as of transformers"
+                findings.append(Finding("scores-as-shares", message, evidence))
+        problem = "number" if single_score and problem == "single" else problem
+        options = {UNTOLD: True, LOGIT: single_score and logit}
         task_type = task_for_head(heads[0].kind, labels, problem, options)
-        if task_type.head == "span":  # which reads longer texts in windows
+        if task_type.head == "span":  # reads longer texts in windows
             task["length"] = min(task["length"], task_type.longest)
     collation = collation_of(loaded.config, loaded.tokenizer, loaded.extra)
     length = room(loaded.config, int(task["length"]), loaded.positions)
-    # What another library trained is asked as that library asks it.
-    words = loaded.tokenizer if record is not None else loaded.tokenizer.as_declared()
-    frame = frame_of(loaded.config, words, length, task.get("long", "head"))
-    pad = loaded.extra.get("pad_token_id")
-    if record is None and loaded.config.encoder is None and type(pad) is int:
-        frame = replace(frame, unread=pad)
+    # Models of other libraries get their inputs tokenized as those libraries do.
+    tokenizer = loaded.tokenizer if record is not None else loaded.tokenizer.as_declared()
+    frame = frame_of(loaded.config, tokenizer, length, task.get("long", "head"))
+    pad_id = loaded.extra.get("pad_token_id")
+    if record is None and loaded.config.encoder is None and type(pad_id) is int:
+        frame = replace(frame, unread=pad_id)
     return Predictor(
         loaded.network,
         laid_out_once(loaded.network),
@@ -496,16 +489,16 @@ def predictor(loaded: Model) -> Predictor:
 
 
 def laid_out_once(network: Transformer) -> Callable[[], Prepared]:
-    """A function that returns the prepared network, which is made at the first call."""
+    """Return a function that prepares the network at its first call and caches it."""
     return functools.cache(lambda: prepare(network, give_up=True))
 
 
 def of_vectors(model: Model, pooling: str) -> Predictor:
-    """The predictor of vectors of a model that was not trained for them: `pooling` over the states
-    of its last layer, at length 1.
+    """Return a predictor of embeddings for a model that was not trained for them: `pooling` over
+    the states of its last layer, normalised to length 1.
 
     Raises:
-        IncompatibleError: the model has no tokenizer, or cannot be pooled so.
+        IncompatibleError: the model has no tokenizer, or does not support this pooling.
     """
     task_type = task_for_vectors({"pooling": pooling})
     length = room(model.config, model.config.longest or TaskType.longest, model.positions)
@@ -521,43 +514,40 @@ def of_vectors(model: Model, pooling: str) -> Predictor:
 
 
 def _task_type_of_record(record: TaskRecord, loaded: Model, path: Path) -> TaskType:
-    """The task type in `task.json`, if it fits the model.
+    """Return the task type that `task.json`, at `path`, records; raises a `CheckpointError` if it
+    does not match the model."""
 
-    Raises:
-        CheckpointError: it does not.
-    """
-
-    def refuse(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
+    def mismatch(fault: str, field: str, value: object, expected: object = None) -> CheckpointError:
         where = f"{path}: {field}"
         return CheckpointError(fault, where=where, found=value, wanted=expected, do=COPY)
 
     try:
         task_type = task_for(record.kind, record.labels, record.settled)
     except UsageError as error:
-        raise refuse(error.what, "kind", error.found, error.wanted) from error
+        raise mismatch(error.what, "kind", error.found, error.wanted) from error
     if record.long not in LONG:
         fault = "the handling of long texts is unknown"
-        raise refuse(fault, "long", repr(record.long), near(record.long, LONG))
+        raise mismatch(fault, "long", repr(record.long), near(record.long, LONG))
     require_known_options(record, path)
     head = loaded.config.heads[0] if len(loaded.config.heads) == 1 else None
     if (None if head is None else head.kind) != task_type.head:
         expected_task = "a task for " + ("no head" if head is None else f"its {head.kind} head")
         fault = "the model's head is not the one of its task"
-        raise refuse(fault, "kind", record.kind, expected_task)
+        raise mismatch(fault, "kind", record.kind, expected_task)
     if (head is not None and head.over is not None) is not (record.long == HIERARCHICAL):
         fault = "the handling of long texts is not the one that the model was made for"
-        raise refuse(fault, "long", record.long)
+        raise mismatch(fault, "long", record.long)
     if head is not None:
         require_agreement(record, loaded.about.labels, head.kind, head.labels, path)
     problem = loaded.about.problem_type
     if task_type.head == "sequence" and problem not in (None, PROBLEM_TYPES[task_type.problem]):
         fault = "the task is not the one that the model was made for"
-        raise refuse(fault, "kind", record.kind, problem)
+        raise mismatch(fault, "kind", record.kind, problem)
     return task_type
 
 
 def portions(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    """`rows` in lists of at most `PORTION`."""
+    """Split `rows` into lists of at most `PORTION`."""
     remaining = iter(rows)
     while portion := list(itertools.islice(remaining, PORTION)):
         yield portion

@@ -1,11 +1,11 @@
-"""A model on a running server, used like one that was opened here.
+"""Client of a model on a running server, with the interface of a local model.
 
     with_server("http://127.0.0.1:8000").answers(rows)
 
-Rows are sent in chunks, several at a time, and answers keep the order of the rows. A request to a
-full server is repeated after the time that it names; a chunk that is too large for it is halved.
-Responses are validated: the fields of `TASK` or `PREDICTIONS`, an answer for each row that the task
-can give, and the fingerprint of the model that was connected to.
+Rows are sent in chunks, several at a time; predictions keep the order of the rows. A request to a
+busy server is repeated after the time that it names; a chunk that is too large for it is halved.
+Responses are validated: the fields of `TASK` or `PREDICTIONS`, one valid prediction per row, and
+the fingerprint of the model that was connected to.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from maskwright.learn.tasks.base.choices import LongText, require_long_text
 from maskwright.learn.tasks.base.task_type import SECOND, Extent, TaskType, task_for
 
 CHUNK, AT_ONCE = 64, 4  # rows of a request, and requests at a time
-SHARE = 4  # of the largest body, so that a chunk may take this part
-PATIENCE = 300.0  # seconds that a server may be full
-AWAY = 30.0  # seconds that one that has answered may be away, as one that is started again
+SHARE = 4  # a chunk may fill 1 / SHARE of the largest allowed body
+PATIENCE = 300.0  # seconds to retry while the server is busy
+AWAY = 30.0  # seconds to retry while a server that has answered before is down, as at a restart
 LONGEST_WAIT = 10.0
 TIMEOUT = 120.0
-LARGEST, PIECE = 1 << 26, 1 << 16  # bytes of a response, and of a part that is read at once
+LARGEST, PIECE = 1 << 26, 1 << 16  # largest response in bytes, and bytes per read
 SHOWN = 16  # hexadecimal digits of a fingerprint in messages
 JSON = "application/json"
 FULL, SLOW = (429, 503), 408
 TOO_MUCH = (SLOW, 413)
-# The form of each field of a response, as of `TaskType.answer_form`.
+# The expected form of each field of a response, in the notation of `TaskType.answer_form`.
 COUNT = range(1 << 31)
 FINDING = {"name": str, "what": str, "evidence": str, "remedy": str, "severity": get_args(Severity)}
 TASK = {
@@ -66,17 +66,17 @@ TASK = {
 }
 LISTS = {"answers": [None], "tokens": [COUNT], "windows": [COUNT], "truncated": [bool]}
 PREDICTIONS = {**dict.fromkeys(("model", "fingerprint", "checksum"), str), **LISTS}
-ROW = re.compile(r"rows\[([0-9]{1,9})\]")  # a place in a refusal
+ROW = re.compile(r"rows\[([0-9]{1,9})\]")  # the row in an error response
 
 
 @dataclass(frozen=True)
 class RemoteServer:
-    """A server of models.
+    """The address of a `maskwright serve` server, and a model there.
 
     Attributes:
         url: such as http://127.0.0.1:8000.
-        token: that it wants; None: none.
-        model: the name of the model there; None: the only one.
+        token: the server's access token; None: it needs none.
+        model: the name of the model on the server; None: its only one.
     """
 
     url: str
@@ -105,37 +105,37 @@ class RemoteServer:
         body: bytes | None = None,
         away: float = 0.0,
     ) -> dict[str, Any]:
-        """The response, whose fields have that form.
+        """Send a request and return the JSON response, validated against `form`.
 
         Args:
-            away: seconds that it may not be there.
+            away: seconds to retry while the server cannot be reached.
 
         Raises:
-            UsageError: it cannot be reached, or stays full, or refuses what is asked.
-            DataError: so does it, because of a row.
-            IncompatibleError: because of the model, or it is no server of maskwright.
+            UsageError: the server cannot be reached, stays busy, or rejects the request.
+            DataError: it rejects a row.
+            IncompatibleError: it rejects the model, or is not a maskwright server.
         """
-        begin, wait = time.monotonic(), 0.1
+        started, wait = time.monotonic(), 0.1
         while True:
             try:
-                status, headers, data = self._once(method, path, body)
+                status, headers, data = self._request(method, path, body)
             except _AwayError:
-                if time.monotonic() - begin > away:
+                if time.monotonic() - started > away:
                     raise
                 time.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue
             if status not in FULL:
                 break
-            if time.monotonic() - begin > PATIENCE:
+            if time.monotonic() - started > PATIENCE:
                 raise UsageError(
                     "the server stays full",
                     where=self.url,
                     found=f"{status} for {PATIENCE:g} seconds",
                     do="try again later, or start it with a higher --max-wait-seconds",
                 )
-            after = headers.get("retry-after", "")
-            time.sleep(min(float(after) if after.isdecimal() else wait, LONGEST_WAIT))
+            retry_after = headers.get("retry-after", "")
+            time.sleep(min(float(retry_after) if retry_after.isdecimal() else wait, LONGEST_WAIT))
             wait = min(2 * wait, LONGEST_WAIT)
         is_json = headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
         try:
@@ -143,16 +143,16 @@ class RemoteServer:
         except DataError:
             reply = {}
         if status != 200:
-            raise self._refused(status, reply) or self._foreign(status, headers, data)
+            raise self._reported_error(status, reply) or self._not_maskwright(status, headers, data)
         if not reply:
-            raise self._foreign(status, headers, data)
+            raise self._not_maskwright(status, headers, data)
         for name in sorted(reply.keys() | form.keys()):
             if name not in form or name not in reply or not _fits(reply[name], form[name]):
                 raise self.unknown(name, repr(reply[name]) if name in reply else "nothing")
         return reply
 
     def unknown(self, field: str, value: object) -> IncompatibleError:
-        """The error about a field of a response that has an unknown value."""
+        """Return the error about a response field with an unexpected value."""
         return IncompatibleError(
             "the server answers in a way that is not known here",
             where=f"{self.url}, {field}",
@@ -160,27 +160,28 @@ class RemoteServer:
             do="use the same release of maskwright there and here",
         )
 
-    def _once(
+    def _request(
         self, method: str, path: str, body: bytes | None
     ) -> tuple[int, dict[str, str], bytearray]:
+        """Send one HTTP request; returns status, headers by lower-case name, and body."""
         address = urlsplit(self.url)
-        secure = address.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        is_https = address.scheme == "https"
+        scheme = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
         assert address.hostname is not None
-        connection = kind(address.hostname, address.port or kind.default_port, timeout=TIMEOUT)
+        connection = scheme(address.hostname, address.port or scheme.default_port, timeout=TIMEOUT)
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         try:
             connection.request(method, address.path.rstrip("/") + path, body, headers)
-            data, end = bytearray(), time.monotonic() + TIMEOUT
+            data, deadline = bytearray(), time.monotonic() + TIMEOUT
             with connection.getresponse() as response:
                 while len(data) <= LARGEST and (piece := response.read1(PIECE)):
                     data += piece
-                    if time.monotonic() > end:
+                    if time.monotonic() > deadline:
                         raise TimeoutError("the response does not end")
                 if len(data) > LARGEST:
                     raise _TooMuchError("the response is too large", where=self.url, wanted=LARGEST)
-                if response.length:  # of a body that is announced, what never came
+                if response.length:  # bytes of the announced body that never arrived
                     raise http.client.IncompleteRead(bytes(data), response.length)
             return response.status, {n.lower(): v for n, v in response.getheaders()}, data
         except (OSError, http.client.HTTPException, UnicodeError) as error:
@@ -193,8 +194,8 @@ class RemoteServer:
         finally:
             connection.close()
 
-    def _refused(self, status: int, reply: dict[str, Any]) -> MaskwrightError | None:
-        """The error that the server reports; None: it is no server of ours."""
+    def _reported_error(self, status: int, reply: dict[str, Any]) -> MaskwrightError | None:
+        """Return the error that the server reports; None if it is not a maskwright server."""
         error, kind, field, limit = map(reply.get, ("error", "kind", "field", "limit"))
         if not isinstance(kind, str) and status not in (*TOO_MUCH, 401):
             return None
@@ -214,7 +215,7 @@ class RemoteServer:
             remedy = "name one of them: model=NAME, or MODEL before the file"
         return error_class(message, where=where, found=found, wanted=limit_text, do=remedy)
 
-    def _foreign(
+    def _not_maskwright(
         self, status: int, headers: Mapping[str, str], data: bytearray
     ) -> IncompatibleError:
         text = headers.get("location") or data.decode("utf-8", "replace")
@@ -227,7 +228,9 @@ class RemoteServer:
 
 
 def _fits(value: Any, form: Any, text: str = "") -> bool:
-    """Whether a value of a response has the form; offsets in it are those of `text`."""
+    """Whether a value of a response matches `form`: a dict by keys, [form] for a list, a type or
+    union, a range of int, a tuple of str, or None for anything. If a dict has "start" and "end",
+    they have to delimit its word or answer in `text`."""
     if isinstance(form, dict):
         if not isinstance(value, dict) or value.keys() != form.keys():
             return False
@@ -247,10 +250,10 @@ def _fits(value: Any, form: Any, text: str = "") -> bool:
 
 
 class ModelChangedError(StoppedError):
-    """Another model answers under the name that was connected to.
+    """The server has replaced the model that was connected to by another one.
 
     Attributes:
-        answered: what the first model answered before, as of `BasePredictor.answer`.
+        answered: the predictions of the first model until then, as of `BasePredictor.answer`.
     """
 
     answered: tuple[list[Answer], Extent]
@@ -261,15 +264,11 @@ class _AwayError(UsageError):
 
 
 class _TooMuchError(DataError):
-    """A chunk is too much for the server, or takes it too long."""
+    """A chunk is too large for the server, or takes it too long."""
 
 
 class _RowError(DataError):
-    """A row of a chunk is at fault.
-
-    Args:
-        row: its number in the chunk.
-    """
+    """The server rejects the row with the index `row` in the chunk."""
 
     def __init__(self, row: int, what: str, where: str, status: str, limit: str | None) -> None:
         super().__init__(what, where=where, found=status, wanted=limit)
@@ -277,16 +276,16 @@ class _RowError(DataError):
 
 
 def _is_address(url: object) -> bool:
-    """Whether it is scheme, name and port of a server, and where its paths begin."""
+    """Whether `url` is an http(s) URL with a host, without credentials, query or fragment."""
     if not isinstance(url, str) or not url.isascii() or not _is_line(url) or " " in url:
         return False
     try:
         address = urlsplit(url)
-        sound = address.port != 0 and bool(address.hostname) and address.scheme in ("http", "https")
-        (address.hostname or "").encode("idna")  # no part of a name is longer than 63 letters
+        valid = address.port != 0 and bool(address.hostname) and address.scheme in ("http", "https")
+        (address.hostname or "").encode("idna")  # fails if a label exceeds 63 characters
     except ValueError:
         return False
-    return sound and not (address.query or address.fragment or "@" in address.netloc)
+    return valid and not (address.query or address.fragment or "@" in address.netloc)
 
 
 def _is_line(text: str) -> bool:
@@ -295,13 +294,14 @@ def _is_line(text: str) -> bool:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RemoteModel(BasePredictor):
-    """A model of a task on a server, as `connect` gives it.
+    """A fine-tuned model on a server, as `connect` returns it.
 
     Attributes:
-        task_type, columns: as the server says; no network is here.
-        fingerprint: the hash of the model's config, weights and tokenizer when it was connected to.
-        findings: what to know of its answers.
-        long: what becomes of a text that is longer than the model reads.
+        task_type, columns: as reported by the server; there is no local network.
+        fingerprint: the hash of the model's config, weights and tokenizer when connecting.
+        max_rows, max_bytes: the limits of a request.
+        findings: about its predictions.
+        long: handling of texts beyond the model's context.
     """
 
     server: RemoteServer
@@ -315,22 +315,22 @@ class RemoteModel(BasePredictor):
 
     @property
     def url(self) -> str:
-        """Of the server."""
+        """The URL of the server."""
         return self.server.url
 
     @property
     def name(self) -> str | None:
-        """Of the model there; None: it is the only one."""
+        """The name of the model on the server; None: its only one."""
         return self.server.model
 
     @property
     def task(self) -> str:
-        """What it was trained for, such as "classification"."""
+        """The task of the model, such as "classification"."""
         return self.task_type.task
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of its classes; () where it has none."""
+        """The names of its classes; empty for tasks without classes."""
         return self.task_type.labels
 
     def predict(
@@ -342,21 +342,20 @@ class RemoteModel(BasePredictor):
         long: LongText = "as_trained",
         note: Note = warn,
     ) -> list[Answer]:
-        """An answer of the task for each example, as `LanguageModel.predict` of the same model.
+        """Predict the task for each example, as `LanguageModel.predict` of the same model.
 
         Args:
-            given: examples, as there; they are sent in chunks, again where the server is full.
-            top: give a list of the best so many answers for each, the best first.
-            on_bad: with "skip" the answer to an example that cannot be read is None.
-            long: what becomes of a text that is longer than the model reads: "as_trained",
-                "windows" or "refuse", as there.
-            note: gets what was cut; the usual one warns.
+            given: examples, as there; sent in chunks, which are repeated if the server is busy.
+            top: return a list of this many best predictions per example, the best first.
+            on_bad: "skip" returns None for an example that cannot be read.
+            long: "as_trained", "windows" or "refuse", as there.
+            note: called with findings about truncated texts; by default a warning.
 
         Raises:
-            UsageError: an empty list, an argument that is none of these, or a server that cannot be
-                reached, stays full or refuses the token.
-            DataError: an example of another shape than the model was trained on.
-            StoppedError: one that takes the server too long.
+            UsageError: the list is empty, an argument has an unknown value, or the server cannot be
+                reached, stays busy or rejects the token.
+            DataError: an example does not have the form that the model was trained on.
+            StoppedError: an example takes the server too long.
         """
         if isinstance(given, Sequence) and len(given) == 0:
             raise nothing_to_answer("predict")
@@ -364,12 +363,8 @@ class RemoteModel(BasePredictor):
         return BasePredictor.predict(model, given, top=top, on_bad=on_bad, note=note)
 
     def windows(self, given: Iterable[Any]) -> list[int]:
-        """In how many windows `predict` with long="windows" reads each example; 1: at once. It
-        takes as long as `predict`.
-
-        Raises:
-            As `predict`.
-        """
+        """Return the number of windows that `predict` with long="windows" reads each example in;
+        takes as long, and raises the same errors, as `predict`."""
         return BasePredictor.windows(self.with_long_texts("windows"), given)
 
     def __repr__(self) -> str:
@@ -405,26 +400,26 @@ class RemoteModel(BasePredictor):
                     responses += chunk_responses
             except ModelChangedError as error:
                 changed = error
-        lists: dict[str, list[Any]] = {
+        fields: dict[str, list[Any]] = {
             name: [value for response in responses for value in response[name]] for name in LISTS
         }
-        if cut := sum(lists["truncated"]):
+        if cut := sum(fields["truncated"]):
             note(Finding("truncated", f"{cut:,} of {len(rows):,} rows truncated by the server"))
-        numbers = (np.array(lists[name], np.int64) for name in ("tokens", "windows", "truncated"))
-        answered = lists["answers"], Extent(*numbers)
+        counts = (np.array(fields[name], np.int64) for name in ("tokens", "windows", "truncated"))
+        result = fields["answers"], Extent(*counts)
         if changed is not None:
-            changed.answered = answered
+            changed.answered = result
             raise changed
-        return answered
+        return result
 
     def _chunks(self, values: Sequence[Any]) -> list[list[Any]]:
-        """The rows in lists that fit into a request."""
-        most, largest = min(CHUNK, self.max_rows), self.max_bytes // SHARE
+        """Split rows into lists that fit into a request."""
+        max_rows, max_bytes = min(CHUNK, self.max_rows), self.max_bytes // SHARE
         chunks: list[list[Any]] = []
         size = 0
         for value in values:
             bytes_of_row = len(json.dumps(value))
-            if not chunks or len(chunks[-1]) == most or size + bytes_of_row > largest:
+            if not chunks or len(chunks[-1]) == max_rows or size + bytes_of_row > max_bytes:
                 chunks.append([])
                 size = 0
             chunks[-1].append(value)
@@ -434,34 +429,32 @@ class RemoteModel(BasePredictor):
     def _responses(
         self, values: list[Any], rows: Sequence[Any], top: int | None
     ) -> list[dict[str, Any]]:
-        """The responses to one request with the values of some rows, or to several smaller ones."""
+        """Request predictions for some rows. Returns one response, or several if the chunk was too
+        large for the server and was halved."""
         body = {"model": self.server.model, "rows": values, "top": top, "long": self.long}
         try:
             predictions = self.server.ask(
                 PREDICTIONS, "POST", "/v1/predict", json.dumps(body).encode(), AWAY
             )
-            self._require_fitting(predictions, values, rows, top)
+            self._validate(predictions, values, rows, top)
             return [predictions]
         except _RowError as error:
             if error.row >= len(rows):  # no server of ours
                 raise
-            raise _at(rows[error.row], error) from error
+            raise _placed(rows[error.row], error) from error
         except _TooMuchError as error:
             if len(values) == 1:
-                late = error.found == f"status {SLOW}"  # not the fault of the row
-                raise _at(rows[0], error, StoppedError if late else DataError) from error
+                timed_out = error.found == f"status {SLOW}"  # not the fault of the row
+                raise _placed(rows[0], error, StoppedError if timed_out else DataError) from error
         half = len(values) // 2
         first_half = self._responses(values[:half], rows[:half], top)
         return [*first_half, *self._responses(values[half:], rows[half:], top)]
 
-    def _require_fitting(
+    def _validate(
         self, predictions: dict[str, Any], values: list[Any], rows: Sequence[Any], top: int | None
     ) -> None:
-        """Refuse answers of another model, or such as the task cannot give to the rows.
-
-        Raises:
-            ModelChangedError, IncompatibleError
-        """
+        """Validate a response. Raises a `ModelChangedError` if it comes from another model, and an
+        `IncompatibleError` if its predictions do not match the rows or the task."""
         if predictions["fingerprint"] != self.fingerprint:
             raise ModelChangedError(
                 "another model answers there now",
@@ -484,53 +477,52 @@ class RemoteModel(BasePredictor):
                 raise self.server.unknown(f"answers[{number}]", repr(answer))
 
 
-def _at(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
-    """The server's error about a row, with the place of the row here."""
+def _placed(row: Any, error: DataError, kind: type[MaskwrightError] = DataError) -> MaskwrightError:
+    """Return the server's error with the location of the row in the client's data."""
     return kind(error.what, where=row.where, found=error.found, wanted=error.wanted)
 
 
 def with_server(server: RemoteServer) -> RemoteModel:
-    """The model of a task on a server.
+    """Connect to a model on a server.
 
     Raises:
-        IncompatibleError: the model there was trained for no task, or for one that this release
-            does not know.
-        UsageError: it cannot be reached; no such model, or several and none is named; or a token
-            is wanted.
+        IncompatibleError: the model was not fine-tuned for a task, or for an unknown one.
+        UsageError: the server cannot be reached or requires a token; it has no model of this name,
+            or several and `server.model` is None.
     """
     name = server.model
     path = "/v1/task" if name is None else f"/v1/models/{quote(name, safe='')}/task"
-    described = server.ask(TASK, "GET", path)
+    task = server.ask(TASK, "GET", path)
     try:
-        task_type = task_for(described["task"], described["labels"], described["options"])
-        findings = tuple(Finding(**finding) for finding in described["findings"])
+        task_type = task_for(task["task"], task["labels"], task["options"])
+        findings = tuple(Finding(**finding) for finding in task["findings"])
     except (UsageError, ValueError) as error:
         raise server.unknown("task", error) from error
-    columns = described["columns"]
+    columns = task["columns"]
     allowed, needed = {*task_type.roles, *task_type.beside, SECOND}, {*task_type.roles}
-    fitting = allowed >= columns.keys() >= needed or columns.keys() == {task_type.alone}
-    if not fitting or not all(names and _fits(names, [str]) for names in columns.values()):
+    roles_match = allowed >= columns.keys() >= needed or columns.keys() == {task_type.alone}
+    if not roles_match or not all(names and _fits(names, [str]) for names in columns.values()):
         raise server.unknown("columns", columns)
-    numbers = described["max_rows"], described["max_body_bytes"]
-    return RemoteModel(server, task_type, columns, described["fingerprint"], *numbers, findings)
+    limits = task["max_rows"], task["max_body_bytes"]
+    return RemoteModel(server, task_type, columns, task["fingerprint"], *limits, findings)
 
 
 TOKEN = "MASKWRIGHT_TOKEN"
 
 
 def connect(url: str, token: str | None = None, *, model: str | None = None) -> RemoteModel:
-    """The model of a task that `maskwright serve` answers for at `url`.
+    """Connect to a model on a `maskwright serve` server.
 
     Args:
         url: of the server, such as "http://127.0.0.1:8000".
-        token: that the server wants; None: the variable MASKWRIGHT_TOKEN, if it is set.
-        model: the name of the model, or of an adapter, there; None: the only one.
+        token: its access token; None: the environment variable MASKWRIGHT_TOKEN, if set.
+        model: the name of a model or adapter on the server; None: its only one.
 
     Raises:
-        UsageError: no address, nobody answers at it, a token that is not the server's, no model of
-            that name, or several and none is named.
-        IncompatibleError: no server of maskwright, one of another release, or a model that was
-            trained for no task.
+        UsageError: the address is malformed or not reachable, the token is wrong, or there is no
+            model of this name, or several and none is named.
+        IncompatibleError: the server is not maskwright or of another release, or the model was not
+            fine-tuned for a task.
     """
     token = os.environ.get(TOKEN) if token is None else token
     return with_server(RemoteServer(url, token or None, model))

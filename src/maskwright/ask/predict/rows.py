@@ -1,7 +1,7 @@
-"""The rows of a file to predict, each with its example.
+"""Read the rows of a file to predict, each with its example.
 
-A file may have the columns of the training data or, for tasks of one text, be plain text with a
-line for each; cells of a csv may spell lists.
+A file has the columns of the training data or, for tasks of one text, is plain text with one text
+per line. Cells of a csv may contain lists as JSON.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from maskwright.text.tables.rows import TABLE_FILE, Row, read_rows
 from maskwright.text.tables.shapes import may_be_joined
 from maskwright.text.tables.split_files import separate_class_names
 
-# Names for the column with the file of a row.
+# Names for the column with the source file of a row; the first unused one is taken.
 FILE = ("file", "source_file", "predicted_from")
-AT_MOST = 1000  # first rows without a needed column, after which the file is refused
+AT_MOST = 1000  # the file is rejected if this many first rows lack a needed column
 HEAD = 1 << 16  # bytes of standard input that identify its format
 
 
 def rows_to_answer(
     source: Path, model: BasePredictor, read: TableReadingOptions, counts: Counts
 ) -> Iterator[tuple[dict[str, Any], Any]]:
-    """(values of the row, the example) of a table, or of lines of plain text; None is the example
-    of a bad row, where those are passed over. Of a folder the values say the file, too. `counts`
-    takes what the reading met."""
+    """Yield (values of the row by column, example) for a table or lines of plain text. The example
+    of a bad row is None if `on_bad` is "skip". For a folder, the values include the file of the
+    row. `counts` is updated with statistics of the reader."""
     skips = read.reading.on_bad == "skip"
     every_file, ignored = find(source, unnamed_files.sources)
     counts.ignored.add(ignored)
     files = separate_class_names(every_file)[0]
     names = [name for role in model.columns.values() for name in role]
-    lines = [
+    text_files = [
         file for file in files if file.format == "text" and not _is_labelled(file, read.reading)
     ]
     if class_folders.in_folders(files, lambda name: False):
-        lines = []  # each is a text
-    if lines and len(lines) < len(files):
+        text_files = []  # each file is one text
+    if text_files and len(text_files) < len(files):
         raise UsageError(
             "tables and plain text in one folder",
             where=source,
@@ -63,7 +63,7 @@ def rows_to_answer(
             wanted="one or the other",
             do="name the files of one kind",
         )
-    if lines:
+    if text_files:
         if len(names) > 1 and model.task_type.alone:
             names = [model.task_type.alone]
         elif [may_be_joined(role) for role in model.columns] == [True]:
@@ -75,59 +75,61 @@ def rows_to_answer(
                 wanted=f"a table with the columns {', '.join(names)}",
                 do="give a .csv, .tsv or .jsonl file",
             )
-        if idle := table_settings(read):
+        if unused := table_settings(read):
             raise UsageError(
                 "option has no effect here",
-                where=f"{WHERE} {idle[0]}",
+                where=f"{WHERE} {unused[0]}",
                 found="lines of text, one text each",
                 do="leave it out, or name a .csv or .tsv file",
             )
         for file in files:
-            for position, (number, text) in enumerate(_lines(file, read.reading, counts)):
+            for index, (number, text) in enumerate(_lines(file, read.reading, counts)):
                 where = f"{file.shown}, line {number}"
-                if not position:
+                if not index:
                     _refuse_header(text, names[0], where)
                 values = _with_file({names[0]: text}, file.shown, source)
                 value = text if model.task_type.counts_places else as_read(text)
                 yield values, _tried(skips, model.task_type.of_value, value, where)
         return
-    lacking: list[Row] | None = []  # rows without what is read, before the first that has it
+    # The first rows that lack a needed column; None as soon as a row has all of them.
+    incomplete: list[Row] | None = []
     for row in read_rows(files, read.reading, read.header, counts=counts):
         if PREDICTION in row.values:
             raise name_taken(PREDICTION, row.where)
-        if (missing := _missing(row, model)) is not None:
+        if (missing := _missing_column(row, model)) is not None:
             if not skips or TABLE_FILE.search(row.file):
-                raise _not_there(row, missing, model)
-            if lacking is None:
+                raise _column_error(row, missing, model)
+            if incomplete is None:
                 yield _with_file(row.as_given().values, row.file, source), None
                 continue
-            lacking.append(row)
-            if len(lacking) == AT_MOST:  # no row has it
+            incomplete.append(row)
+            if len(incomplete) == AT_MOST:  # raises below
                 break
             continue
         yield from (
-            (_with_file(lacking_row.as_given().values, lacking_row.file, source), None)
-            for lacking_row in lacking or ()
+            (_with_file(incomplete_row.as_given().values, incomplete_row.file, source), None)
+            for incomplete_row in incomplete or ()
         )
-        lacking = None
+        incomplete = None
         yield (
             _with_file(row.as_given().values, row.file, source),
             _tried(skips, _example, model, row),
         )
-    if lacking:
-        raise _not_there(lacking[0], _missing(lacking[0], model) or "", model)
+    if incomplete:
+        raise _column_error(incomplete[0], _missing_column(incomplete[0], model) or "", model)
 
 
 def _with_file(values: Mapping[str, Any], file: str, source: Path) -> dict[str, Any]:
-    """The values of a row, and, where `source` is a folder, in which of its files the row stands;
-    under the first name that the row has not."""
+    """Return the values of a row; if `source` is a folder, add the file of the row under the first
+    name of `FILE` that is not a column."""
     if not source.is_dir():
         return dict(values)
     name = next(name for name in FILE if name not in values)
     return {**values, name: file.removeprefix(shown(source)).lstrip("/")}
 
 
-def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
+def _column_error(row: Row, missing: str, model: BasePredictor) -> DataError:
+    """Return the error about a row without the column `missing`."""
     single_role = model.task_type.alone
     role = next((role for role, names in model.columns.items() if missing in names), "ROLE")
     advice = f", or --column {single_role}=NAME for the answer to one text" if single_role else ""
@@ -141,11 +143,11 @@ def _not_there(row: Row, missing: str, model: BasePredictor) -> DataError:
 
 
 def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
-    """Whether a text file holds labelled rows, not one text in each line."""
+    """Whether a text file has labelled rows (fastText, CoNLL, CoNLL-U), not one text per line."""
     if isinstance(file, unnamed_files.ParallelText):
         return True
-    with RegularFile(file) as opened:
-        first_block = next(text_blocks(opened, file, Ledger(reading, Counts(), None)), None)
+    with RegularFile(file) as stream:
+        first_block = next(text_blocks(stream, file, Ledger(reading, Counts(), None)), None)
     return first_block is not None and (
         first_block.text.lstrip().startswith(class_folders.LABEL)
         or conllu.is_one(first_block.text, may_be_table=True)
@@ -153,22 +155,22 @@ def _is_labelled(file: Source, reading: ReadingOptions) -> bool:
     )
 
 
-def _missing(row: Row, model: BasePredictor) -> str | None:
-    """The name of a column that the model reads and the row lacks, or None. JSON objects leave out
-    empty values, so for a text of several columns one of these is enough."""
+def _missing_column(row: Row, model: BasePredictor) -> str | None:
+    """Return the name of a column that the model reads and the row lacks, or None. JSON objects may
+    leave out empty values, so one column of a joined text is enough there."""
     columns = row.values.keys()
     for role, names in model.columns.items():
-        present = [has_column(name, columns) for name in names]
+        is_present = [has_column(name, columns) for name in names]
         if not (
-            all(present)
-            or (may_be_joined(role) and any(present) and not TABLE_FILE.search(row.file))
+            all(is_present)
+            or (may_be_joined(role) and any(is_present) and not TABLE_FILE.search(row.file))
         ):
-            return names[present.index(False)]
+            return names[is_present.index(False)]
     return None
 
 
 def table_settings(read: TableReadingOptions) -> list[str]:
-    """What is set of `read` that only tables have."""
+    """Return the names of the options in `read` that are set and apply to tables only."""
     usual = ReadingOptions()
     names = [
         n
@@ -179,11 +181,8 @@ def table_settings(read: TableReadingOptions) -> list[str]:
 
 
 def _refuse_header(line: str, name: str, where: str) -> None:
-    """Refuse a first line of text that names the column of the texts: a table begins so.
-
-    Raises:
-        DataError: it does.
-    """
+    """Raise a `DataError` if the first line of a text file is the header of a table, with a cell
+    equal to the column name `name`."""
     cells = [cell.strip().strip('"') for mark in OTHERS for cell in line.split(mark)]
     if name in cells:
         raise DataError(
@@ -197,13 +196,14 @@ def _refuse_header(line: str, name: str, where: str) -> None:
 
 
 def _example(model: BasePredictor, row: Row) -> Any:
+    """Convert a row to an example of the task; cells of list columns are parsed."""
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     single_columns = [names[0] for names in listed if len(names) == 1]
     return model.task_type.of_row(row_with_lists(row, single_columns), model.columns)
 
 
 def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `make_example`; None for a bad row, if `skips`."""
+    """Return `make_example(*arguments)`; None if it raises a `DataError` and `skips`."""
     try:
         return make_example(*arguments)
     except DataError as error:
@@ -211,22 +211,22 @@ def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> An
             return None
         if error.do is not None and "on_bad=skip" not in error.do:
             raise
-        # Rows that are learned from would be dropped; here they stay.
+        # In training, bad rows are dropped; here they are kept with a null prediction.
         raise error.advising(
             "correct the row, or pass it over (--read on_bad=skip): its prediction is then null"
         ) from None
 
 
 def _lines(file: Source, reading: ReadingOptions, counts: Counts) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a text file of any encoding and compression that the corpus reader
-    takes."""
+    """Yield (line number, line) of a text file, in any encoding and compression that the corpus
+    reader supports."""
     ledger = Ledger(reading, counts, None)
-    with RegularFile(file) as opened:
-        for block in text_blocks(opened, file, ledger, as_given=True):
+    with RegularFile(file) as stream:
+        for block in text_blocks(stream, file, ledger, as_given=True):
             for number, line in block.lines():
                 counts.documents += 1
                 yield number, line.removesuffix("\r")
-        counts.hashes[file.shown] = opened.finish()
+        counts.hashes[file.shown] = stream.finish()
     ledger.finish("the file has 0 lines", "line")
 
 
@@ -235,18 +235,19 @@ def _lines(file: Source, reading: ReadingOptions, counts: Counts) -> Iterator[tu
 def stdin_file(
     stream: BinaryIO, read: TableReadingOptions = DEFAULT_OPTIONS, *, complete: bool = False
 ) -> Iterator[Path]:
-    """Standard input as a temporary file: a table if `read` has settings of tables, JSON Lines if
-    it begins with a brace, JSON if it is an array, else lines of text.
+    """Context manager that copies standard input to a temporary file and yields its path: a csv if
+    `read` has options of tables, JSON Lines if it begins with a brace, JSON if it is an array,
+    else lines of text.
 
     Args:
-        complete: the file is whole from the start; else it grows while it is read, so that the rows
-            that have come can be answered before the pipe ends.
+        complete: read all of the input first; otherwise the file grows while it is read, so that
+            rows can be predicted before the pipe ends.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "standard-input"
         file.touch()
-        head = _head(GrowingFile(file, stream))
-        path = file.with_suffix(".csv" if table_settings(read) else _ending(head))
+        head = _read_head(GrowingFile(file, stream))
+        path = file.with_suffix(".csv" if table_settings(read) else _extension_for(head))
         file.rename(path)
         try:
             with growing(path, stream) as pipe:
@@ -260,9 +261,9 @@ def stdin_file(
             raise
 
 
-def _head(pipe: GrowingFile) -> bytes:
-    """The bytes that identify the format: up to the first line that is not blank, or more of what
-    may be an array."""
+def _read_head(pipe: GrowingFile) -> bytes:
+    """Read the first bytes, which identify the format: up to the end of the first non-blank line,
+    or up to `HEAD` bytes of what may be a JSON array."""
     head = b""
     while len(head) < HEAD and (data := pipe.more()):
         head += data
@@ -272,8 +273,8 @@ def _head(pipe: GrowingFile) -> bytes:
     return head
 
 
-def _ending(head: bytes) -> str:
-    """The extension of a file that begins with these bytes."""
+def _extension_for(head: bytes) -> str:
+    """Return the file extension of the format that begins with these bytes."""
     head = head.removeprefix(codecs.BOM_UTF8)
     if head.lstrip()[:1] == b"{":
         return ".jsonl"

@@ -1,11 +1,11 @@
-"""Several tasks on one base, answered together: each text is read once up to where their networks
-differ (`model/inference/together.py`).
+"""Predict several tasks with one base: layers that their networks share are computed once per text
+(`model/inference/together.py`).
 
     load_shared(["topics", "mood"]).predict(["a text", …])
         ->  [{"topics": {"label": …, "score": …}, "mood": {…}}, …]
 
-Heads that were trained alone (`--method probe`) above the same model share all that lies below
-them, so a further task costs a head and not a model.
+Heads trained on the same frozen model (`--method probe`) share all layers below them, so a further
+task costs a head, not a model.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from maskwright.model.objectives.modules.supervised import Supervised
 
 @dataclass(frozen=True)
 class SharedEncoder(BasePredictor):
-    """Models on one base, by name; rows are read as the first of them reads them, and an answer has
-    the answer of each by its name."""
+    """Models on one base, by name. Rows are encoded as for the first of them; a prediction is a
+    dict from the name of each model to its prediction."""
 
     members: Mapping[str, Predictor]
     task_type: TaskType
@@ -40,7 +40,7 @@ class SharedEncoder(BasePredictor):
 
     @classmethod
     def of(cls, members: Mapping[str, Predictor]) -> SharedEncoder:
-        """Of models that stand on one base and read rows alike."""
+        """Combine models that have the same base and encode rows in the same way."""
         predictor = next(iter(members.values()))
         return cls(members, predictor.task_type, predictor.columns)
 
@@ -54,7 +54,7 @@ class SharedEncoder(BasePredictor):
 
     @cached_property
     def _objectives(self) -> list[Supervised]:
-        """The objective of each member, above networks that share their common weights."""
+        """The objective of each member, with networks that share their common weights."""
         body, objectives = self.first.network(), []
         for member in self.members.values():
             network = member.network()
@@ -94,11 +94,12 @@ class SharedEncoder(BasePredictor):
 
 
 def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
-    """The fine-tuned models in `folders`, which have one body; it is held once.
+    """Load fine-tuned models with the same encoder, which is kept in memory once.
 
     Raises:
-        UsageError: no folder, two of one name, and as `predict.load`.
-        IncompatibleError: the bodies differ, or the models do not read whole texts alike.
+        UsageError: there is no folder, or two have the same name, and as in `predict.load`.
+        IncompatibleError: weights below the heads or the encoding of texts differ, or a task is not
+            one of whole texts.
     """
     if not folders:
         raise UsageError("no model to load", wanted="one folder or more")
@@ -126,12 +127,12 @@ def load_shared(folders: Sequence[Path | str]) -> SharedEncoder:
 
 
 def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predictor]]:
-    """Members that read rows alike and stand on one base, together."""
+    """Group members that encode rows in the same way and have the same base."""
     groups: list[dict[str, Predictor]] = []
     for name, member in members.items():
         for group in groups:
             reference = next(iter(group.values()))
-            if _of_one_base(reference, member):
+            if _same_base(reference, member):
                 group[name] = member
                 break
         else:
@@ -139,16 +140,17 @@ def groups_of_one_base(members: Mapping[str, Predictor]) -> list[dict[str, Predi
     return groups
 
 
-def _of_one_base(predictor: Predictor, second: Predictor) -> bool:
+def _same_base(predictor: Predictor, second: Predictor) -> bool:
     return (
         predictor.task_type.head == second.task_type.head == "sequence"
         and predictor.network().products is second.network().products
-        and _reading(predictor) == _reading(second)
+        and _encoding_settings(predictor) == _encoding_settings(second)
     )
 
 
 def _require_alike(reference: Predictor, name: str, member: Predictor, folder: Path) -> None:
-    ours, theirs = _reading(reference), _reading(member)
+    """Raise an `IncompatibleError` if text encoding or weights below the heads differ."""
+    ours, theirs = _encoding_settings(reference), _encoding_settings(member)
     for setting, value in ours.items():
         if value != theirs[setting]:
             raise IncompatibleError(
@@ -158,7 +160,7 @@ def _require_alike(reference: Predictor, name: str, member: Predictor, folder: P
                 wanted=f"{value}, as {name}",
                 do="fine-tune them with the same settings",
             )
-    our_body, their_body = _body(reference.model), _body(member.model)
+    our_body, their_body = _body_parameters(reference.model), _body_parameters(member.model)
     differing = [
         n
         for n in sorted(our_body.keys() | their_body.keys())
@@ -174,7 +176,8 @@ def _require_alike(reference: Predictor, name: str, member: Predictor, folder: P
         )
 
 
-def _reading(model: Predictor) -> dict[str, object]:
+def _encoding_settings(model: Predictor) -> dict[str, object]:
+    """Return all settings that determine how texts are encoded, by the name shown in errors."""
     frame = model.frame
     return {
         "roles": model.task_type.roles,
@@ -187,5 +190,5 @@ def _reading(model: Predictor) -> dict[str, object]:
     }
 
 
-def _body(model: Transformer) -> dict[str, torch.Tensor]:
+def _body_parameters(model: Transformer) -> dict[str, torch.Tensor]:
     return {n: p for n, p in model.named_parameters() if not n.startswith(TOPS)}

@@ -1,7 +1,7 @@
-"""Texts in, texts out: masks are filled, texts continued, and their likelihoods computed.
+"""Mask filling, text generation and log-likelihoods of lists of texts.
 
-All take a `Model` that was opened (`model/opening/open.py`) and a list of texts, and answer in
-their order.
+All functions take an opened `Model` (`model/opening/open.py`) and a list of texts, and return one
+result per text, in the same order.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ def fill_masks(
     prepared: Prepared | None = None,
     windows: bool = False,
 ) -> list[list[Hole]]:
-    """The likeliest `top` tokens for every mask of each text, in its order; of a model that was
-    trained to fill gaps (T5) the likeliest spans for every sentinel, such as <extra_id_0>, each
-    given the best for those before it.
+    """Predict the `top` most probable tokens for every mask of each text. A model that was trained
+    on span corruption (T5) predicts spans for every sentinel, such as <extra_id_0>, each
+    conditioned on the best spans for the sentinels before it.
 
     Args:
-        note: gets the finding that much of a text is unknown to the tokenizer.
-        prepared: the network, if it was prepared before.
-        windows: of a text longer than the model reads each mask is judged in the window around it;
-            the gaps of a text are always filled at once.
+        note: called with a finding if much of a text is unknown to the tokenizer.
+        prepared: the prepared network; None: `model.network`.
+        windows: predict each mask of a text that exceeds the model's context in a window around
+            that mask. Sentinels of a text are always filled in one pass.
 
     Raises:
-        UsageError: a text without a mask, or longer than the model reads.
-        IncompatibleError: the model fills none.
+        UsageError: a text has no mask, or exceeds the model's context.
+        IncompatibleError: the model cannot fill masks.
     """
     masked = [masked_text(model, text, windows=windows) for text in texts]
     likeliest = read_masks(model, masked, top=top, prepared=prepared)
@@ -74,10 +74,10 @@ def fill_masks(
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A text with masks, or with gaps, as ids.
+    """An encoded text with masks or, for a T5, with gaps (sentinels); the other one is None.
 
     Attributes:
-        num_windows, num_tokens: in how many windows it is read, and how many tokens they have.
+        num_windows, num_tokens: the number of windows the text is read in, and of their tokens.
     """
 
     text: str
@@ -88,7 +88,7 @@ class MaskedText:
 
     @property
     def num_masks(self) -> int:
-        """How many masks or gaps it has."""
+        """The number of masks or gaps."""
         if self.gaps is not None:
             return len(self.gaps.signs)
         assert self.masks is not None
@@ -96,8 +96,8 @@ class MaskedText:
 
 
 def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText:
-    """A text as `read_masks` reads it; args and errors as `fill_masks`."""
-    if _fills_gaps(model) and (gaps := _gapped(model, text)) is not None:
+    """Encode a text for `read_masks`; args and errors as in `fill_masks`."""
+    if _fills_gaps(model) and (gaps := _encode_gaps(model, text)) is not None:
         source = model.tokenizer.frame(gaps.ids)[0]
         _require_room(model, source, gaps.text, "shorten the text around the gaps")
         return MaskedText(text, None, gaps, 1, len(source))
@@ -109,8 +109,8 @@ def masked_text(model: Model, text: str, *, windows: bool = False) -> MaskedText
 def read_masks(
     model: Model, texts: Sequence[MaskedText], *, top: int = 5, prepared: Prepared | None = None
 ) -> list[list[HolePrediction] | list[Hole]]:
-    """The network's predictions for each mask of each text, for `spelled_masks`; nothing is
-    tokenized here. Args and errors as `fill_masks`."""
+    """Return the network's predictions for each mask of each text, to be passed to
+    `spelled_masks`. Nothing is tokenized here. Args and errors as in `fill_masks`."""
     reader = model.network if prepared is None else prepared
     start = model.decoder_start if model.tokenizer.mask is not None else None
     with_masks = [text.masks for text in texts if text.masks is not None]
@@ -137,25 +137,22 @@ def read_masks(
 def spelled_masks(
     model: Model, text: MaskedText, likeliest: Sequence[Any], note: Note = ignore
 ) -> list[Hole]:
-    """The holes of a text with their words; `note` as of `fill_masks`."""
+    """Decode the predictions of `read_masks` for one text; `note` as in `fill_masks`."""
     if text.masks is None:
         return list(likeliest)
     holes = fill_mask.spelled(model.tokenizer, text.masks, likeliest)
-    return _with_unknown(model, text.text, holes, note)
+    return _restore_unknown(model, text.text, holes, note)
 
 
 def _fills_gaps(model: Model) -> bool:
-    """Whether the model was trained to write the spans that sentinels stand for."""
+    """Whether the model was trained to generate the spans that sentinels replace (as T5)."""
     sentinels = model.tokenizer.sentinels
     return model.num_stacks == 2 and bool(sentinels) and model.conventions.decoder_trained
 
 
-def _gapped(model: Model, text: str) -> TextWithGaps | None:
-    """The text with its gaps; None where it has masks instead.
-
-    Raises:
-        UsageError: it has neither.
-    """
+def _encode_gaps(model: Model, text: str) -> TextWithGaps | None:
+    """Encode a text with gaps. If it has none, return None if the tokenizer has a mask token, else
+    raise a `UsageError`."""
     tokenizer = model.tokenizer
     gaps = gapped(tokenizer, text)
     if gaps is None and tokenizer.mask is None:
@@ -169,38 +166,40 @@ def _gapped(model: Model, text: str) -> TextWithGaps | None:
     return gaps
 
 
-def _with_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:
-    """Unknown characters are not among the ids, so the user's text is put around the candidates."""
+def _restore_unknown(model: Model, text: str, holes: list[Hole], note: Note) -> list[Hole]:
+    """Restore the original text around the candidates if it has characters that the tokenizer does
+    not know and decoding would lose; `note` gets the findings about them."""
     tokenizer = model.tokenizer
     assert tokenizer.mask is not None  # or there were no holes
-    sign = tokenizer.tokens([tokenizer.mask])[0]
-    pieces = text.split(sign)
+    mask_token = tokenizer.tokens([tokenizer.mask])[0]
+    pieces = text.split(mask_token)
     unknown = tokenizer.unknown_in(piece for piece in pieces if piece)
     for finding in unknown.findings(OTHER_MODEL):
         note(finding)
     if not unknown.unknown:
         return holes
     return [
-        _in_given_text(model, hole, sign.join(pieces[:n]), sign.join(pieces[n:]))
+        _in_original_text(model, hole, mask_token.join(pieces[:n]), mask_token.join(pieces[n:]))
         for n, hole in enumerate(holes, start=1)
     ]
 
 
-def _in_given_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
-    """`hole` with the text before and after it, as it was given, around its candidates."""
+def _in_original_text(model: Model, hole: Hole, before: str, after: str) -> Hole:
+    """Return `hole` with the original text before and after it in each candidate's `text`."""
     tokenizer = model.tokenizer
 
-    def text(candidate: TokenCandidate) -> str:
+    def full_text(candidate: TokenCandidate) -> str:
         word = tokenizer.decode([candidate.id]).strip() or candidate.token
         if tokenizer.kind == "wordpiece" and word.startswith(CONTINUATION):
             return before.rstrip() + word.removeprefix(CONTINUATION) + after
         return before + word + after
 
-    return replace(hole, candidates=tuple(replace(c, text=text(c)) for c in hole.candidates))
+    return replace(hole, candidates=tuple(replace(c, text=full_text(c)) for c in hole.candidates))
 
 
 def _fill_gaps(model: Model, network: Prepared, gaps: TextWithGaps, top: int) -> list[Hole]:
-    """The likeliest spans for each gap; a candidate's `id` is the first of its span's."""
+    """Predict the `top` most probable spans for each gap, left to right; a candidate's `id` is the
+    first token id of its span."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     tokenizer, start = model.tokenizer, model.decoder_start
@@ -209,24 +208,24 @@ def _fill_gaps(model: Model, network: Prepared, gaps: TextWithGaps, top: int) ->
     assert start is not None  # the decoder was trained
     end = special_tokens.vocabulary(tokenizer).end
     stops = {*tokenizer.sentinels, *(() if end is None else (end,))}
-    forbidden = _never(model) - stops
-    written, holes = [start], []
-    for sign in gaps.signs:
-        number = tokenizer.id(sign)
-        assert number is not None
-        written.append(number)
-        candidates = spans(network, source, written, stops, forbidden, top)
-        words = [tokenizer.decode(list(candidate.ids)).strip() for candidate in candidates]
+    forbidden = _non_text_ids(model) - stops
+    decoder_ids, holes = [start], []
+    for sentinel in gaps.signs:
+        sentinel_id = tokenizer.id(sentinel)
+        assert sentinel_id is not None
+        decoder_ids.append(sentinel_id)
+        candidates = spans(network, source, decoder_ids, stops, forbidden, top)
+        span_texts = [tokenizer.decode(list(candidate.ids)).strip() for candidate in candidates]
         holes.append(
             Hole(
-                source.index(number),
+                source.index(sentinel_id),
                 tuple(
-                    TokenCandidate(span.ids[0], word, span.probability, gaps.filled(sign, word))
-                    for span, word in zip(candidates, words, strict=True)
+                    TokenCandidate(span.ids[0], text, span.probability, gaps.filled(sentinel, text))
+                    for span, text in zip(candidates, span_texts, strict=True)
                 ),
             )
         )
-        written += candidates[0].ids if candidates else ()
+        decoder_ids += candidates[0].ids if candidates else ()
     return holes
 
 
@@ -243,29 +242,29 @@ def write(
     num_beams: int = 1,
     writer: Prepared | None = None,
 ) -> list[str]:
-    """Each prompt and what the model writes after it; of two stacks, only what it makes of it. A
-    prompt with sentinels, such as <extra_id_0>, is answered with them.
+    """Generate a continuation of each prompt. A decoder returns prompt and continuation, an
+    encoder–decoder only its output, with sentinels if the prompt has some (<extra_id_0>).
 
     Args:
-        tokens: how many are written at most.
-        temperature: of the scores; 0 takes the likeliest token. None: 0.8.
-        top_k, top_p: only so many of the likeliest tokens; 0 and 1 for all of them.
-        seed: decides with the prompt what is drawn, whatever stands beside it in the list.
-        stop: strings that end what is written; it is cut before them.
-        num_beams: above 1, the likeliest whole text is searched with so many beams, and nothing is
-            drawn.
-        writer: the network, if it was prepared before.
+        tokens: the maximum number of new tokens.
+        temperature: divides the logits; 0 is greedy decoding. None: 0.8.
+        top_k: sample from this many most probable tokens; 0: from all.
+        top_p: sample from the most probable tokens with this total probability; 1: from all.
+        seed: of the samples, which do not depend on the other prompts of the list.
+        stop: strings that end the output; it is cut before them.
+        num_beams: above 1, use beam search with this many beams instead of sampling.
+        writer: the prepared network; None: `model.network`.
 
     Raises:
-        IncompatibleError: the model does not write.
-        UsageError: an empty prompt where the model has no token to begin with, one that is longer
-            than the model reads, or a setting that is out of range.
+        IncompatibleError: the model cannot generate text.
+        UsageError: a prompt is empty and the model has no start token, a prompt exceeds the
+            model's context, or a setting is out of range.
     """
     prompt_batch = _prompt_batch(model, prompts)
     if num_beams != 1:
         _require_no_sampling(temperature, top_k, top_p)
         require_stop(stop)
-        return finished(_searched(model, prompt_batch, tokens, num_beams, stop, writer))
+        return finished(_beam_search(model, prompt_batch, tokens, num_beams, stop, writer))
     sampling = _sampling(temperature, top_k, top_p, seed)
     texts = list(prompt_batch.before)
     for piece in _pieces(model, prompt_batch, tokens, sampling, stop, writer):
@@ -286,11 +285,11 @@ def search(
     num_beams: int,
     writer: Prepared | None = None,
 ) -> Steps[list[str]]:
-    """What `write` with `num_beams` gives of one prompt, a token of each beam at every step; what
-    is wrong with the arguments is refused at once."""
+    """Run `write` with `num_beams` for one prompt stepwise, one token of each beam per step.
+    Arguments are checked when this is called, not at the first step."""
     _require_no_sampling(temperature, top_k, top_p)
     require_stop(stop)
-    return _searched(model, _prompt_batch(model, [prompt]), tokens, num_beams, stop, writer)
+    return _beam_search(model, _prompt_batch(model, [prompt]), tokens, num_beams, stop, writer)
 
 
 def write_stream(
@@ -305,8 +304,8 @@ def write_stream(
     stop: Sequence[str] = (),
     writer: Prepared | None = None,
 ) -> Iterator[Piece]:
-    """What `write` adds to the prompt, piece by piece, as soon as it is known; what is shown is
-    never taken back. See `write`."""
+    """Yield the text that `write` adds to the prompt as soon as it is final, in pieces. Args and
+    errors as in `write`."""
     sampling = _sampling(temperature, top_k, top_p, seed)
     return _pieces(model, _prompt_batch(model, [prompt]), tokens, sampling, stop, writer)
 
@@ -324,20 +323,18 @@ def prompts_of(
     logprobs: bool = False,
     top_logprobs: int = 0,
 ) -> list[Prompt]:
-    """What `write` goes on from, for `Generation`: its rows are what `write` gives of this list.
-    What `write` puts in front of a row is `prompt.decode(prompt.prefix)`.
-
-    Args and errors: as `write`; `Prompt` has those of log-probabilities.
-    """
+    """Encode texts as prompts for `Generation`, which then generates the same as `write` does for
+    this list. `write` puts `prompt.decode(prompt.prefix)` before each output. Args and errors as in
+    `write`; for `logprobs` and `top_logprobs` see `Prompt`."""
     prompt_batch = _prompt_batch(model, texts)
     sampling = _sampling(temperature, top_k, top_p, seed)
     prompts: dict[int, Prompt] = {}
-    for numbers, forbidden, decode in _alike(model, prompt_batch):
+    for indices, forbidden, decode in _by_sentinels(model, prompt_batch):
         copies: Counter[tuple[object, ...]] = Counter()
-        for n in numbers:
+        for n in indices:
             ids = prompt_batch.start_ids[n]
             source = None if prompt_batch.sources is None else prompt_batch.sources[n]
-            name = (*ids, None, *(source or ()))
+            network_input = (*ids, None, *(source or ()))
             prompts[n] = Prompt(
                 ids=ids,
                 count=tokens,
@@ -348,23 +345,23 @@ def prompts_of(
                 stop=stop,
                 end=special_tokens.vocabulary(model.tokenizer).end,
                 is_byte=partial(_is_byte, model.tokenizer),
-                copy=copies[name],
+                copy=copies[network_input],
                 logprobs=logprobs,
                 top_logprobs=top_logprobs,
             )
-            copies[name] += 1
+            copies[network_input] += 1
     return [prompts[n] for n in range(len(texts))]
 
 
 @dataclass(frozen=True)
 class PromptTokens:
-    """A prompt as `write` goes on from it.
+    """The token ids of a prompt as `write` continues it.
 
     Attributes:
-        ids: all that the network reads.
-        text_ids: those of the text itself, which stand last.
-        offsets: at which character of the text each of `text_ids` begins, the spaces before it
-            included.
+        ids: all ids that the network reads.
+        text_ids: the ids of the text itself, the last of `ids`.
+        offsets: the character of the text where each of `text_ids` begins, including the spaces
+            before it.
     """
 
     ids: list[int]
@@ -373,11 +370,8 @@ class PromptTokens:
 
 
 def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
-    """The prompts of a decoder that stands alone, for `prompt_scores`.
-
-    Raises:
-        IncompatibleError, UsageError: as `write`; or the model is no such decoder.
-    """
+    """Encode texts as prompts of a decoder-only model, for `prompt_scores`. Errors as in `write`;
+    other models raise an `IncompatibleError`."""
     require_decoder(model.config)
     prompt_batch = _prompt_batch(model, texts)
     prompts = []
@@ -391,7 +385,7 @@ def prompt_tokens(model: Model, texts: Sequence[str]) -> list[PromptTokens]:
 
 
 def writing(model: Model, network: Prepared) -> Generation:
-    """Where `network`, which is the model's, writes."""
+    """Return a `Generation` with `network`, the prepared network of `model`."""
     conventions = model.conventions
     return Generation(
         network, bidirectional_prefix=conventions.bidirectional_prefix, one_way=conventions.writes
@@ -399,8 +393,8 @@ def writing(model: Model, network: Prepared) -> Generation:
 
 
 def _sampling(temperature: float | None, top_k: int, top_p: float, seed: int) -> Sampling:
-    usual = 0.8 if temperature is None else temperature
-    return Sampling(temperature=usual, top_k=top_k or None, top_p=top_p, seed=seed)
+    chosen_temperature = 0.8 if temperature is None else temperature
+    return Sampling(temperature=chosen_temperature, top_k=top_k or None, top_p=top_p, seed=seed)
 
 
 def _require_no_sampling(temperature: float | None, top_k: int, top_p: float) -> None:
@@ -415,14 +409,14 @@ def _require_no_sampling(temperature: float | None, top_k: int, top_p: float) ->
 
 @dataclass(frozen=True)
 class _PromptBatch:
-    """Prompts as ids.
+    """Encoded prompts; each list has one element per prompt.
 
     Attributes:
-        start_ids: what the network goes on from.
-        sources: what an encoder reads; None where there is none.
-        prompt_ids: of each prompt the ids whose text is not written anew.
-        before: of each prompt the text that is.
-        with_gaps: whether a prompt has sentinels, and is answered with them.
+        start_ids: the ids that generation continues.
+        sources: the input ids of the encoder; None for a decoder-only model.
+        prompt_ids: the ids of the prompt itself; empty for an encoder–decoder.
+        before: the decoded `prompt_ids`, which the output begins with.
+        with_gaps: whether the prompt has sentinels, so that the output may have them too.
     """
 
     start_ids: list[list[int]]
@@ -433,38 +427,39 @@ class _PromptBatch:
 
 
 def _prompt_batch(model: Model, prompts: Sequence[str]) -> _PromptBatch:
+    """Encode prompts with the special tokens that the model expects; errors as in `write`."""
     tokenizer, conventions = model.tokenizer, model.conventions
     require_writer(model.config, one_way=conventions.writes)
-    reads = model.num_stacks == 2
+    has_encoder = model.num_stacks == 2
     start_token = model.decoder_start
-    if reads and start_token is None:
+    if has_encoder and start_token is None:
         raise IncompatibleError(
             "this model's decoder was never taught to write",
             where=model.path,
             found="an objective that trains the encoder alone",
             do="use fill-mask",
         )
-    gaps = [gapped(tokenizer, prompt) if reads else None for prompt in prompts]
-    openings = [
+    gaps = [gapped(tokenizer, prompt) if has_encoder else None for prompt in prompts]
+    prompt_ids = [
         tokenizer.encode(prompt) if gap is None else gap.ids
         for prompt, gap in zip(prompts, gaps, strict=True)
     ]
     sources = None
-    if reads:
+    if has_encoder:
         assert start_token is not None
-        sources = [tokenizer.frame(ids)[0] for ids in openings]
-        target = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
-        opened, openings = [target for _ in openings], [[] for _ in openings]
+        sources = [tokenizer.frame(ids)[0] for ids in prompt_ids]
+        decoder_prefix = [start_token, *(opening(tokenizer) if conventions.framed_target else [])]
+        start_ids, prompt_ids = [decoder_prefix for _ in prompt_ids], [[] for _ in prompt_ids]
     else:
         framed = conventions.framed_prompt
-        opened = [[*opening(tokenizer), *ids] if framed else ids for ids in openings]
-        for number, ids in enumerate(opened):
+        start_ids = [[*opening(tokenizer), *ids] if framed else ids for ids in prompt_ids]
+        for number, ids in enumerate(start_ids):
             if not ids:
-                opened[number] = openings[number] = [_beginning(tokenizer.begin)]
-    for prompt, ids in zip(prompts, opened if sources is None else sources, strict=True):
+                start_ids[number] = prompt_ids[number] = [_require_start_token(tokenizer.begin)]
+    for prompt, ids in zip(prompts, start_ids if sources is None else sources, strict=True):
         _require_room(model, ids, prompt, "shorten the prompt: its end is what is continued")
-    before = [tokenizer.decode(ids) for ids in openings]
-    return _PromptBatch(opened, sources, openings, before, [gap is not None for gap in gaps])
+    before = [tokenizer.decode(ids) for ids in prompt_ids]
+    return _PromptBatch(start_ids, sources, prompt_ids, before, [gap is not None for gap in gaps])
 
 
 def _pieces(
@@ -475,44 +470,45 @@ def _pieces(
     stop: Sequence[str],
     writer: Prepared | None,
 ) -> Iterator[Piece]:
+    """Yield pieces of generated text, each with the number of its prompt in the batch."""
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
-    for numbers, forbidden, decode in _alike(model, prompt_batch):
+    for indices, forbidden, decode in _by_sentinels(model, prompt_batch):
         for piece in stream(
             model.network if writer is None else writer,
-            [prompt_batch.start_ids[n] for n in numbers],
+            [prompt_batch.start_ids[n] for n in indices],
             tokens,
             replace(sampling, forbidden=forbidden),
             decode=decode,
-            prefixes=[prompt_batch.prompt_ids[n] for n in numbers],
+            prefixes=[prompt_batch.prompt_ids[n] for n in indices],
             stop=stop,
             is_byte=partial(_is_byte, tokenizer),
             sources=None
             if prompt_batch.sources is None
-            else [prompt_batch.sources[n] for n in numbers],
+            else [prompt_batch.sources[n] for n in indices],
             end=end,
             bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         ):
-            yield replace(piece, row=numbers[piece.row])
+            yield replace(piece, row=indices[piece.row])
 
 
-def _alike(
+def _by_sentinels(
     model: Model, prompt_batch: _PromptBatch
 ) -> Iterator[tuple[list[int], tuple[int, ...], Decode]]:
-    """Numbers of prompts, what is never written after them, and how ids are spelled: sentinels are
-    written only where the prompt has some."""
+    """Group prompts by whether they have sentinels, as only these may generate sentinels. Yields
+    (indices of the prompts, forbidden token ids, function that decodes ids)."""
     tokenizer = model.tokenizer
     end = special_tokens.vocabulary(tokenizer).end
     for with_gaps in (False, True):
-        numbers = [n for n, gaps in enumerate(prompt_batch.with_gaps) if gaps is with_gaps]
+        indices = [n for n, gaps in enumerate(prompt_batch.with_gaps) if gaps is with_gaps]
         allowed = {end, *(tokenizer.sentinels if with_gaps else ())}
-        if numbers:
+        if indices:
             decode = partial(spelled, tokenizer) if with_gaps else tokenizer.decode
-            yield numbers, tuple(sorted(_never(model) - allowed)), decode
+            yield indices, tuple(sorted(_non_text_ids(model) - allowed)), decode
 
 
-def _searched(
+def _beam_search(
     model: Model,
     prompt_batch: _PromptBatch,
     tokens: int,
@@ -520,32 +516,32 @@ def _searched(
     stop: Sequence[str],
     writer: Prepared | None,
 ) -> Steps[list[str]]:
-    """As `write`, by beam search."""
+    """Generate by beam search; the steps end with prompt and continuation of each prompt."""
     tokenizer, texts = model.tokenizer, list(prompt_batch.before)
-    for numbers, forbidden, decode in _alike(model, prompt_batch):
+    for indices, forbidden, decode in _by_sentinels(model, prompt_batch):
 
-        def grown(row: int, ids: Sequence[int]) -> tuple[str, bool]:
-            prompt_ids = prompt_batch.prompt_ids[numbers[row]]  # noqa: B023
+        def generated_text(row: int, ids: Sequence[int]) -> tuple[str, bool]:
+            prompt_ids = prompt_batch.prompt_ids[indices[row]]  # noqa: B023
             text = GrowingText(decode, prompt_ids, stop, partial(_is_byte, tokenizer))  # noqa: B023
             pieces = [text.add(token) for token in ids if not text.stopped]
             return "".join([*pieces, text.end()]), text.stopped
 
         best_rows = yield from beam_steps(
             model.network if writer is None else writer,
-            [prompt_batch.start_ids[n] for n in numbers],
+            [prompt_batch.start_ids[n] for n in indices],
             tokens,
             beams,
             sources=None
             if prompt_batch.sources is None
-            else [prompt_batch.sources[n] for n in numbers],
+            else [prompt_batch.sources[n] for n in indices],
             end=special_tokens.vocabulary(tokenizer).end,
             forbidden=forbidden,
-            stopped=(lambda row, ids: grown(row, ids)[1]) if stop else None,
+            stopped=(lambda row, ids: generated_text(row, ids)[1]) if stop else None,
             bidirectional_prefix=model.conventions.bidirectional_prefix,
             one_way=model.conventions.writes,
         )
         for beam_row, ids in enumerate(best_rows):
-            texts[numbers[beam_row]] += grown(beam_row, ids)[0]
+            texts[indices[beam_row]] += generated_text(beam_row, ids)[0]
     return texts
 
 
@@ -559,25 +555,24 @@ def log_likelihoods(
     how: str | None = None,
     prepared: Prepared | None = None,
 ) -> NDArray[np.float64]:
-    """The log-likelihood in nats of each text (N,), as the model was trained or by the method
-    `how` of `likelihood_prompts.METHODS`. Computed in float32, by the network that was `prepared`
-    in it, if there is one.
+    """Compute the log-likelihood of each text in nats, (N,), in float32.
+
+    Args:
+        how: a method of `likelihood_prompts.METHODS`; None: the one the model was trained for.
+        prepared: the network prepared in float32; None: `model.network`.
 
     Raises:
-        UsageError: no such method, or a text longer than the model reads.
-        IncompatibleError: the model cannot be asked so.
+        UsageError: there is no such method, or a text exceeds the model's context.
+        IncompatibleError: the model does not support the method.
     """
-    chosen = scoring_method(model.network, model.conventions) if how is None else how
+    method = scoring_method(model.network, model.conventions) if how is None else how
     network = model.network if prepared is None else prepared
-    return likelihood.scores(network, model.tokenizer, texts, chosen)
+    return likelihood.scores(network, model.tokenizer, texts, method)
 
 
 def scoring_method(network: Transformer, conventions: Conventions) -> str:
-    """The method of `pseudo_likelihood` that asks a model what it was trained for.
-
-    Raises:
-        IncompatibleError: it predicts no tokens.
-    """
+    """Return the method of `likelihood_prompts.METHODS` that fits the model's training; raises an
+    `IncompatibleError` if the model predicts no tokens."""
     if not conventions.decoder_trained:
         return "masked"  # the encoder alone was trained
     if conventions.prediction_offset:
@@ -587,7 +582,7 @@ def scoring_method(network: Transformer, conventions: Conventions) -> str:
     return likelihood.native(network)
 
 
-def _beginning(token: int | None) -> int:
+def _require_start_token(token: int | None) -> int:
     if token is None:
         raise UsageError(
             "this model's tokenizer has no token to begin with",
@@ -597,8 +592,8 @@ def _beginning(token: int | None) -> int:
     return token
 
 
-def _never(model: Model) -> set[int]:
-    """Ids that are no text: special tokens, and rows of the table without a token."""
+def _non_text_ids(model: Model) -> set[int]:
+    """Return ids that are not text: special tokens, and embedding rows without a token."""
     tokenizer = model.tokenizer
     rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
     return {*tokenizer.special_ids, *rows}

@@ -1,11 +1,11 @@
-"""The answers to the rows of a file as a new file.
+"""Predictions for the rows of a file, written to a new file.
 
     predictions.jsonl   {…the row…, "prediction": {"label": "good", "score": 0.93}}
     predictions.csv     …the row…, predicted_label, predicted_score
                         with `top` …, predicted_label_1, predicted_score_1, predicted_label_2, …
 
-The file is written whole or not at all. Rows that were answered before a kill are kept beside it,
-and the same command continues after them.
+The file is written atomically. Rows that were predicted before a kill are kept in a staged file
+beside it, and the same command continues after them.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names
 
-WRITES = 2  # copies of the rows that lie on the disk at a time
-# The separator of columns by the name of the file; None for JSON Lines.
+WRITES = 2  # copies of the rows on the disk at a time: staged and final file
+# The separator of columns by file extension; None for JSON Lines.
 DELIMITERS = {".jsonl": None, ".csv": ",", ".tsv": "\t"}
 
 
@@ -74,11 +74,11 @@ def write_predictions(
     server: RemoteServer | None = None,
     say: Say = quiet,
 ) -> int:
-    """`predict_file` into the new file `out`, a csv, a tsv or JSON Lines by its name; returns how
-    many. All of the source is looked at before anything is computed.
+    """Write predictions to the new file `out`: csv, tsv or JSON Lines by its extension. Returns the
+    number of rows. All rows are checked before anything is computed; args as in `predict_file`.
 
     Raises:
-        UsageError: the file is there already, or of another kind, and as `predict_file`.
+        UsageError: `out` exists or has another extension, and as in `predict_file`.
         OutputError: it cannot be written.  StoppedError: another process is writing it.
     """
     folder, source, out = Path(folder), Path(source), Path(out)
@@ -99,7 +99,7 @@ def write_predictions(
             do="choose a folder that is there",
         )
     staged = out.with_name(f".tmp-{out.name}.jsonl")
-    with commit.writing(out), _told_of(out):
+    with commit.writing(out), _named_os_errors(out):
         if not _size(staged):
             document.require_new(out)
         model = loaded(folder, also, columns, base, engine, say, server).with_long_texts(long)
@@ -112,47 +112,48 @@ def write_predictions(
             "long": None if long == "as_trained" else long,
             "engine": None if engine == TORCH else engine,
         }
-        about: dict[str, Any] = {"model": _answering(folder, model), "source": hashes(source)}
+        about: dict[str, Any] = {"model": _model_hashes(folder, model), "source": hashes(source)}
         about |= {name: value for name, value in settings.items() if value}
         if out.exists() and _first_line(staged) == json.dumps(about):
-            staged.unlink()  # of a process that was killed after its last rename
+            staged.unlink()  # left by a process that was killed after its last rename
         document.require_new(out)
         windows = long == "windows"
         names = _look_at(source, model, read, top, delimiter is not None, windows)
-        # The rows stand in both files for a while.
+        # The rows are in both files for a while.
         storage.require_space(
             out.parent, WRITES * size_of(source, unnamed_files.sources) - _size(staged)
         )
 
         def save(target: Path) -> None:
             if delimiter is None:
-                _as_lines(staged, target)
+                _write_lines(staged, target)
             else:
                 _as_table(staged, target, delimiter, names, top)
 
         counts = Counts()
-        rows_before, bad_before = _kept(staged, json.dumps(about), say)
+        rows_before, bad_before = _resume_staged(staged, json.dumps(about), say)
         try:
             with staged.open("a", encoding="utf-8") as stream:
-                count, bad = answer_rows(
+                count, num_bad = answer_rows(
                     model, source, stream, read, top, rows_before, say, counts, windows
                 )
             _require_unchanged(source, about["source"])
         except MaskwrightError as error:
-            raise _ended(error, staged, json.dumps(about), out, save) from error
+            raise _with_advice(error, staged, json.dumps(about), out, save) from error
         save(out)
         staged.unlink()
-    for finding in unanswered(bad_before + bad, counts):
+    for finding in unanswered(bad_before + num_bad, counts):
         say(finding.line())
     return rows_before + count
 
 
-def _ended(
+def _with_advice(
     error: MaskwrightError, staged: Path, about: str, out: Path, save: Callable[[Path], None]
 ) -> MaskwrightError:
-    """The error with advice about the rows that were answered before it. They are deleted if a row
-    is at fault, and kept for the same command otherwise."""
-    count, _ = _kept(staged, about, quiet)
+    """Add advice about the rows predicted so far to an error. These rows are deleted after a
+    `DataError`, saved to a partial file by `save` if the server's model changed, and otherwise kept
+    in `staged` for a repetition of the command."""
+    count, _ = _resume_staged(staged, about, quiet)
     if count == 0 or isinstance(error, DataError):
         staged.unlink(missing_ok=True)
         return error
@@ -171,8 +172,8 @@ def _ended(
 
 
 @contextlib.contextmanager
-def _told_of(out: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block into an `OutputError` that names the file."""
+def _named_os_errors(out: Path) -> Iterator[None]:
+    """Convert an `OSError` in the block to an `OutputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -185,13 +186,9 @@ def _told_of(out: Path) -> Iterator[None]:
 
 
 def _require_unchanged(source: Path, before: Mapping[str, str]) -> None:
-    """Refuse predictions of rows of two versions of a file.
-
-    Raises:
-        DataError: naming what changed since `before`.
-    """
-    now = hashes(source)
-    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+    """Raise a `DataError` with the names of source files whose hashes differ from `before`."""
+    current = hashes(source)
+    if changed := [name for name in {**before, **current} if before.get(name) != current.get(name)]:
         raise DataError(
             "the file has changed while it was answered",
             where=source,
@@ -206,13 +203,13 @@ def _size(path: Path) -> int:
 
 
 def _first_line(staged: Path) -> str:
-    """The first line of the staged file, which says what its rows are predictions of."""
+    """Return the first line of the staged file, which identifies model, source and settings."""
     with staged.open(encoding="utf-8", errors="replace") as file:
         return file.readline().removesuffix("\n")
 
 
-def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
-    """The hashes of the model that answers."""
+def _model_hashes(folder: Path, model: BasePredictor) -> dict[str, str]:
+    """Return hashes that identify the model: by file, or of the model on a server."""
     if isinstance(model, RemoteModel):
         return {"served": model.fingerprint}
     predictor = model.first if isinstance(model, SharedEncoder) else model
@@ -220,8 +217,8 @@ def _answering(folder: Path, model: BasePredictor) -> dict[str, str]:
 
 
 def _model(folder: Path, opened: Predictor | None = None) -> dict[str, str]:
-    """The hashes of the model's files in `folder`; those that were computed when the model was
-    `opened` are reused."""
+    """Return the hashes of the model's files in `folder`, by "FOLDER/FILE"; those computed when the
+    model was `opened` are reused."""
     home = home_of(folder)
     paths = [home / name for name in (MODEL, ADAPTER, TASK)]
     if not paths[0].is_dir() and not paths[1].is_dir():
@@ -243,8 +240,8 @@ def _look_at(
     flat: bool,
     windows: bool,
 ) -> list[str]:
-    """Refuse bad rows before anything is computed, and columns with the names of those of an
-    answer; returns the latter, or nothing for JSON Lines."""
+    """Check all rows before anything is computed, and that no column has the name of a prediction
+    column. Returns the names of the prediction columns if `flat` (csv or tsv), else []."""
     names: list[str] = []
     for values, example in rows_to_answer(source, model, read, Counts()):
         if flat and not names and example is not None:
@@ -257,9 +254,10 @@ def _look_at(
     return names
 
 
-def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
-    """The number of whole rows of an earlier run of the same command, and of those without an
-    answer; the first line of the file identifies the command. A torn last line is cut off."""
+def _resume_staged(staged: Path, about: str, say: Say) -> tuple[int, int]:
+    """Return the number of rows that an earlier run of the same command has left in the staged
+    file, and of those without a prediction. An incomplete last line is cut off; the file of a
+    different command (its first line is not `about`) is emptied."""
     header, null = f"{about}\n".encode(), f'"{PREDICTION}": null}}\n'.encode()
     count = bad = 0
     with staged.open("a+b") as file:
@@ -281,28 +279,29 @@ def _kept(staged: Path, about: str, say: Say) -> tuple[int, int]:
     return count, bad
 
 
-def _as_lines(staged: Path, target: Path) -> None:
+def _write_lines(staged: Path, target: Path) -> None:
     with new_text(target) as file:
-        file.writelines(_answered(staged))
+        file.writelines(_staged_lines(staged))
 
 
 def _as_table(
     staged: Path, target: Path, delimiter: str, names: Sequence[str], top: int | None
 ) -> None:
-    """The columns of the rows, then those of an answer; `names` where no row has one."""
+    """Write a table with the columns of the rows, then those of the predictions, which are `names`
+    if no row has a prediction."""
     rows: list[dict[str, Any]] = [{}, {}]
-    for line in _answered(staged):
+    for line in _staged_lines(staged):
         for columns, cells in zip(rows, flat_row(json.loads(line), top), strict=True):
             columns |= dict.fromkeys(cells)
     with new_text(target, newline="") as file:
-        columns, answer = rows
-        writer = csv.DictWriter(file, [*columns, *(answer or names)], delimiter=delimiter)
+        columns, predicted = rows
+        writer = csv.DictWriter(file, [*columns, *(predicted or names)], delimiter=delimiter)
         writer.writeheader()
-        for line in _answered(staged):
+        for line in _staged_lines(staged):
             values, cells = flat_row(json.loads(line), top)
             writer.writerow(values | cells)
 
 
-def _answered(staged: Path) -> Iterator[str]:
+def _staged_lines(staged: Path) -> Iterator[str]:
     with staged.open(encoding="utf-8") as file:
         yield from islice(file, 1, None)

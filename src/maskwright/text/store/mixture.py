@@ -135,12 +135,11 @@ class ScheduledMixture:
     ratio from block to block, so that they add up over the run. The rows of a source come as in a
     `Mixture`: in a keyed order, all of them once before one comes again.
 
-    A row's number counts in the sources one after the other, its epoch is that of its source.
+    Rows are numbered through all sources in order; the epoch of a row is that of its source.
 
     Args:
         begin, end: (K,) weights, one for each source; one of the two may be 0.
-        progress: (samples, share of the run that is over after them), ascending pairs; straight
-            lines between.
+        progress: ascending pairs (samples, share of the run completed after them), interpolated.
         seed: of the order of the rows.
 
     Raises:
@@ -158,15 +157,15 @@ class ScheduledMixture:
     ) -> None:
         self.sources = list(sources)
         weights = np.stack([begin, end]).astype(np.float64)
-        good = np.isfinite(weights) & (weights >= 0) & (weights.sum(axis=0) > 0)
-        self.length = _checked_length(self.sources, weights, good)
+        is_valid = np.isfinite(weights) & (weights >= 0) & (weights.sum(axis=0) > 0)
+        self.length = _checked_length(self.sources, weights, is_valid)
         self._shares = weights / weights.sum(axis=1, keepdims=True)
         self._samples, self._progress = np.array(progress, dtype=np.float64).T
         self._seed = seed
         self._borders = np.cumsum([0, *map(len, self.sources)])
         total = float(self._samples[-1])
-        short = 1 << (int(total) // LEAST_BLOCKS).bit_length() >> 1
-        self._block = max(8, min(BLOCK, short), math.ceil(total / MOST_BLOCKS))
+        short_block = 1 << (int(total) // LEAST_BLOCKS).bit_length() >> 1
+        self._block = max(8, min(BLOCK, short_block), math.ceil(total / MOST_BLOCKS))
         self._before = np.zeros((1, len(self.sources)), np.int64)
         prints = [source.fingerprint for source in self.sources]
         plain = [self._shares.tolist(), self._samples.tolist(), self._progress.tolist()]
@@ -182,7 +181,7 @@ class ScheduledMixture:
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return row numbers and epochs of their sources, (count,) each, of `count` samples of the
         run from number `begin`."""
-        owners, numbers = self._drawn(np.arange(begin, begin + count))
+        owners, numbers = self._source(np.arange(begin, begin + count))
         rows, epochs = np.zeros_like(numbers), np.zeros_like(numbers)
         for owner in np.unique(owners):
             own_rows, size = owners == owner, len(self.sources[owner])
@@ -208,27 +207,27 @@ class ScheduledMixture:
     def realised(self, samples: int) -> NDArray[np.int64]:
         """Return (K,) how many of the first `samples` of the run come from each source."""
         blocks, rest = divmod(samples, self._block)
-        owners, _ = self._drawn(np.arange(blocks * self._block, blocks * self._block + rest))
+        owners, _ = self._source(np.arange(blocks * self._block, blocks * self._block + rest))
         rest_counts = np.bincount(owners, minlength=len(self.sources))
-        return self._until(blocks)[blocks] + rest_counts
+        return self._rows_before(blocks)[blocks] + rest_counts
 
-    def _drawn(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _source(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the source of each sample, and the number of rows of that source before it."""
         blocks, positions = np.divmod(samples, self._block)
-        until = self._until(int(blocks.max(initial=0)) + 1)
+        until = self._rows_before(int(blocks.max(initial=0)) + 1)
         positions = permute(key("schedule", self._seed, blocks), self._block, positions)
         edges = np.cumsum(until[blocks + 1] - until[blocks], axis=1)  # (samples, K)
         owners = (positions[:, None] >= edges).sum(axis=1)
         lower = np.where(owners > 0, edges[np.arange(len(owners)), owners - 1], 0)
         return owners, until[blocks, owners] + positions - lower
 
-    def _until(self, block: int) -> NDArray[np.int64]:
+    def _rows_before(self, block: int) -> NDArray[np.int64]:
         """Return (at least block + 1, K) numbers of rows of each source before each block."""
         if len(self._before) <= block:
             numbers = np.arange(max(block, 2 * len(self._before)))
             middles = (numbers + 0.5) * self._block
-            over = np.interp(middles, self._samples, self._progress)[:, None]
-            borders = np.cumsum((1 - over) * self._shares[0] + over * self._shares[1], axis=1)
+            done = np.interp(middles, self._samples, self._progress)[:, None]
+            borders = np.cumsum((1 - done) * self._shares[0] + done * self._shares[1], axis=1)
             offset = float(uniforms(key("schedule", self._seed), 1)[0])
             offsets = (offset + numbers * GOLDEN_RATIO) % 1.0
             edges = np.floor(borders[:, :-1] * self._block + offsets[:, None]).astype(np.int64)

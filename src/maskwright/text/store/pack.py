@@ -158,7 +158,7 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
     """
     bins = np.empty(len(sizes), dtype=np.int64)
     gaps: list[list[NDArray[np.int64]]] = [[] for _ in range(capacity + 1)]
-    opened = 0
+    num_bins = 0
     order = np.argsort(-sizes, kind="stable")
     for pieces in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
         if not len(pieces):
@@ -170,8 +170,8 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
             per_row = min(gap, capacity) // size
             needed = -(-len(pieces) // per_row)
             if gap > capacity:
-                bins_used = np.arange(opened, opened + needed)
-                opened += needed
+                bins_used = np.arange(num_bins, num_bins + needed)
+                num_bins += needed
             else:
                 free = gaps[gap].pop()
                 bins_used, rest = free[:needed], free[needed:]
@@ -189,22 +189,23 @@ def best_fit(sizes: NDArray[np.integer], capacity: int) -> NDArray[np.int64]:
 
 
 def _arrange(offsets: NDArray[np.int64], length: int, frame: int, seed: int) -> _Plan:
+    """Split documents into pieces, shuffle these, and pack them into rows window by window."""
     room = length - frame
     starts, lengths = _cut(np.asarray(offsets), room)
     order = permute(key("pack", seed), max(1, len(starts)), np.arange(len(starts)))
     starts, lengths = starts[order], lengths[order]
     bins = np.empty(len(starts), dtype=np.int64)
-    opened = 0
+    num_rows = 0
     for begin in range(0, len(starts), WINDOW):
         window = slice(begin, begin + WINDOW)
-        bins[window] = opened + best_fit(lengths[window] + frame, length)
-        opened = int(bins[window].max()) + 1
+        bins[window] = num_rows + best_fit(lengths[window] + frame, length)
+        num_rows = int(bins[window].max()) + 1
     order = np.argsort(bins, kind="stable")
     starts, lengths, bins = starts[order], lengths[order], bins[order]
-    bounds = np.searchsorted(bins, np.arange(opened + 1))
+    bounds = np.searchsorted(bins, np.arange(num_rows + 1))
     ends = np.cumsum(lengths + frame)
-    before = ends - lengths - frame
-    columns = before - before[bounds[bins]] if opened else before
+    row_starts = ends - lengths - frame
+    columns = row_starts - row_starts[bounds[bins]] if num_rows else row_starts
     return _Plan(bounds, starts, lengths, columns)
 
 

@@ -195,9 +195,9 @@ class SentencePairs:
         other_document = (draws[:, 2] * (self.store.num_documents - 1)).astype(np.int64)
         other_document += other_document >= owner
         low, high = self._firsts[other_document], self._firsts[other_document + 1]
-        begin = low + (draws[:, 3] * (high - low)).astype(np.int64)
-        goal = self._bounds[begin] + np.maximum(1, self._goal[numbers] - a_length)
-        return begin, np.minimum(np.searchsorted(self._bounds, goal), high)
+        first_sentence = low + (draws[:, 3] * (high - low)).astype(np.int64)
+        goal = self._bounds[first_sentence] + np.maximum(1, self._goal[numbers] - a_length)
+        return first_sentence, np.minimum(np.searchsorted(self._bounds, goal), high)
 
     def _swapped(
         self,
@@ -221,7 +221,7 @@ class SentencePairs:
         All documents advance together, by one chunk per turn.
         """
         documents = np.arange(self.store.num_documents)
-        at, document_ends = self._firsts[:-1].copy(), self._firsts[1:]
+        first_sentences, document_ends = self._firsts[:-1].copy(), self._firsts[1:]
         chunks: list[tuple[NDArray[np.int64], ...]] = [(np.zeros(0, np.int64),) * 4]
         turn = 0
         while len(documents):
@@ -229,11 +229,11 @@ class SentencePairs:
             short = uniforms(keys, 1)[:, 0] < short_fraction
             length = 2 + integers(key("crop", self._seed, documents, turn, 1), 1, self._room - 1)
             goal = np.where(short, length[:, 0], self._room)
-            stop = np.searchsorted(self._bounds, self._bounds[at] + goal)
+            stop = np.searchsorted(self._bounds, self._bounds[first_sentences] + goal)
             stop = np.minimum(stop, document_ends[documents])
-            chunks.append((at, stop, documents, goal))
-            on = stop < document_ends[documents]
-            documents, at = documents[on], stop[on]
+            chunks.append((first_sentences, stop, documents, goal))
+            unfinished = stop < document_ends[documents]
+            documents, first_sentences = documents[unfinished], stop[unfinished]
             turn += 1
         columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
         order = np.argsort(columns[0], kind="stable")

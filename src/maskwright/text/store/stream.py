@@ -51,8 +51,8 @@ class Stream:
         positions = numbers[:, None] * self.length + np.arange(self.length + 1)
         real = positions < self._total
         owner = self._owners(np.minimum(positions, self._total - 1))
-        opens = positions == self._starts[owner]
-        end = opens & bool(self._joint)
+        is_start = positions == self._starts[owner]
+        end = is_start & bool(self._joint)
         flat = positions - self._joint * (owner + 1)
         document_begins = np.maximum(self._starts[owner], positions[:, :1])
         tokens = self.store.tokens[np.where(real & ~end, flat, 0)].astype(np.int64)
@@ -72,14 +72,14 @@ class Stream:
         )
 
     def _owners(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the document of each position (B, T) of the tape; positions ascend in a row."""
+        """Return the document of each position (B, T) of the tape, ascending in each row."""
         first_owners = np.searchsorted(self._starts, positions[:, 0], "right") - 1
         last_owners = np.searchsorted(self._starts, positions[:, -1], "right") - 1
         counts = last_owners - first_owners
         rows = np.repeat(np.arange(len(positions)), counts)
-        word_starts = np.repeat(first_owners + 1, counts) + spread(counts)
+        new_documents = np.repeat(first_owners + 1, counts) + spread(counts)
         steps = np.zeros(positions.shape, dtype=np.int64)
-        steps[rows, self._starts[word_starts] - positions[rows, 0]] = 1
+        steps[rows, self._starts[new_documents] - positions[rows, 0]] = 1
         return first_owners[:, None] + np.cumsum(steps, axis=1)
 
 

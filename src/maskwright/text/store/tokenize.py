@@ -102,8 +102,8 @@ def build_store(
                 remove_folder(builder.work, files)
         return existing
     # Only an incomplete or damaged store may be replaced.
-    remains = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
-    if os.path.lexists(out) and not remains:
+    partial = out.is_dir() and {p.name for p in out.iterdir()} <= {MANIFEST, "tokens.bin", *FILES}
+    if os.path.lexists(out) and not partial:
         raise OutputError(
             "the folder for the token store holds other files",
             where=out,
@@ -119,7 +119,7 @@ def build_store(
             lambda stage: builder.join(stage, folders),
             manifest=MANIFEST,
             expected_bytes=expected,
-            replace=remains,
+            replace=partial,
             files=files,
         )
         remove_folder(builder.work, files)
@@ -187,13 +187,13 @@ def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
     """Apply `work` to `items` in threads, a few items ahead; yields results in order."""
     with ThreadPoolExecutor(workers) as pool:
-        ahead: deque[Future[Any]] = deque()
+        pending: deque[Future[Any]] = deque()
         for item in items:
-            ahead.append(pool.submit(work, item))
-            if len(ahead) > workers:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+            pending.append(pool.submit(work, item))
+            if len(pending) > workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def join_hashes(hashes: Iterable[str]) -> str:

@@ -23,8 +23,7 @@ def encode_sampled(
     """Encode ordinary text with random splits.
 
     Args:
-        tokenizer: one of kind unigram.
-        text: ordinary text.
+        tokenizer: of kind unigram.
         alpha: exponent of the probabilities: 0 makes all splits equally likely, large values
             approach `tokenizer.encode`.
         seed: of the run.

@@ -98,6 +98,7 @@ class Tokenizer:
         self._counts: UnknownText | None = None
 
     def _name_roles(self, checked: CheckedFile, settings: Sequence[dict[str, Any]]) -> None:
+        """Set the ids of special tokens by role, `special_ids` and `sentinels`."""
         marked = [checked.tokens[i] for i in sorted(checked.special)]
         self._roles = roles.read_roles(marked, *settings)
         for token in [*self._roles.values(), *roles.extra_tokens(*settings)]:
@@ -152,8 +153,8 @@ class Tokenizer:
             IncompatibleError: a character outside a vocabulary that has no unknown token.
         """
         self._require_known([text])
-        ((answer,),) = backend.encodings(self._backend, [text], False)
-        ids: list[int] = answer.ids
+        ((encoding,),) = backend.encodings(self._backend, [text], False)
+        ids: list[int] = encoding.ids
         self._count([text], [np.array(ids, np.uint32)])
         return ids
 
@@ -196,12 +197,12 @@ class Tokenizer:
         """
         self._require_known(texts)
         encoded: list[tuple[Ids, Ids]] = []
-        rest = iter(marks)
+        remaining_marks = iter(marks)
         for batch in backend.encodings(self._backend, texts, True):
             batch_ids = backend.ids_of(batch)
             self._count(texts[len(encoded) : len(encoded) + len(batch)], batch_ids)
-            for ids, answer in zip(batch_ids, batch, strict=True):
-                encoded.append((ids, backend.first_tokens(answer, next(rest))))
+            for ids, encoding in zip(batch_ids, batch, strict=True):
+                encoded.append((ids, backend.first_tokens(encoding, next(remaining_marks))))
         return encoded
 
     def normalise(self, text: str) -> str:
@@ -233,15 +234,15 @@ class Tokenizer:
 
     def counting(self) -> tuple[Tokenizer, UnknownText]:
         """Return a copy of the tokenizer, and its counts of unknown text, which it updates."""
-        watched = copy.copy(self)
-        watched._counts = counts = UnknownText(
+        counting_tokenizer = copy.copy(self)
+        counting_tokenizer._counts = counts = UnknownText(
             self._plain["model"].get("max_input_chars_per_word"),
             self.normalise,
             self._characters,
             self._spellings,
             acting=self.acting,
         )
-        return watched, counts
+        return counting_tokenizer, counts
 
     @functools.cached_property
     def _spellings(self) -> re.Pattern[str] | None:
@@ -286,16 +287,17 @@ class Tokenizer:
         return counts
 
     def _count(self, texts: Sequence[str], ids: Sequence[Ids]) -> None:
+        """Add texts, with their ids, to the counts of unknown text, if these are kept."""
         if self._counts is None:
             return
         self._counts.add_special(texts)
         has_unknown = [self._emitted is not None and bool((i == self._emitted).any()) for i in ids]
         pairs = list(zip(texts, has_unknown, strict=True))
         self._counts.add_known([text for text, unknown in pairs if not unknown])
-        strange = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
-        answers = itertools.chain.from_iterable(backend.encodings(self._backend, strange, True))
-        for text, answer in zip(strange, answers, strict=True):
-            spans = zip(answer.ids, answer.offsets, strict=True)
+        unsure = [text for text, unknown in pairs if unknown and self._counts.wants(text)]
+        encodings = itertools.chain.from_iterable(backend.encodings(self._backend, unsure, True))
+        for text, encoding in zip(unsure, encodings, strict=True):
+            spans = zip(encoding.ids, encoding.offsets, strict=True)
             self._counts.add(text, [span for i, span in spans if i == self._emitted])
 
     def words(self, text: str) -> list[str]:
@@ -324,21 +326,22 @@ class Tokenizer:
         return min(self._scores.values()), max(map(len, self._scores))
 
     def _require_known(self, texts: Sequence[str]) -> None:
+        """Raise an `IncompatibleError` if a text has characters that would be dropped silently."""
         if self._alphabet is None:
             return
         for number, text in enumerate(texts):
             with backend.unicode_errors([text], number):
-                met = set(self.normalise(text))
+                letters = set(self.normalise(text))
             if self.kind == "byte-bpe":
-                strange = {c for c in met if not self._alphabet.issuperset(spell_bytes(c))}
+                missing = {c for c in letters if not self._alphabet.issuperset(spell_bytes(c))}
             else:
                 spaces = self.kind == "character"
-                strange = {c for c in met - self._alphabet if spaces or not c.isspace()}
-            if strange:
+                missing = {c for c in letters - self._alphabet if spaces or not c.isspace()}
+            if missing:
                 raise IncompatibleError(
                     "characters that the vocabulary does not have, and no unknown token for them",
                     where=f"text {number}",
-                    found="".join(sorted(strange)),
+                    found="".join(sorted(missing)),
                     do="train the tokenizer on this text too, or with an unknown token",
                 )
 

@@ -81,7 +81,7 @@ class UnknownText:
 
     def add(self, text: str, spans: Spans) -> None:
         """Count a text, given where the characters of its unknown tokens begin and end."""
-        letters, unknown, long, strange = _letters(text), 0, 0, Counter[str]()
+        letters, unknown, long, missing = _letters(text), 0, 0, Counter[str]()
         for start, stop in spans:
             fragment = text[start:stop]
             size, read = _letters(fragment), self.normalise(fragment)
@@ -89,14 +89,14 @@ class UnknownText:
             if self.limit is not None and len(read) > self.limit:
                 long += size
             else:
-                strange.update(c for c in read if not (c.isspace() or c in self.vocabulary))
+                missing.update(c for c in read if not (c.isspace() or c in self.vocabulary))
         with self._lock:
             weight = 1 if self._looked < EXACTLY else ONE_OF
             self._looked += len(text)
             self.letters += weight * letters
             self.unknown += weight * unknown
             self.in_long_words += weight * long
-            for character, count in strange.items():
+            for character, count in missing.items():
                 self.characters[character] += weight * count
 
     @classmethod
@@ -121,20 +121,20 @@ class UnknownText:
         in_other_words, causes = self.unknown - self.in_long_words, list[tuple[int, str]]()
         if self.in_long_words:
             share = self.in_long_words / self.letters
-            why = (
+            cause = (
                 f"{share:.1%} stand in words of more than {self.limit} characters, which WordPiece "
                 "reads as one unknown token (text without blanks between its words, long links, "
                 "hashes, DNA)"
             )
-            causes.append((self.in_long_words, why))
+            causes.append((self.in_long_words, cause))
         if in_other_words > 0:
             # In WordPiece one unknown character makes its whole word unknown.
             noun = "characters" if self.limit is None else "words with characters"
             shown = " ".join(c for c, _ in self.characters.most_common(NAMED))
-            why = (
+            cause = (
                 f"{in_other_words / self.letters:.1%} are {noun} that its vocabulary does not have"
             )
-            causes.append((in_other_words, f"{why} ({shown})" if shown else why))
+            causes.append((in_other_words, f"{cause} ({shown})" if shown else cause))
         return [text for _, text in sorted(causes, reverse=True)]
 
     def findings(self, remedy: str = "") -> list[Finding]:

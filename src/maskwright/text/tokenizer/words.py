@@ -69,7 +69,6 @@ def chunks(text: str, spaced: bool) -> list[str]:
     """Split normalised `text` at spaces, which is fast; chunks are counted first.
 
     Args:
-        text: one text.
         spaced: whether a space is part of the chunk after it, as `▁` (Unigram).
     """
     if not spaced:

@@ -1,9 +1,9 @@
 """Byte-pair encoding with an end-of-word marker that is a symbol of its own.
 
 Sennrich et al. 2016 (https://arxiv.org/abs/1508.07909): start from characters, merge the most
-frequent adjacent pair, repeat. Here the marker `</w>` stands apart until a merge takes it, so `est`
-is one symbol with and without it (the `tokenizers` library glues it to the last character from the
-start). Equal counts go to the pair that sorts first, so the result depends on the counts alone.
+frequent adjacent pair, repeat. The marker `</w>` is a separate symbol at first, so `est` is the
+same symbol with and without it (the `tokenizers` library attaches it to the last character). Ties
+are broken by string order, so the result depends on the counts alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Merge:
-    """One learned step: `left` and `right` became one symbol; the pair stood `count` times."""
+    """A learned merge of `left` and `right` into `token`; the pair occurred `count` times."""
 
     left: str
     right: str
@@ -28,14 +28,14 @@ class Merge:
 
 
 class Symbols:
-    """Symbol strings and their numbers, in the order in which they were first seen."""
+    """Symbol strings and their numbers, in order of first occurrence."""
 
     def __init__(self) -> None:
         self.strings: list[str] = []
         self._numbers: dict[str, int] = {}
 
     def number(self, string: str) -> int:
-        """The number of `string`, given now if it is new."""
+        """Return the number of `string`, which is added if new."""
         index = self._numbers.get(string)
         if index is None:
             index = self._numbers[string] = len(self.strings)
@@ -63,7 +63,7 @@ class PairTable:
         """Replace `left right` by `new` in every word, from left to right.
 
         Returns:
-            The pairs whose count changed, without the merged one, which is gone.
+            The other pairs whose counts changed.
         """
         changed: defaultdict[Pair, int] = defaultdict(int)
         merged = 0
@@ -82,6 +82,7 @@ class PairTable:
         return set(changed)
 
     def _merge_word(self, index: int, pair: Pair, new: int, changed: dict[Pair, int]) -> int:
+        """Merge `pair` in a word; adds changes to `changed`, returns the merged count."""
         word, count = self._words[index], self._counts[index]
         left, right = pair
         merged = position = 0
@@ -115,11 +116,8 @@ def train_bpe(
 ) -> list[Merge]:
     """Learn up to `merges` new tokens from distinct `words` and their counts.
 
-    `inner_runs`, which do not reach the end of a word, are counted too, but not closed by the
-    marker.
-
-    Two merges may spell the same token (`a b`+`c`, `a`+`b c`); both are kept, since splitting a
-    word needs them, and the token counts once.
+    `inner_runs` are counts of parts that do not reach the end of a word, so have no marker. Two
+    merges may give the same token (`ab`+`c`, `a`+`bc`); both are kept, the token counts once.
 
     Returns:
         The merges in the order in which they have to be applied.
@@ -145,7 +143,7 @@ def train_bpe(
         negative, _, _, left, right = heapq.heappop(heap)
         count = table.pairs.get((left, right), 0)
         if count != -negative:
-            # Only a fall goes unannounced, so an entry that is out of date stands too early.
+            # Decreases of counts are not pushed, so an outdated entry has too large a count.
             if min_frequency <= count < -negative:
                 push(left, right, count)
             continue
@@ -153,7 +151,7 @@ def train_bpe(
         learned.append(Merge(strings[left], strings[right], token, count))
         new = symbols.number(token)
         for a, b in table.merge(left, right, new):
-            now = table.pairs.get((a, b), 0)
-            if now >= min_frequency and new in (a, b):
-                push(a, b, now)
+            current_count = table.pairs.get((a, b), 0)
+            if current_count >= min_frequency and new in (a, b):
+                push(a, b, current_count)
     return learned

@@ -81,7 +81,7 @@ class Sample:
         self._shelves: dict[int, IO[bytes]] = {}
         self._sizes: Counter[int] = Counter()
         self._lowest = 0
-        self._cut = HASHES  # where the lowest shelf is cut: what has a larger hash is left out
+        self._cut = HASHES  # pieces of the lowest shelf with a larger hash are left out
         self._kept = self._seen = self._documents = 0
 
     def __enter__(self) -> Sample:

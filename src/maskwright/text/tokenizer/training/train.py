@@ -1,10 +1,10 @@
-"""Learning a vocabulary from a stream of documents, within a budget of bytes.
+"""Learn a vocabulary from a stream of documents, within a budget of bytes.
 
     documents -> Sample (budget, by hash) -> words and counts -> pieces -> Tokenizer
 
 BPE with `</w>`, WordPiece and Unigram are learned here from counted words; byte-level BPE by the
-`tokenizers` library. The same documents and the same choice give the same vocabulary, in any order
-of the documents as long as they have no more distinct words than are counted at once.
+`tokenizers` library. The result does not depend on the order of documents unless they have more
+distinct words than `WordCounts` holds.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from maskwright.text.tokenizer.training.wordpiece import spell, train_wordpiece
 from maskwright.text.tokenizer.unknown import NAMED
 from maskwright.text.tokenizer.words import SPACE, chunks, words_of
 
-LONGEST_RUN = LONGEST_TOKEN - 1  # characters; with the space before it as long as a token may be
-BLOCK = LONGEST_RUN // 2  # characters; a longer run than the longest fills at least one block
-# Python counts four control characters among the blanks, the library among the marks.
+LONGEST_RUN = LONGEST_TOKEN - 1  # characters; the longest token without the space before it
+BLOCK = LONGEST_RUN // 2  # characters; a run longer than LONGEST_RUN fills at least one block
+# Four control characters are white space in Python, but punctuation in the library.
 BLANK, OTHER = r"[^\S\x1c-\x1f]", r"[\S\x1c-\x1f]"
 UNBROKEN = re.compile(f"{BLANK}{{{BLOCK}}}|{OTHER}{{{BLOCK}}}")
-# Looked for from its first character only; else each of a thousand would begin a look of its own.
+# Lookbehinds make a match start at the first character only; else the search would be quadratic.
 STRETCH = re.compile(
     f"(?<!{BLANK}){BLANK}{{{LONGEST_RUN + 1},}}|(?<!{OTHER}){OTHER}{{{LONGEST_RUN + 1},}}"
 )
@@ -50,7 +50,7 @@ STRETCH = re.compile(
 def cut_runs(
     texts: Iterable[str], pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer
 ) -> Iterator[str]:
-    """`texts`, cut within the words of `pre_tokenizer` that are longer than `LONGEST_RUN`."""
+    """Yield `texts`, split inside words of `pre_tokenizer` that are longer than `LONGEST_RUN`."""
     for text in texts:
         start = 0
         if any(UNBROKEN.match(text, block) for block in range(0, len(text), BLOCK)):
@@ -61,7 +61,7 @@ def cut_runs(
 
 
 def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> Iterator[int]:
-    """The rising places in `text` where a word is to be cut."""
+    """Yield the ascending positions in `text` where words have to be split."""
     for stretch in STRETCH.finditer(text):
         for _, (begin, end) in pre_tokenizer.pre_tokenize_str(stretch[0]):
             for position in range(begin + LONGEST_RUN, end, LONGEST_RUN):
@@ -70,9 +70,9 @@ def _cuts(text: str, pre_tokenizer: tokenizers.pre_tokenizers.PreTokenizer) -> I
 
 __all__ = ["TokenizerChoice", "train"]
 
-# An alphabet has at most half of the vocabulary, so that the other half is left for longer pieces.
-SMALL_ALPHABET = 1000  # pieces; up to here every frequent character is taken
-COVERED = 0.9999  # share of the text; what a larger alphabet adds beyond it is noise
+# The alphabet takes at most half of the vocabulary; the other half is for longer pieces.
+SMALL_ALPHABET = 1000  # pieces; up to this size all frequent characters are included
+COVERED = 0.9999  # share of the text that a larger alphabet has to cover
 
 
 def train(
@@ -81,12 +81,12 @@ def train(
     """Learn a vocabulary; `learned_from` of the result says how much text was used.
 
     Args:
-        documents: texts, or anything with a `text`; read once, from beginning to end.
-        choice: what to learn.
-        note: told where the vocabulary is too small for the characters of the text.
+        documents: texts, or objects with a `text`; read once, in order.
+        choice: the settings.
+        note: called with a finding if the vocabulary is too small for the text's characters.
 
     Raises:
-        DataError: no text, or a text that is not valid Unicode.
+        DataError: there is no text, or a text is not valid Unicode.
     """
     with Sample(choice.budget_bytes, choice.seed) as sample:
         sample.add_all(documents)
@@ -118,6 +118,7 @@ def train(
 
 
 def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[str, Any]:
+    """Learn the pieces of the chosen kind; returns the `model` of a `tokenizer.json`."""
     specials, unknown = choice.special_tokens, choice.unknown
     if choice.kind == "byte-bpe":
         return _learn_bytes(sample, choice)
@@ -147,15 +148,13 @@ def _learn(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> dict[s
 
 # ------------------------------------------------------------------------------ counting
 def _cleaner(choice: TokenizerChoice) -> Any:
-    """The normaliser of a kind, as the library runs it; None where there is none.
-
-    BPE's own also closes the words; for counting it is WordPiece's, which does not.
-    """
+    """Return the library's normaliser of a kind, or None. For BPE it is that of WordPiece, since
+    BPE's own adds end-of-word markers, which must not be counted."""
     return _library("wordpiece" if choice.kind == "bpe" else choice.kind, choice).normalizer
 
 
 def _library(kind: TokenizerKind, choice: TokenizerChoice) -> tokenizers.Tokenizer:
-    """The library's object with the steps of a kind and an empty vocabulary."""
+    """Build the library's tokenizer with the steps of a kind and an empty vocabulary."""
     plain = pipeline.document(
         kind,
         pipeline.bpe_model((), (), (), None),
@@ -174,7 +173,7 @@ def _normalised(sample: Iterable[str], choice: TokenizerChoice) -> Iterator[str]
 
 
 def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
-    """Distinct words and their counts, as the pipeline of the kind will cut them."""
+    """Count distinct words, split as by the pipeline of the kind."""
     spaced = choice.kind == "unigram"
     chunk_counts = WordCounts()
     for text in _normalised(sample, choice):
@@ -189,10 +188,8 @@ def _count(sample: Iterable[str], choice: TokenizerChoice) -> Counter[str]:
 
 
 def _short_chunks(text: str, spaced: bool, single_digits: bool) -> Iterator[str]:
-    """The chunks of `text`; a long one, such as a line of Chinese, is cut into words at once.
-
-    Whole lines hardly ever come again, so counting them would fill the memory and count nothing.
-    """
+    """Yield the chunks of `text`. A long one, such as a line of Chinese, is split into words, since
+    it would hardly occur again and fill the memory."""
     for chunk in chunks(text, spaced):
         if len(chunk) <= pipeline.LONGEST_WORD:
             yield chunk
@@ -201,12 +198,12 @@ def _short_chunks(text: str, spaced: bool, single_digits: bool) -> Iterator[str]
 
 
 def _characters(sample: Iterable[str], choice: TokenizerChoice, note: Note) -> list[str]:
-    """The distinct characters, sorted; the most frequent ones where there are too many."""
+    """Return the distinct characters, sorted; if too many, only the most frequent ones."""
     counts: Counter[str] = Counter()
     for text in _normalised(sample, choice):
         counts.update(text)
     if len(counts) > choice.room:
-        note(_too_small(counts, _by_frequency(counts)[choice.room :], len(counts), choice))
+        note(_alphabet_finding(counts, _by_frequency(counts)[choice.room :], len(counts), choice))
     return sorted(_by_frequency(counts)[: choice.room])
 
 
@@ -218,13 +215,14 @@ def _by_frequency(counts: Counter[str]) -> list[str]:
 def _spelled(
     counts: Counter[str], choice: TokenizerChoice, note: Note
 ) -> tuple[Counter[str], Counter[str], dict[str, list[str]]]:
-    """(words, parts, alphabet): what there is to learn from, spelled with frequent characters.
+    """Restrict word counts to what can be spelled with frequent characters.
 
-    A word counts as what the kind will read in it. To WordPiece one strange character, or too many
-    characters, make the whole word unknown, so nothing is learned from it. The other kinds read on
-    after the unknown character, so the runs beside it are counted; `parts` are those that do not
-    reach the end of their word.
-    """
+    WordPiece treats a word with a rare character, or too many characters, as unknown, so it is
+    dropped. For other kinds, the runs of known characters in such a word are counted instead.
+
+    Returns:
+        Counts of words; counts of runs that do not reach the end of their word; and the pieces of
+        each character of the alphabet."""
     alphabet = _alphabet(counts, choice, note)
     words: Counter[str] = Counter()
     inner_runs: Counter[str] = Counter()
@@ -250,13 +248,14 @@ def _spelled(
             found=f"{len(counts):,} distinct words",
             do="give more text or a larger vocabulary, or set min_frequency to 1",
         )
-    # WordPiece would never use a character that stands in unknown words only.
+    # WordPiece would never use a character that occurs in unknown words only.
     used = set().union(*words, *inner_runs)
     return words, inner_runs, {c: forms for c, forms in alphabet.items() if c in used}
 
 
 def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
-    """The runs of known characters in a word, long ones cut, and whether each ends the word."""
+    """Yield the runs of known characters in a word, of at most `LONGEST_WORD` characters, and
+    whether each ends the word."""
     end = 0
     for is_known, group in itertools.groupby(word, alphabet.__contains__):
         run = "".join(group)
@@ -269,16 +268,14 @@ def _runs(word: str, alphabet: Container[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _alphabet(counts: Counter[str], choice: TokenizerChoice, note: Note) -> dict[str, list[str]]:
-    """The characters that are spelled, the commonest first, and the pieces that each one needs.
-
-    Chinese, Japanese and Korean need thousands and get them. Any large text also holds thousands
-    of strange characters that are met a few times; they are no use to a vocabulary.
-    """
+    """Choose the characters of the alphabet; returns the pieces that each needs, the most frequent
+    character first. Chinese, Japanese and Korean get the thousands they need, but the rare
+    characters that every large text contains are left out."""
     characters: Counter[str] = Counter()
     for word, count in counts.items():
         for character in word:
             characters[character] += count
-    total, most = characters.total(), choice.room // 2
+    total, max_pieces = characters.total(), choice.room // 2
     forms_of = _forms_of(choice)
     pieces = spelled = 0
     alphabet: dict[str, list[str]] = {}
@@ -286,23 +283,24 @@ def _alphabet(counts: Counter[str], choice: TokenizerChoice, note: Note) -> dict
     for character in _by_frequency(characters):
         forms = forms_of(character)
         pieces += len(forms)
-        enough = pieces > SMALL_ALPHABET and spelled >= COVERED * total
-        if characters[character] < choice.floor or enough:
+        is_covered = pieces > SMALL_ALPHABET and spelled >= COVERED * total
+        if characters[character] < choice.floor or is_covered:
             break
-        if pieces > most:
+        if pieces > max_pieces:
             without_room.append(character)
         else:
             alphabet[character] = forms
         spelled += characters[character]
     if without_room:
-        note(_too_small(characters, without_room, 2 * pieces, choice))
+        note(_alphabet_finding(characters, without_room, 2 * pieces, choice))
     return alphabet
 
 
-def _too_small(
+def _alphabet_finding(
     counts: Counter[str], left_out: Sequence[str], room: int, choice: TokenizerChoice
 ) -> Finding:
-    """What to say of characters for which a vocabulary has no room; with `room` it would have."""
+    """Return the finding about characters that the vocabulary has no room for; `room` is the number
+    of pieces it would need."""
     letters = sum(n for c, n in counts.items() if not c.isspace() and c != SPACE)
     share = sum(counts[character] for character in left_out) / letters
     shown = " ".join(map(shorten, left_out[:NAMED])) + (" …" if len(left_out) > NAMED else "")
@@ -319,21 +317,21 @@ def _too_small(
 
 
 def _forms_of(choice: TokenizerChoice) -> Callable[[str], list[str]]:
-    """What gives the pieces of a single character.
+    """Return a function that gives the pieces of a single character.
 
-    WordPiece's are two, as the start of a word and within one, so that no word of known characters
-    is unknown because one stands in a new place. Marks, and the ideographs that BERT's cleaning
-    sets apart, are always words of their own and have one.
+    In WordPiece a character needs two, at the start of a word and inside, so that all words of
+    known characters can be encoded. Punctuation and the ideographs that BERT's normalisation
+    separates are always single words and need one.
     """
     if choice.kind != "wordpiece":
         return lambda character: [character]
     cleaner = _cleaner(choice)
 
     def forms(character: str) -> list[str]:
-        twice = character * 2
-        if len(cleaner.normalize_str(twice).split()) > 1:
+        doubled = character * 2
+        if len(cleaner.normalize_str(doubled).split()) > 1:
             return [character]
-        return spell(words_of(twice, False, choice.single_digits)[0])
+        return spell(words_of(doubled, False, choice.single_digits)[0])
 
     return forms
 

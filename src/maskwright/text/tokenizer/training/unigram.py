@@ -1,11 +1,11 @@
-"""Unigram vocabularies: begin with too many pieces, drop those that are missed least.
+"""Training of Unigram vocabularies by pruning a large set of candidate pieces.
 
-Kudo 2018 (https://arxiv.org/abs/1804.10959). Each round fits the pieces' probabilities by two
-steps of expectation maximisation over all splits, then measures for every piece what the best
-splits would lose without it, and keeps the best three quarters, until the wanted number is near.
+Kudo 2018 (https://arxiv.org/abs/1804.10959). Each round fits the pieces' probabilities by two steps
+of expectation maximisation over all splits, computes for every piece the loss of likelihood if it
+is removed, and keeps the best three quarters, until the requested size is near.
 
-Ours and not the `tokenizers` library's, because the latter sums in the order of a hash table that
-is seeded anew each time: two runs on one text give two vocabularies. Here every order is fixed.
+The trainer of the `tokenizers` library is not used, since it sums in the order of a randomly seeded
+hash table and gives a different vocabulary in each run.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from maskwright.text.tokenizer.training.sample import hash_of
 Array = np.ndarray
 LONGEST_PIECE = 16  # characters
 LONGEST_WORD = 24  # characters
-# Every character lifts a product of probabilities by 2^LIFT. A letter that is rare among a billion
-# pieces has a score of -31, and 24 of them make 2^-1074, where a float64 ends. Lifted, the products
-# of a word lie between 2^-768 and 2^768 for scores down to -44; a power of two rounds nothing.
+# Products of probabilities are scaled by 2^LIFT per character to avoid underflow: a character that
+# is rare among a billion pieces has a score of -31, and 24 of them give 2^-1074, the smallest
+# float64. Scaled, they are within 2^-768 … 2^768 for scores down to -44. Powers of two are exact.
 LIFT = 32
 
 
 class Lattice:
-    """The words, their counts, and the pieces found in them.
+    """Words with their counts, and all occurrences of candidate pieces in them.
+
+    Words are the rows of a ragged matrix, sorted by descending length; column j has the pieces that
+    start at character j.
 
     Attributes:
-        size: how many pieces there are; their numbers are 0 … size - 1, characters first.
-        lengths: characters of each piece.
-        seed_counts: how often each piece stands in the text, overlaps included.
+        size: the number of pieces; they are numbered 0 … size - 1, characters first.
+        lengths: (size,) characters of each piece.
+        seed_counts: (size,) occurrences of each piece in the text, including overlaps.
+        reach: by j, the number of words of at least j characters.
     """
 
     def __init__(self, words: Mapping[str, int], most_pieces: int) -> None:
-        """Find the seed pieces: all characters, and the substrings that cover the most text.
-
-        A substring that is always followed by the same character is left to its longer sibling, as
-        in the suffix-array construction of SentencePiece.
-        """
+        """Find at most `most_pieces` seed pieces: all characters, and the substrings that cover the
+        most text. As in SentencePiece, a substring that is always followed by the same character is
+        replaced by the longer one."""
         rows = sorted(words, key=lambda word: (-len(word), word))
         self.counts = np.array([words[row] for row in rows], np.float64)
         self._sizes = sizes = np.array([len(row) for row in rows])
@@ -59,6 +61,7 @@ class Lattice:
         self._find(most_pieces)
 
     def _find(self, most_pieces: int) -> None:
+        """Count all substrings that occur twice or more, by increasing length; select the best."""
         levels: list[dict[str, Any]] = []
         before, keys = self._columns, self._columns
         for length in range(1, self.most_length + 1):
@@ -69,21 +72,22 @@ class Lattice:
             )
             weights = np.concatenate([self.counts[: len(k)] for k in keys])
             totals = np.bincount(inverse, weights, len(distinct))
-            dead = totals < 2 if length > 1 else np.zeros(len(distinct), bool)
+            rejected = totals < 2 if length > 1 else np.zeros(len(distinct), bool)
             if length > 1 and distinct[0] < 0:
-                dead[0] = True  # the key of everything that was no candidate already
-            numbers = np.where(dead, -1, np.cumsum(~dead) - 1)
+                rejected[0] = True  # the key of substrings whose prefix was not a candidate
+            numbers = np.where(rejected, -1, np.cumsum(~rejected) - 1)
             if levels:
-                parents = distinct[~dead] // len(self.characters)
-                np.maximum.at(levels[-1]["longer"], parents, totals[~dead])
-            counts = totals[~dead]
-            level = {"counts": counts, "first": firsts[~dead], "longer": np.zeros(len(counts))}
+                parents = distinct[~rejected] // len(self.characters)
+                np.maximum.at(levels[-1]["longer"], parents, totals[~rejected])
+            counts = totals[~rejected]
+            level = {"counts": counts, "first": firsts[~rejected], "longer": np.zeros(len(counts))}
             before = np.split(numbers[inverse], np.cumsum([len(k) for k in keys])[:-1])
             levels.append({**level, "columns": before})
         self._select(levels, most_pieces)
 
     def _extend(self, before: list[Array], length: int) -> list[Array]:
-        """Keys of the substrings of `length`, from the numbers of those one shorter."""
+        """Return keys of all substrings of `length`, by column, from the numbers `before` of those
+        that are one character shorter; -1 if the shorter one is not a candidate."""
         keys = []
         for j in range(self.longest - length + 1):
             m = self.reach[j + length]
@@ -93,17 +97,17 @@ class Lattice:
         return keys
 
     def _select(self, levels: list[dict[str, Any]], most_pieces: int) -> None:
-        """Number the best candidates and write the numbers into the columns."""
+        """Number the best candidates and store these numbers as `pieces[length][column]`."""
         covered = [
             np.where(level["longer"] < level["counts"], level["counts"] * length, 0.0)
             for length, level in enumerate(levels, 1)
         ]
         covered[0][:] = np.inf
-        every = np.concatenate(covered)
-        order = np.argsort(-every, kind="stable")[:most_pieces]
-        chosen = np.sort(order[every[order] > 0])
+        coverage = np.concatenate(covered)
+        order = np.argsort(-coverage, kind="stable")[:most_pieces]
+        chosen = np.sort(order[coverage[order] > 0])
         self.size = len(chosen)
-        numbers = np.full(len(every) + 1, self.size, np.int32)
+        numbers = np.full(len(coverage) + 1, self.size, np.int32)
         numbers[chosen] = np.arange(self.size)
         self.lengths = np.concatenate(
             [np.full(len(c), length) for length, c in enumerate(covered, 1)]
@@ -113,25 +117,25 @@ class Lattice:
         self.pieces: list[list[Array]] = [[]]
         base = 0
         for level, c in zip(levels, covered, strict=True):
-            shift = [np.where(col < 0, len(every), col + base) for col in level["columns"]]
+            shift = [np.where(col < 0, len(coverage), col + base) for col in level["columns"]]
             self.pieces.append([numbers[s] for s in shift])
             base += len(c)
         self._places = [self._starts(length) for length in range(1, self.most_length + 1)]
 
     def _starts(self, length: int) -> Array:
-        """Where each column of a length begins when the columns are laid end to end."""
+        """Return the start of each column of a length in their concatenation."""
         sizes = [len(column) for column in self.pieces[length]]
         return np.concatenate([[0], np.cumsum(sizes)])
 
     # -------------------------------------------------------------------------- places of pieces
     def place(self, piece: int) -> tuple[int, int]:
-        """(row, column) of the first place of a piece."""
+        """Return (row, column) of the first occurrence of a piece."""
         starts = self._places[self.lengths[piece] - 1]
         column = int(np.searchsorted(starts, self._first[piece], "right")) - 1
         return int(self._first[piece] - starts[column]), column
 
     def strings(self) -> list[str]:
-        """The pieces as text, by number."""
+        """Return the pieces as text, by number."""
         texts = []
         for piece, length in enumerate(self.lengths):
             row, column = self.place(piece)
@@ -139,7 +143,7 @@ class Lattice:
         return texts
 
     def keep(self, chosen: Array) -> None:
-        """Forget all pieces but `chosen` (rising numbers); they are numbered anew."""
+        """Remove all pieces except `chosen` (ascending numbers), and renumber these."""
         numbers = np.full(self.size + 1, len(chosen), np.int32)
         numbers[chosen] = np.arange(len(chosen))
         self.pieces = [[numbers[column] for column in level] for level in self.pieces]
@@ -149,9 +153,8 @@ class Lattice:
 
     # -------------------------------------------------------------------------- sums over all paths
     def expected(self, scores: Array) -> tuple[Array, float]:
-        """How often each piece is expected under `scores` (log-probabilities): forward-backward.
-
-        All paths to a character are lifted alike (`LIFT`), so their shares in a word stay the same.
+        """Compute the expected count of each piece under `scores` (log-probabilities) by the
+        forward-backward algorithm. All paths to a character are scaled equally (`LIFT`).
 
         Returns:
             (expected counts, log-likelihood of the text).
@@ -186,11 +189,12 @@ class Lattice:
         return expected_counts[:-1], float(log_likelihood)
 
     def _next(self, j: int) -> int:
+        """Return the number of words of more than `j` characters."""
         return self.reach[j + 1] if j < self.longest else 0
 
     # -------------------------------------------------------------------------- best paths
     def best(self, scores: Array) -> Array:
-        """How often each piece stands in the best splits of all words (Viterbi)."""
+        """Count each piece in the best splits of all words (Viterbi)."""
         value = np.append(scores, -np.inf)
 
         def look(length: int, j: int, m: int) -> Array:
@@ -206,16 +210,16 @@ class Lattice:
             words_here = np.flatnonzero(ends[: self.reach[j]] == j)
             steps = back[j][words_here]
             for length in np.unique(steps):
-                at = words_here[steps == length]
-                piece = self.pieces[length][j - length][at]
-                piece_counts += np.bincount(piece, self.counts[at], self.size + 1)
-                ends[at] = j - length
+                rows_with_step = words_here[steps == length]
+                piece = self.pieces[length][j - length][rows_with_step]
+                piece_counts += np.bincount(piece, self.counts[rows_with_step], self.size + 1)
+                ends[rows_with_step] = j - length
         return piece_counts[:-1]
 
     def _back(
         self, reach: list[int], value: Array, look: Callable[[int, int, int], Array]
     ) -> list[Array]:
-        """Length of the last piece on the best path to each character."""
+        """Return the length of the last piece on the best path to each character, by column."""
         score = [np.zeros(reach[0])]
         back = [np.zeros(0, np.int8)]
         for j in range(1, self.longest + 1):
@@ -230,7 +234,7 @@ class Lattice:
         return back
 
     def without(self, scores: Array) -> Array:
-        """The best score of each piece's own text when the piece itself may not be used."""
+        """Return the score of the best split of each piece into other pieces."""
         value = np.append(scores, -np.inf)
         flat = [np.concatenate(level) if level else np.zeros(0) for level in self.pieces]
         best_scores = np.full(self.size, -np.inf)
@@ -251,11 +255,11 @@ class Lattice:
 
 
 ROUND = 0.75  # share of the pieces that a round keeps
-SPARE = 1.1  # rounds stop this near to the wanted number
-SEEDS = 16  # seed pieces per wanted piece
-RARE = 0.5  # pieces expected less often than this are dropped
+SPARE = 1.1  # rounds stop at this multiple of the requested size
+SEEDS = 16  # seed pieces per requested piece
+RARE = 0.5  # pieces with a smaller expected count are dropped
 MOST_WORDS = 300_000  # the most frequent words are enough, and bound the memory
-MOST_CHARACTERS = 4_000_000  # of those words; they are long where a text knows no spaces
+MOST_CHARACTERS = 4_000_000  # of those words, which are long in texts without spaces
 DIGITS = 6  # of a saved score
 
 
@@ -283,11 +287,9 @@ def train_unigram(words: Mapping[str, int], *, tokens: int) -> dict[str, float]:
 
 
 def _short(words: Mapping[str, int]) -> Counter[str]:
-    """The most frequent words, cut to what a lattice can hold, and the characters of the others.
-
-    Where most words are met once, as the clauses of a text without spaces are, those to be left out
-    are chosen by a hash: by their letters, all would begin alike.
-    """
+    """Return counts of the most frequent words, split to `LONGEST_WORD`, and of characters that
+    occur in other words only. Among words with equal counts a hash decides, since by alphabet those
+    kept from a text without spaces would all begin with the same letters."""
     ordered = sorted(words, key=lambda word: (-words[word], hash_of(word)))
     short: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
@@ -306,13 +308,13 @@ def _short(words: Mapping[str, int]) -> Counter[str]:
 
 
 def fit(lattice: Lattice, scores: Array) -> Array:
-    """One step of expectation maximisation; drops pieces that are hardly expected at all.
+    """Do a step of expectation maximisation and drop pieces with an expected count below `RARE`.
 
     The scores are digamma(expected) - digamma(total) (variational Bayes with a flat prior), which
-    makes rare pieces rarer and so the vocabulary sparser.
+    lowers those of rare pieces and makes the vocabulary sparser.
 
     Raises:
-        TokenizerError: the counts are so large that a rare word's probability is no number.
+        TokenizerError: counts differ so much that a probability underflows.
     """
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # refused below
         expected, _ = lattice.expected(scores)
@@ -331,8 +333,8 @@ def fit(lattice: Lattice, scores: Array) -> Array:
 
 
 def prune(lattice: Lattice, scores: Array, size: int) -> Array:
-    """Keep the `size` pieces whose loss would cost the best splits most; returns their scores."""
-    # A character has no other way to be written, so its loss is infinite, used or not.
+    """Keep the `size` pieces whose removal would lower likelihood most; returns their scores."""
+    # A character cannot be split, so its loss is infinite, used or not.
     loss = (lattice.best(scores) + 1e-9) * (scores - lattice.without(scores))
     remaining = _top(lattice, loss, size)
     lattice.keep(remaining)
@@ -340,20 +342,20 @@ def prune(lattice: Lattice, scores: Array, size: int) -> Array:
 
 
 def _top(lattice: Lattice, value: Array, size: int) -> Array:
-    """Rising numbers of the `size` largest by `value`, all characters among them."""
+    """Return the ascending numbers of all characters and the pieces with the largest `value`."""
     value = np.where(lattice.lengths == 1, np.inf, value)
     size = max(size, int((lattice.lengths == 1).sum()))
     return np.sort(np.argsort(-value, kind="stable")[:size])
 
 
 def digamma(x: Array) -> Array:
-    """The derivative of log-gamma for x > 0, to about 1e-10: recurrence, then Stirling's series."""
+    """Compute the derivative of log-gamma for x > 0 to about 1e-10 by recurrence and a series."""
     x = x.astype(np.float64)
     total = np.zeros_like(x)
     for _ in range(8):
-        small = x < 8
-        total -= np.where(small, 1 / x, 0.0)
-        x = np.where(small, x + 1, x)
+        below_8 = x < 8
+        total -= np.where(below_8, 1 / x, 0.0)
+        x = np.where(below_8, x + 1, x)
     inverse = 1 / (x * x)
     series = inverse * (1 / 12 - inverse * (1 / 120 - inverse * (1 / 252 - inverse / 240)))
     return total + np.log(x) - 0.5 / x - series

@@ -38,8 +38,8 @@ def train_wordpiece(
 
     Args:
         words: distinct words and their counts.
-        tokens: how many new tokens are wanted.
-        min_frequency: pairs met less often are not merged; None for the falling floor.
+        tokens: the maximum number of new tokens.
+        min_frequency: the minimum count of merged pairs; None: a minimum that falls to `LEAST`.
 
     Returns:
         The merges in order; `token` is the new piece, with `##` where it continues a word.
@@ -58,12 +58,12 @@ def train_wordpiece(
 
 
 def spell(word: str) -> list[str]:
-    """The characters of `word` as pieces: the first bare, the others with `##`."""
+    """Return the characters of `word` as pieces: the first one, then others with `##`."""
     return [word[0], *(CONTINUATION + c for c in word[1:])]
 
 
 def join(left: str, right: str) -> str:
-    """The piece that two adjacent pieces make."""
+    """Return the piece that results from merging two adjacent pieces."""
     return left + right.removeprefix(CONTINUATION)
 
 
@@ -82,7 +82,7 @@ class _Trainer:
         self.known = len(self.symbols.strings)
 
     def run(self, tokens: int, floor: int) -> None:
-        """Merge pairs met at least `floor` times, until `tokens` are new or no pair is left."""
+        """Merge pairs that occur at least `floor` times, until there are `tokens` new tokens."""
         self.floor = floor
         for pair in self.table.pairs:
             self._hold(pair)
@@ -112,14 +112,14 @@ class _Trainer:
             heapq.heappush(self.heap, entry)
 
     def _pop(self) -> Pair | None:
-        """The best pair, or None when the entry on top had to be put back or thrown away."""
+        """Return the best pair; None if the top entry was outdated, which is updated or removed."""
         score, count, _, _, pair = heapq.heappop(self.heap)
         if pair not in self.table.pairs:
             return None
-        now = self._score(pair)
-        if now == (-score, -count):
+        current_score = self._score(pair)
+        if current_score == (-score, -count):
             return pair
-        if now < (-score, -count):
+        if current_score < (-score, -count):
             self._push(pair)
         return None
 
@@ -131,7 +131,7 @@ class _Trainer:
                 self._push(pair)
 
     def _hold(self, pair: Pair) -> None:
-        """List `pair` under both its symbols while it is frequent enough to be merged."""
+        """Index `pair` by both symbols if it is frequent enough to be merged, else remove it."""
         if self.table.pairs.get(pair, 0) >= self.floor:
             self.holders[pair[0]].add(pair)
             self.holders[pair[1]].add(pair)
