@@ -29,9 +29,9 @@ def facts(model: Model) -> dict[str, Any]:
     """The contents of model.json: what the browser needs besides weights and vocabulary."""
     tokenizer = model.tokenizer
     vocabulary = special_tokens.vocabulary(tokenizer)
-    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    unused_ids = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
     end = vocabulary.end
-    trained = model.num_stacks == 2 and model.conventions.decoder_trained
+    decoder_trained = model.num_stacks == 2 and model.conventions.decoder_trained
     return {
         "config": tagged(model.config),
         "conventions": {
@@ -53,9 +53,9 @@ def facts(model: Model) -> dict[str, Any]:
         "end": end,
         "opening": special_tokens.opening(tokenizer),
         "special": sorted(tokenizer.special_ids),
-        "never": sorted({*tokenizer.special_ids, *rows} - {end}),
-        "decoder_start": model.decoder_start if trained else None,
-        "filled_by_decoder": trained and tokenizer.mask is not None,
+        "never": sorted({*tokenizer.special_ids, *unused_ids} - {end}),
+        "decoder_start": model.decoder_start if decoder_trained else None,
+        "filled_by_decoder": decoder_trained and tokenizer.mask is not None,
         "longest": model.config.longest,
         "trained_length": trained_length(model.config),
         "task": _task(model),
@@ -65,15 +65,15 @@ def facts(model: Model) -> dict[str, Any]:
 
 def _task(model: Model) -> dict[str, Any]:
     """How the model answers its task, or how it makes vectors if it was trained for none."""
-    trained = True
+    is_trained = True
     try:
         task_predictor = predictor(model)
     except MaskwrightError:
-        trained, task_predictor = False, of_vectors(model, "mean")
+        is_trained, task_predictor = False, of_vectors(model, "mean")
     task, record = task_predictor.task_type, model.task
     targets = () if record is None else next(iter(record.targets.values()), ())
     return {
-        "trained": trained,
+        "trained": is_trained,
         "kind": None if record is None else record.kind,
         "target": targets[0] if len(targets) == 1 else None,
         "head": task.head,

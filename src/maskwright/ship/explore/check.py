@@ -64,7 +64,7 @@ def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
     program = node()
     assert program is not None
     with resources.as_file(resources.files(__package__)) as package:
-        ran = subprocess.run(
+        run = subprocess.run(
             [program, str(package / "check.mjs"), str(package / "browser"), str(folder)],
             input=json.dumps(rows),
             capture_output=True,
@@ -72,10 +72,10 @@ def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
             timeout=SECONDS,
             check=False,
         )
-    if ran.returncode:
+    if run.returncode:
         raise CheckpointError(
             "the browser cannot read what was exported",
             where=folder,
-            found=ran.stderr.strip().splitlines()[-1][:200] if ran.stderr.strip() else "no answer",
+            found=run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "no answer",
         )
-    return [torch.tensor(row) for row in json.loads(ran.stdout)]
+    return [torch.tensor(row) for row in json.loads(run.stdout)]

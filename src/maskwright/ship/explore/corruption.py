@@ -111,13 +111,13 @@ def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[s
         DataError: no text. TokenizerError: the tokenizer cannot split it.
     """
     row_facts, model = _prepare_row(queryable, request), queryable.model
-    static = member_of(request.objective).spec.static_option
+    static_option = member_of(request.objective).spec.static_option
     row_facts["epochs"] = _epochs(model, request)
     row_facts["fixed"] = None
-    if static:
+    if static_option:
         try:
-            fixed = replace(request, options=_with(request.options, static, True))
-            row_facts["fixed"] = _epochs(model, fixed)
+            static_request = replace(request, options=_with(request.options, static_option, True))
+            row_facts["fixed"] = _epochs(model, static_request)
         except IncompatibleError:  # rows that are sampled in each epoch have no static masks
             pass
     return row_facts
@@ -134,7 +134,7 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
     corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
     filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
     row = rows.tokens[0].tolist()
-    inserted = [-1 - token for token in _tokens(case) if token < 0]
+    inserted_ids = [-1 - token for token in _tokens(case) if token < 0]
     return {
         "mask": tokenizer.mask,
         "row": row,
@@ -143,8 +143,8 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         "case": case,
         "rows": len(source),
         "filled": filled,
-        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted, *(filled or ())}},
-        "signs": sorted(tokenizer.special_ids & {*row, *inserted}),
+        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted_ids, *(filled or ())}},
+        "signs": sorted(tokenizer.special_ids & {*row, *inserted_ids}),
     }
 
 
@@ -192,12 +192,12 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
     """
     checked_options, refusal = defaults(member, options), None
     for config in _fitting_configs(member.name):
-        size = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
+        tokens = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
         vocabulary = special_tokens.vocabulary(tokenizer)
-        trial = first_fitting(member, [replace(config, tokens=size)], vocabulary, checked_options)
-        if not isinstance(trial, RefusalReason):
-            return trial[1]
-        refusal = refusal or trial
+        fit = first_fitting(member, [replace(config, tokens=tokens)], vocabulary, checked_options)
+        if not isinstance(fit, RefusalReason):
+            return fit[1]
+        refusal = refusal or fit
     assert refusal is not None
     details = {name: getattr(refusal, name) for name in ("where", "found", "wanted", "do")}
     raise IncompatibleError(refusal.what, **details)
@@ -206,13 +206,13 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
 @cache
 def _fitting_configs(name: str) -> list[TransformerConfig]:
     """A config of each family that the objective fits, if the tokenizer has all special tokens."""
-    fitting = []
+    fitting_configs = []
     for family_name in catalogue.names("families"):
         configs = map(slender, architectures(family(family_name), VOCABULARY.size))
-        trial = first_fitting(member_of(name), list(configs), VOCABULARY)
-        if not isinstance(trial, RefusalReason):
-            fitting.append(trial[0])
-    return fitting
+        fit = first_fitting(member_of(name), list(configs), VOCABULARY)
+        if not isinstance(fit, RefusalReason):
+            fitting_configs.append(fit[0])
+    return fitting_configs
 
 
 def _source(
@@ -223,8 +223,8 @@ def _source(
     if not store.num_tokens:
         raise DataError("there is no text", where="text", wanted="a few words")
     spec, options = member.spec, {**dict.fromkeys(member.spec.networks, "-"), **request.options}
-    frames = 3 * store.num_documents + 1
-    length = min(longest, max(8, store.num_tokens + frames))
+    num_special_tokens = 3 * store.num_documents + 1
+    length = min(longest, max(8, store.num_tokens + num_special_tokens))
     if spec.rows == "blocks" and spec.lengths is not None:
         full_length = min(longest, max(8, store.num_tokens))
         length = max(4, spec.lengths(defaults(member, request.options), full_length)[0])
@@ -245,8 +245,8 @@ def _store(tokenizer: Tokenizer, text: str) -> TextStore:
 def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
     """Ids that the model samples for the masks of a batch; None if it fills no masks."""
     model, longest = queryable.model, queryable.model.config.longest
-    fills = model.config.encoder is not None and model.config.vocabulary_head is not None
-    if not fills or model.conventions.prediction_offset or model.positions:
+    fills_masks = model.config.encoder is not None and model.config.vocabulary_head is not None
+    if not fills_masks or model.conventions.prediction_offset or model.positions:
         return None
     if longest is not None and batch.tokens.shape[1] > longest:
         return None
@@ -298,9 +298,9 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
         else:
             continue
         if dataclasses.is_dataclass(default):
-            for inner in settings(type(default), f"{path}."):
-                inner_default = _at(default, inner.path.removeprefix(f"{path}."))
-                yield replace(inner, default=inner_default)
+            for nested_setting in settings(type(default), f"{path}."):
+                nested_default = _at(default, nested_setting.path.removeprefix(f"{path}."))
+                yield replace(nested_setting, default=nested_default)
         elif typing.get_origin(hint) is Literal:
             yield Setting(path, "choice", default, tuple(map(str, typing.get_args(hint))))
         elif hint is bool:
@@ -308,8 +308,8 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
         elif hint is int:
             yield Setting(path, "integer", default)
         elif hint is float or (isinstance(hint, types.UnionType) and float in hint.__args__):
-            share = default is None or 0 <= default <= 1
-            yield Setting(path, "share" if share else "number", default)
+            is_share = default is None or 0 <= default <= 1
+            yield Setting(path, "share" if is_share else "number", default)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -321,8 +321,8 @@ def _at(value: Any, path: str) -> Any:
 def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     """A copy of nested options with one of them set."""
     name, _, rest = path.partition(".")
-    inner = options.get(name)
-    new_value = _with(inner if isinstance(inner, dict) else {}, rest, value) if rest else value
+    nested = options.get(name)
+    new_value = _with(nested if isinstance(nested, dict) else {}, rest, value) if rest else value
     return {**options, name: new_value}
 
 
@@ -334,8 +334,8 @@ def _other_values(setting: Setting) -> list[Any]:
         return [not setting.default]
     if setting.kind == "share":
         return [SHARE] if not setting.default else [setting.default / 2, (1 + setting.default) / 2]
-    step = 2 * setting.default
-    return [int(step) if setting.kind == "integer" else step]
+    doubled = 2 * setting.default
+    return [int(doubled) if setting.kind == "integer" else doubled]
 
 
 # ---------------------------------------------------------------------------------------- the file
@@ -382,7 +382,7 @@ def _precomputed(
 ) -> dict[str, Any]:
     """An objective with its settings and presets, each with the first seeds; or its refusal."""
     module = catalogue.load("objectives", member.name)
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": member.name,
         "about": about_of(member),
         "usual_for": member.spec.usual_for,
@@ -391,19 +391,19 @@ def _precomputed(
     }
     request = CorruptionRequest(text, member.name)
     try:
-        plain = prepare_row(model, request)
+        default_row = prepare_row(model, request)
     except MaskwrightError as error:
-        return {**about, "refused": dataclasses.asdict(RefusalReason.of(error))}
-    pieces.update(plain.pop("pieces"))
-    used = _effective_settings(member.name)
+        return {**description, "refused": dataclasses.asdict(RefusalReason.of(error))}
+    pieces.update(default_row.pop("pieces"))
+    effective = _effective_settings(member.name)
     presets: list[dict[str, Any]] = [{"name": "", "options": {}}]
-    for setting in used:
+    for setting in effective:
         if setting.kind == "choice" or (setting.kind == "share" and setting.default == 0.0):
             presets += [
                 {"name": f"{setting.path} = {value}", "options": _with({}, setting.path, value)}
                 for value in _other_values(setting)
             ]
-    shown = []
+    shown_presets = []
     for preset in presets:
         preset_request = replace(request, options=preset["options"])
         try:
@@ -414,13 +414,13 @@ def _precomputed(
             continue  # this tokenizer does not allow it
         for case in cases:
             pieces.update(case.pop("pieces"))
-        shown.append({**preset, "seeds": cases})
+        shown_presets.append({**preset, "seeds": cases})
     return {
-        **about,
-        "settings": [dataclasses.asdict(used_setting) for used_setting in used],
-        "presets": shown,
-        "epochs": plain["epochs"],
-        "fixed": plain["fixed"],
+        **description,
+        "settings": [dataclasses.asdict(used_setting) for used_setting in effective],
+        "presets": shown_presets,
+        "epochs": default_row["epochs"],
+        "fixed": default_row["fixed"],
     }
 
 
@@ -429,18 +429,18 @@ def _effective_settings(name: str) -> list[Setting]:
     """The options that change the corruption of a row, alone or together with a choice, as tried
     on rows of numbered tokens."""
     member = member_of(name)
-    every = list(settings(member.options))
-    choices = [(s.path, v) for s in every if s.kind == "choice" for v in _other_values(s)]
+    all_settings = list(settings(member.options))
+    choices = [(s.path, v) for s in all_settings if s.kind == "choice" for v in _other_values(s)]
     contexts = [{}, *(_with({}, path, value) for path, value in choices)]
-    plain = [(context, _trial_batch(member, context)) for context in contexts]
+    baselines = [(context, _trial_batch(member, context)) for context in contexts]
     return [
         setting
-        for setting in every
+        for setting in all_settings
         if any(
-            before is not None and after is not None and after != before
-            for context, before in plain
+            baseline is not None and changed is not None and changed != baseline
+            for context, baseline in baselines
             for value in _other_values(setting)
-            for after in [_trial_batch(member, _with(context, setting.path, value))]
+            for changed in [_trial_batch(member, _with(context, setting.path, value))]
         )
     ]
 
@@ -450,10 +450,10 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
-        trial = first_fitting(member, configs, VOCABULARY, defaults(member, options))
-        if isinstance(trial, RefusalReason):
+        fit = first_fitting(member, configs, VOCABULARY, defaults(member, options))
+        if isinstance(fit, RefusalReason):
             return None
-        batch = trial[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
+        batch = fit[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
     except MaskwrightError:
         return None
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]

@@ -119,11 +119,11 @@ def matrix_row(
         }
     }
     for member in members:
-        trial = first_fitting(member, configs, VOCABULARY)
-        if isinstance(trial, RefusalReason):
-            cells[member.name] = {"refused": asdict(trial)}
+        fit = first_fitting(member, configs, VOCABULARY)
+        if isinstance(fit, RefusalReason):
+            cells[member.name] = {"refused": asdict(fit)}
             continue
-        config, objective = trial
+        config, objective = fit
         cells[member.name] = {
             kind: [
                 _number(case, examples) for case in cases(objective, config, member.spec, lengths)
@@ -199,9 +199,9 @@ def cases(
     kinds = np.sign(prefix) + (prefix >= length)
     row_cases = []
     for kind in np.unique(kinds):
-        alike = np.flatnonzero(kinds == kind)
+        indices = np.flatnonzero(kinds == kind)
         row_cases.append(
-            row | describe_row(batch, int(alike[np.abs(prefix[alike] - PREFIX).argmin()]))
+            row | describe_row(batch, int(indices[np.abs(prefix[indices] - PREFIX).argmin()]))
         )
     return row_cases
 
@@ -212,17 +212,17 @@ def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
     shifted = [
         -1 - START if position == 0 else n - 1 for n, position in enumerate(rows.positions[0])
     ]
-    second = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
-    nothing = dict.fromkeys(("segments", "prefix", "label", "pooled"))
+    decoder = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
+    absent_fields = dict.fromkeys(("segments", "prefix", "label", "pooled"))
     return {
         "row": signs(rows),
         "tokens": tokens,
         "documents": documents,
-        "decoder": second,
+        "decoder": decoder,
         "read": [],
         "wanted": [],
         "drawn": False,
-        **nothing,
+        **absent_fields,
     }
 
 

@@ -62,10 +62,10 @@ class NotebookPage:
     height: int
 
     def __repr__(self) -> str:
-        listed = counted(len(self.models), "model")
+        models_text = counted(len(self.models), "model")
         if len(self.models) == 1:
-            listed = self.models[0]
-        return f"<page {self.title!r} for notebooks: {listed}, {size(len(self.html))}>"
+            models_text = self.models[0]
+        return f"<page {self.title!r} for notebooks: {models_text}, {size(len(self.html))}>"
 
     def _repr_html_(self) -> str:
         """The page in a frame."""
@@ -138,16 +138,16 @@ def pages() -> dict[str, str]:
 def _site(models: Sequence[ModelSource], text: str | None) -> Site:
     if not models:
         raise UsageError("no model to show", wanted="one or more")
-    listed: list[SiteModel] = []
-    room = MOST_WEIGHTS
+    page_models: list[SiteModel] = []
+    weights_left = MOST_WEIGHTS
     for number, model in enumerate(models):
-        sized_models = _with_sizes(model, room // (len(models) - number))
-        room -= sum(size for _, size in sized_models)
-        listed += [site_model for site_model, _ in sized_models]
+        sized_models = _with_sizes(model, weights_left // (len(models) - number))
+        weights_left -= sum(size for _, size in sized_models)
+        page_models += [site_model for site_model, _ in sized_models]
     paths = [_path(model) for model in models]
     title = site_title(paths)
     runs = [run for path in dict.fromkeys(paths) for run in runs_in(path)]
-    return Site(title, listed, sample=text, prompt=text, runs=runs)
+    return Site(title, page_models, sample=text, prompt=text, runs=runs)
 
 
 def _path(model: ModelSource) -> Path:

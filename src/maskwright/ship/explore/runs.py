@@ -87,7 +87,7 @@ def about(run: Path) -> dict[str, Any]:
     """
     path = run / RUN
     facts = _object(path) if path.is_file() else {}
-    lasts, references = budget(facts), table(facts.get("references"))
+    limits, references = budget(facts), table(facts.get("references"))
     return {
         "recipe": _text(facts.get("recipe")),
         "objective": _text(facts.get("objective")),
@@ -95,8 +95,8 @@ def about(run: Path) -> dict[str, Any]:
         "token_parts": list(token_parts(facts)),
         "scored_by": _text(facts.get("scored_by")),
         "budget": None
-        if lasts is None
-        else {"steps": lasts.steps, "tokens": lasts.tokens, "minutes": lasts.minutes},
+        if limits is None
+        else {"steps": limits.steps, "tokens": limits.tokens, "minutes": limits.minutes},
         "references": {
             name: value
             for name, value in references.items()
@@ -140,7 +140,7 @@ def _text(value: object) -> str | None:
 
 
 def _numbers(values: object) -> list[float | None]:
-    listed = values if isinstance(values, list) else []
+    items = values if isinstance(values, list) else []
     return [
-        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in listed
+        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in items
     ]

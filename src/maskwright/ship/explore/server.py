@@ -149,7 +149,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=port,
             wanted="0 to 65535",
         )
-    questions = threading.Lock()  # one at a time: they use the same processors
+    question_lock = threading.Lock()  # one at a time: they use the same processors
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -181,7 +181,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
         def do_POST(self) -> None:
             # Only pages of this server may ask; browsers send the origin of a request.
             origin = self.headers.get("Origin")
-            size = self.headers.get("Content-Length", "")
+            length = self.headers.get("Content-Length", "")
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
             elif (
@@ -190,13 +190,13 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 or origin.removeprefix("http://") not in hosts
             ):
                 self._refuse(HTTPStatus.FORBIDDEN, b"another page")
-            elif not size.isascii() or not size.isdecimal() or len(size) > 9:
+            elif not length.isascii() or not length.isdecimal() or len(length) > 9:
                 self._refuse(HTTPStatus.LENGTH_REQUIRED, b"no length")
-            elif int(size) > LARGEST:
+            elif int(length) > LARGEST:
                 self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long a question")
             else:
-                body = self.rfile.read(int(size))
-                with questions:
+                body = self.rfile.read(int(length))
+                with question_lock:
                     status, kind, reply_body = question_response(site, self.path, body)
                 self._send(status, kind, reply_body)
 
@@ -231,12 +231,12 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=f"{port}: {error.strerror}",
             do="name another port, or 0 for one that is free",
         ) from error
-    number = server.server_address[1]
-    hosts = {f"{name}:{number}" for name in (HOST, "localhost")}
+    bound_port = server.server_address[1]
+    hosts = {f"{name}:{bound_port}" for name in (HOST, "localhost")}
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://{HOST}:{number}/"
+        yield f"http://{HOST}:{bound_port}/"
     finally:
         server.shutdown()
         server.server_close()

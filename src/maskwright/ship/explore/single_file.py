@@ -80,16 +80,16 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
 
 def bundled(files: Mapping[str, bytes], entry: str) -> str:
     """The module `entry` and all its imports as one script."""
-    done: dict[str, str] = {}
+    scripts: dict[str, str] = {}
 
     def take(name: str) -> None:
-        if name in done:
+        if name in scripts:
             return
         source = files[name].decode()
-        needed = imported_modules(name, source)
-        for dependency in needed:
+        dependencies = imported_modules(name, source)
+        for dependency in dependencies:
             take(dependency)
-        names = iter(needed)
+        names = iter(dependencies)
         body = IMPORT.sub(
             lambda m: f"const {{{_destructured(m[1])}}} = {_module(next(names))};\n", source
         )
@@ -98,12 +98,12 @@ def bundled(files: Mapping[str, bytes], entry: str) -> str:
         if re.search(r"^(import|export)\b", body, re.M):
             raise ValueError(f"{name}: an import or export of another form")
         exported_names = ", ".join(exported)
-        done[name] = (
+        scripts[name] = (
             f"const {_module(name)} = (() => {{\n{body}\nreturn {{ {exported_names} }};\n}})();\n"
         )
 
     take(entry)
-    return "\n".join(done.values())
+    return "\n".join(scripts.values())
 
 
 def _destructured(names: str) -> str:

@@ -127,23 +127,23 @@ class Site:
             raise UsageError("no model to explore", wanted="one folder or more")
         models = [model for path in paths for model in site_models(Path(path), most_checkpoints)]
         title = site_title([Path(path) for path in paths])
-        runs = [site_model for path in paths for site_model in runs_in(Path(path))]
+        runs = [run for path in paths for run in runs_in(Path(path))]
         return cls(title, models, runs=runs, **settings)
 
     def follow(self) -> None:
         """Append the new checkpoints of the runs to the list. The numbers of listed models do not
         change: checkpoints that training has deleted stay listed, marked as such."""
         with self._following:
-            new: list[SiteModel] = []
+            added: list[SiteModel] = []
             for run in dict.fromkeys(run.path for run in self.runs if run.pretraining):
                 steps = [model.step for model in self.models if model.run == run]
                 last_step = max((step for step in steps if step is not None), default=-1)
                 checkpoints = [
                     _checkpoint(run, path) for path in commit.numbered(run / "checkpoints")
                 ]
-                new += [c for c in checkpoints if c.step is not None and c.step > last_step]
-            if new:
-                self.models = [*self.models, *new]
+                added += [c for c in checkpoints if c.step is not None and c.step > last_step]
+            if added:
+                self.models = [*self.models, *added]
                 self._make_more()  # these files describe each model
 
     def openable(self) -> Iterator[tuple[Path, list[int], QueryableModel]]:
@@ -296,13 +296,13 @@ def site_models(path: Path, most: int = MOST_CHECKPOINTS) -> list[SiteModel]:
     if not folders.has_checkpoint(path):
         return []
     _ = folders.model_folder(path)  # refuses a damaged last one
-    steps = commit.numbered(path / "checkpoints")
-    chosen = sorted(
-        {len(steps) - 1 - round(n * (len(steps) - 1) / max(1, most - 1)) for n in range(most)}
-        if len(steps) > most
-        else range(len(steps))
+    paths = commit.numbered(path / "checkpoints")
+    indices = sorted(
+        {len(paths) - 1 - round(n * (len(paths) - 1) / max(1, most - 1)) for n in range(most)}
+        if len(paths) > most
+        else range(len(paths))
     )
-    return [_checkpoint(path, steps[index]) for index in chosen]
+    return [_checkpoint(path, paths[index]) for index in indices]
 
 
 def _checkpoint(run: Path, path: Path) -> SiteModel:

@@ -46,9 +46,9 @@ class RefusalReason:
     @classmethod
     def of(cls, error: MaskwrightError) -> RefusalReason:
         values = (error.where, error.found, error.wanted, error.do)
-        where, actual, expected, do = (None if value is None else str(value) for value in values)
+        where, found, wanted, do = (None if value is None else str(value) for value in values)
         leak = ".attention" in str(where)
-        return cls(error.what, where, actual, expected, do, leak)
+        return cls(error.what, where, found, wanted, do, leak)
 
 
 @cache
@@ -124,8 +124,8 @@ def first_fitting(
         try:
             return config, member.build(network, options, vocabulary, **networks)
         except IncompatibleError as error:
-            refused = RefusalReason.of(error)
-            refusals.append((not refused.leak, config.vocabulary_head is None, refused))
+            reason = RefusalReason.of(error)
+            refusals.append((not reason.leak, config.vocabulary_head is None, reason))
     return min(refusals, key=lambda refusal: refusal[:2])[2]
 
 
@@ -157,11 +157,11 @@ def describe_row(batch: Batch, row: int) -> dict[str, Any]:
     if batch.decoder_tokens is not None:
         width = batch.decoder_tokens.shape[1]
         decoder = {
-            "tokens": _places(batch.decoder_tokens[row]),
+            "tokens": _source_positions(batch.decoder_tokens[row]),
             "documents": _documents(batch.decoder_documents, row, width),
         }
     facts: dict[str, Any] = {
-        "tokens": _places(batch.tokens[row]),
+        "tokens": _source_positions(batch.tokens[row]),
         "documents": _documents(batch.documents, row, batch.tokens.shape[1]),
         "segments": None if batch.segments is None else batch.segments[row].tolist(),
         "read": [],
@@ -174,13 +174,13 @@ def describe_row(batch: Batch, row: int) -> dict[str, Any]:
     }
     if batch.targets is not None:
         index = torch.arange(len(batch.targets)) if batch.index is None else batch.index
-        mine = index // width == row
-        facts["read"] = (index[mine] % width).tolist()
-        facts["wanted"] = _places(batch.targets[mine])
+        in_row = index // width == row
+        facts["read"] = (index[in_row] % width).tolist()
+        facts["wanted"] = _source_positions(batch.targets[in_row])
     return facts
 
 
-def _places(tokens: torch.Tensor) -> list[int]:
+def _source_positions(tokens: torch.Tensor) -> list[int]:
     return torch.where(tokens >= NUMBERED, tokens - NUMBERED, -1 - tokens).tolist()
 
 

@@ -68,24 +68,24 @@ def scores(
     lengths = examples.texts.lengths
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
-    size = examples.choices if len(graph.inputs[0].axes) == 3 else 1
-    longest = lengths.reshape(-1, size).max(1)
+    choices = examples.choices if len(graph.inputs[0].axes) == 3 else 1
+    longest = lengths.reshape(-1, choices).max(1)
     text_outputs: list[Numbers] = [np.zeros(0)] * len(longest)
-    for numbers in _portions(longest):
-        texts = (numbers[:, None] * size + np.arange(size)).reshape(-1)
+    for batch in _length_batches(longest):
+        texts = (batch[:, None] * choices + np.arange(choices)).reshape(-1)
         inputs = _padded(graph, examples, [slices[text] for text in texts], collation.pad)
-        if size > 1:
-            inputs = {name: x.reshape(len(numbers), size, -1) for name, x in inputs.items()}
+        if choices > 1:
+            inputs = {name: x.reshape(len(batch), choices, -1) for name, x in inputs.items()}
         outputs = run(inputs)
-        for position, number in enumerate(numbers):
-            text_outputs[number] = _text_output({name: x[position] for name, x in outputs.items()})
+        for position, index in enumerate(batch):
+            text_outputs[index] = _text_output({name: x[position] for name, x in outputs.items()})
     if examples.places is not None:
         return _at_places(text_outputs, examples)
     stacked = np.stack(text_outputs) if text_outputs else np.zeros((0, 1))
     return stacked.reshape(len(examples), -1).astype(np.float32)
 
 
-def _portions(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _length_batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
     order = np.argsort(lengths, kind="stable")
     for begin in range(0, len(order), BATCH_SIZE):
         yield order[begin : begin + BATCH_SIZE]
@@ -100,11 +100,11 @@ def _padded(
         for port in graph.inputs
     }
     for row, text in enumerate(texts):
-        count = text.stop - text.start
-        arrays[IDS][row, :count] = examples.texts.tokens[text]
-        arrays[MASK][row, :count] = 1
+        length = text.stop - text.start
+        arrays[IDS][row, :length] = examples.texts.tokens[text]
+        arrays[MASK][row, :length] = 1
         if SEGMENTS in arrays and examples.segments is not None:
-            arrays[SEGMENTS][row, :count] = examples.segments[text]
+            arrays[SEGMENTS][row, :length] = examples.segments[text]
     return arrays
 
 
@@ -125,7 +125,7 @@ def _at_places(text_outputs: list[Numbers], examples: EncodedExamples) -> NDArra
     for text, positions in zip(text_outputs, np.split(examples.places.tokens, ends), strict=True):
         logits = text[positions]
         if examples.labels.ndim == 2 and len(logits):  # where an answer begins and ends
-            top = logits.max(0, keepdims=True)
-            logits = logits - top - np.log(np.exp(logits - top).sum(0, keepdims=True))
+            maximum = logits.max(0, keepdims=True)
+            logits = logits - maximum - np.log(np.exp(logits - maximum).sum(0, keepdims=True))
         place_scores.append(logits)
     return np.concatenate(place_scores).astype(np.float32)

@@ -86,12 +86,12 @@ def write_folder(
 
 def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") -> int:
     """Move finished files into the folder that is being written. Returns their size in bytes."""
-    total = 0
+    num_bytes = 0
     for file in files:
         name = f"{folder}/{file.name}" if folder else file.name
-        with staging.create(name) as written, file.open("rb") as source:
-            while piece := source.read(1 << 22):
-                written.write(piece)
-        total += written.bytes
+        with staging.create(name) as target_file, file.open("rb") as source:
+            while chunk := source.read(1 << 22):
+                target_file.write(chunk)
+        num_bytes += target_file.bytes
         file.unlink()
-    return total
+    return num_bytes

@@ -137,14 +137,14 @@ def quantise(
     float32_session = Session(source)
     inputs = [graph.example(sizes, seed=7) for sizes in _probe_sizes(graph)]
     probes = [{name: tensor.numpy() for name, tensor in probe.items()} for probe in inputs]
-    scored = [port for port in graph.outputs if proof.is_scored(port)] or [
+    ports = [port for port in graph.outputs if proof.is_scored(port)] or [
         port for port in graph.outputs if port.name not in UNCOMPARED
     ][-1:]
     expected = [float32_session.run(probe) for probe in probes]
     if rows is not None:
-        best, reference = rows.evaluate(graph, float32_session.run)
+        metric, float32_scores = rows.evaluate(graph, float32_session.run)
         measure = f"{rows.task_type.measure} on {len(rows.encoded.rows)} rows ({rows.source})"
-        if not math.isfinite(best):
+        if not math.isfinite(metric):
             raise DataError(
                 "what 8 bits cost cannot be measured on these rows",
                 where="--data",
@@ -152,8 +152,8 @@ def quantise(
                 wanted="rows whose labels differ",
             )
     else:
-        best, reference = 1.0, np.zeros(0)
-        criterion = "same answers" if proof.is_scored(scored[0]) else "cosine with float32"
+        metric, float32_scores = 1.0, np.zeros(0)
+        criterion = "same answers" if proof.is_scored(ports[0]) else "cosine with float32"
         measure = f"{criterion}, ids by chance"
 
     def mean_difference(session: Session) -> float:
@@ -161,7 +161,7 @@ def quantise(
         differences = [
             np.abs(new[port.name] - old[port.name]).mean()
             for new, old in zip(outputs, expected, strict=True)
-            for port in scored
+            for port in ports
         ]
         return float(np.mean(differences))
 
@@ -170,7 +170,7 @@ def quantise(
             _agreement(new[port.name], old[port.name], port)
             for probe, old in zip(probes, expected, strict=True)
             for new in [session.run(probe)]
-            for port in scored
+            for port in ports
         ]
         return float(np.mean(shares))
 
@@ -182,7 +182,7 @@ def quantise(
         figure, difference = mean_agreement(session), mean_difference(session)
         if rows is not None:
             figure, row_scores = rows.evaluate(graph, session.run)
-            difference = float(np.abs(row_scores - reference).mean())
+            difference = float(np.abs(row_scores - float32_scores).mean())
         if not math.isfinite(difference):
             raise CheckpointError(
                 "weights in 8 bits give what is no number", where=graph.name, do="leave --int8 out"
@@ -190,7 +190,7 @@ def quantise(
         if not math.isfinite(figure):  # as the correlation of equal scores
             figure, loss = 0.0, 100.0
         else:
-            loss = round(100 * (best - figure), 6)
+            loss = round(100 * (metric - figure), 6)
         return QuantizationTrial(tuple(left_out), figure, loss, difference, target.stat().st_size)
 
     trials = [run_trial(())]
@@ -207,7 +207,7 @@ def quantise(
             found=f"{min(trial.loss for trial in trials):.2f} points at least",
             do="allow more, or export without --int8",
         )
-    return Quantization(measure, best, source.stat().st_size, tuple(trials), harm, budget, narrow)
+    return Quantization(measure, metric, source.stat().st_size, tuple(trials), harm, budget, narrow)
 
 
 def products(file: Path) -> dict[str, int]:
@@ -227,10 +227,10 @@ def products(file: Path) -> dict[str, int]:
 
 
 def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
-    most = min(graph.longest or proof.LONGEST, proof.LONGEST)
-    past = 8 if "past" in graph.sizes and most > 16 else 0
+    max_length = min(graph.longest or proof.LONGEST, proof.LONGEST)
+    past = 8 if "past" in graph.sizes and max_length > 16 else 0
     return [
-        {"batch": b, "length": min(t, most - past), "past": past, "memory": 12, "choices": 2}
+        {"batch": b, "length": min(t, max_length - past), "past": past, "memory": 12, "choices": 2}
         for b, t in PROBES
     ]
 
@@ -239,8 +239,8 @@ def _agreement(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
     """The share of equal answers; of vectors their mean cosine."""
     if proof.is_scored(port):
         return float((proof.best_of(new, port) == proof.best_of(old, port)).mean())
-    length = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
-    return float(((new * old).sum(-1) / np.where(length > 0, length, 1.0)).mean())
+    norm_products = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
+    return float(((new * old).sum(-1) / np.where(norm_products > 0, norm_products, 1.0)).mean())
 
 
 def _harm_of_each(

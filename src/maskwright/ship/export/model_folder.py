@@ -158,10 +158,10 @@ def sentence_files(path: Path) -> dict[str, bytes]:
     Raises:
         IncompatibleError: the model does not lie in the folder itself.
     """
-    listed = modules_of(path)
-    if not listed:
+    modules = modules_of(path)
+    if not modules:
         return {}
-    if any(module.name == "Transformer" and module.path for module in listed):
+    if any(module.name == "Transformer" and module.path for module in modules):
         raise IncompatibleError(
             "the model lies in a folder of its own within that of its vectors",
             where=path / MODULES,
@@ -170,7 +170,7 @@ def sentence_files(path: Path) -> dict[str, bytes]:
             "--to sentence-transformers --out FOLDER",
         )
     names = [MODULES, *(name for name in SENTENCE_FILES if (path / name).is_file())]
-    for module in listed:
+    for module in modules:
         names += [
             f"{module.path}/{file.name}"
             for file in sorted((path / module.path).iterdir() if module.path else ())
@@ -245,8 +245,8 @@ def table(content: Content, weight_difference: float, comparisons: list[GraphCom
     comparison_table = proof.table(
         "opened again and compared with the model in float32", comparisons
     )
-    kind = str(content.dtype).removeprefix("torch.")
-    note = f"weights in {kind}: the largest difference of one is {weight_difference:.2g}"
+    dtype_name = str(content.dtype).removeprefix("torch.")
+    note = f"weights in {dtype_name}: the largest difference of one is {weight_difference:.2g}"
     return {**comparison_table, "note": "; ".join(filter(None, (note, comparison_table["note"])))}
 
 
@@ -257,20 +257,20 @@ def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
         CheckpointError: a weight or the tokenizer is not the one that was written.
     """
     masters, written = content.network.state_dict(), content.state
-    read = reopened.network.state_dict()
-    if read.keys() != masters.keys():
-        mismatched = sorted(read.keys() ^ masters.keys())
+    reread = reopened.network.state_dict()
+    if reread.keys() != masters.keys():
+        mismatched = sorted(reread.keys() ^ masters.keys())
         raise _not_equal(out, f"other weights: {', '.join(mismatched[:5])}")
-    for name, tensor in read.items():
+    for name, tensor in reread.items():
         if not torch.equal(tensor, written[name].float()):
             raise _not_equal(out, f"another {name}")
-    ours, theirs = content.tokenizer, reopened.words
-    if (None if ours is None else ours.fingerprint) != (
-        None if theirs is None else theirs.fingerprint
+    tokenizer, reread_tokenizer = content.tokenizer, reopened.words
+    if (None if tokenizer is None else tokenizer.fingerprint) != (
+        None if reread_tokenizer is None else reread_tokenizer.fingerprint
     ):
         raise _not_equal(out, "another tokenizer")
     return max(
-        (float((read[n] - master).abs().max()) for n, master in masters.items()), default=0.0
+        (float((reread[n] - master).abs().max()) for n, master in masters.items()), default=0.0
     )
 
 
@@ -294,8 +294,8 @@ def _compare(
         note(Finding("not-run", message, error.what))
         return []
     comparisons = []
-    for graph, reread in pairs:
-        comparison = proof.compare(graph, _runner(reread), size, timed=False)
+    for graph, reopened_graph in pairs:
+        comparison = proof.compare(graph, _runner(reopened_graph), size, timed=False)
         proof.require_equal(comparison, out, content.tolerance)
         comparisons.append(comparison)
     return comparisons

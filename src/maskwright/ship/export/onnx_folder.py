@@ -55,12 +55,12 @@ def export_onnx(
         CheckpointError: a graph, read again, computes something else.
     """
     require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
-    answers = predictor_of(model)
-    model_graphs = graphs(model, answers, "int32" if int32 else "int64")
-    subfolder = SUBFOLDER if vectors_of(answers) is not None else ""
-    if answers is not None and answers.frame.long not in TRUNCATIONS:
-        note(_unjoined_pieces(answers.frame.long))
-    rows = _rows(model, answers, data, note) if int8 else None
+    task_predictor = predictor_of(model)
+    model_graphs = graphs(model, task_predictor, "int32" if int32 else "int64")
+    subfolder = SUBFOLDER if vectors_of(task_predictor) is not None else ""
+    if task_predictor is not None and task_predictor.frame.long not in TRUNCATIONS:
+        note(_unjoined_pieces(task_predictor.frame.long))
+    rows = _rows(model, task_predictor, data, note) if int8 else None
     comparisons: list[proof.GraphComparison] = []
     quantizations: list[quantization.Quantization] = []
 
@@ -73,17 +73,17 @@ def export_onnx(
                 size = graph_folder.add_files(staging, onnx_files, subfolder)
                 if len(onnx_files) > 1:
                     note(_external_weights(graph.name, onnx_files))
-                written = staging.path / subfolder / onnx_files[0].name
-                compared = proof.compare(graph, Session(written).run, size)
+                graph_file = staging.path / subfolder / onnx_files[0].name
+                compared = proof.compare(graph, Session(graph_file).run, size)
                 proof.require_equal(compared, out)
                 comparisons.append(compared)
                 if int8:
-                    small = Path(folder) / f"{graph.name}{_int8_ending(subfolder)}"
-                    quantized = quantization.quantise(graph, written, small, max_loss, rows)
-                    size = graph_folder.add_files(staging, [small], subfolder)
-                    written = staging.path / subfolder / small.name
-                    compared = proof.compare(graph, Session(written).run, size)
-                    comparisons.append(replace(compared, graph=small.stem))
+                    int8_file = Path(folder) / f"{graph.name}{_int8_ending(subfolder)}"
+                    quantized = quantization.quantise(graph, graph_file, int8_file, max_loss, rows)
+                    size = graph_folder.add_files(staging, [int8_file], subfolder)
+                    graph_file = staging.path / subfolder / int8_file.name
+                    compared = proof.compare(graph, Session(graph_file).run, size)
+                    comparisons.append(replace(compared, graph=int8_file.stem))
                     quantizations.append(quantized)
         if int8:
             plain = {g.name: q.plain() for g, q in zip(model_graphs, quantizations, strict=True)}
@@ -109,7 +109,7 @@ def export_onnx(
     about = graph_folder.write_folder(
         out,
         fill,
-        graph_folder.documents(model, answers),
+        graph_folder.documents(model, task_predictor),
         target="onnx",
         expected_bytes=2 * weights.num_bytes(dict(model.network.named_parameters())),
     )

@@ -44,8 +44,8 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
         CheckpointError: a graph, read again, computes something else.
     """
     require("an export to OpenVINO", *engine.NEEDS)
-    answers = predictor_of(model)
-    model_graphs = graphs(model, answers)
+    task_predictor = predictor_of(model)
+    model_graphs = graphs(model, task_predictor)
     comparisons: list[proof.GraphComparison] = []
     bfloat16_comparisons: list[proof.GraphComparison] = []
 
@@ -56,12 +56,12 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
             for graph in model_graphs:
                 (source, *_) = onnx.write(graph, Path(folder))
                 size = graph_folder.add_files(staging, convert(source, half=half))
-                written = staging.path / f"{graph.name}.xml"
-                compared = proof.compare(graph, _runner(written, "float32"), size)
+                graph_file = staging.path / f"{graph.name}.xml"
+                compared = proof.compare(graph, _runner(graph_file, "float32"), size)
                 proof.require_equal(compared, out, HALF if half else proof.TOLERANCE)
                 comparisons.append(compared)
                 if matrix_units("cpu"):
-                    run = _runner(written, "bfloat16")
+                    run = _runner(graph_file, "bfloat16")
                     bfloat16_comparisons.append(proof.compare(graph, run, size, timed=False))
         return {
             **graph_folder.about_source(model),
@@ -71,7 +71,7 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
             "bfloat16": [comparison.plain() for comparison in bfloat16_comparisons],
         }
 
-    texts = graph_folder.documents(model, answers)
+    texts = graph_folder.documents(model, task_predictor)
     size = weights.num_bytes(dict(model.network.named_parameters()))
     about = graph_folder.write_folder(out, fill, texts, target=TARGET, expected_bytes=3 * size)
     for comparison in bfloat16_comparisons:

@@ -78,32 +78,32 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Gr
         inputs = graph.example(sizes, seed=number)
         expected, actual = graph.run(inputs), run(_arrays(inputs))
         for port in graph.outputs:
-            ours, theirs = expected[port.name].numpy(), np.asarray(actual[port.name])
-            if ours.shape != theirs.shape:
+            wanted, found = expected[port.name].numpy(), np.asarray(actual[port.name])
+            if wanted.shape != found.shape:
                 raise CheckpointError(
                     "an output of the export has another shape",
                     where=f"{graph.name}: {port.name}",
-                    found=theirs.shape,
-                    wanted=ours.shape,
+                    found=found.shape,
+                    wanted=wanted.shape,
                 )
-            difference = _largest(ours - theirs)
+            difference = _largest(wanted - found)
             differences.append(difference)
-            relative.append(difference / (_largest(ours) or 1.0))
+            relative.append(difference / (_largest(wanted) or 1.0))
             if is_scored(port):
-                equal.append(best_of(ours, port).ravel() == best_of(theirs, port).ravel())
+                equal.append(best_of(wanted, port).ravel() == best_of(found, port).ravel())
     times: dict[str, float] = {}
-    of_torch: dict[str, float] = {}
+    torch_times: dict[str, float] = {}
     if timed:
         for sizes in _sizes(graph, TIMED, longest=False):
             inputs = graph.example(sizes)
             arrays, shape = _arrays(inputs), f"{sizes['batch']}×{sizes['length']}"
             times[shape] = _milliseconds(lambda arrays=arrays: run(arrays))  # type: ignore[misc]
-            of_torch[shape] = _milliseconds(
+            torch_times[shape] = _milliseconds(
                 lambda inputs=inputs: graph.run(inputs)  # type: ignore[misc]
             )
     agreement = float(np.concatenate(equal).mean()) if equal else 1.0
     return GraphComparison(
-        graph.name, worst(differences), worst(relative), agreement, times, of_torch, num_bytes
+        graph.name, worst(differences), worst(relative), agreement, times, torch_times, num_bytes
     )
 
 
@@ -173,10 +173,10 @@ def _sizes(
     longest_text = min(graph.longest or LONGEST, LONGEST)
     past = PAST if "past" in graph.sizes and longest_text > PAST else 0
     shapes = [*pairs, (1, longest_text)] if longest else list(pairs)
-    lengths = [(rows, min(length, longest_text - past)) for rows, length in shapes]
+    clipped_shapes = [(rows, min(length, longest_text - past)) for rows, length in shapes]
     sizes = [
         {"batch": rows, "length": length, "past": past, "memory": MEMORY, "choices": 2}
-        for rows, length in dict.fromkeys(lengths)
+        for rows, length in dict.fromkeys(clipped_shapes)
     ]
     if past and longest:
         sizes.append(

@@ -55,21 +55,21 @@ def export_sentence_transformers(
         IncompatibleError: the layout cannot describe the model.
         Others: as `model_folder.write`.
     """
-    answers = predictor_of(model)
-    if answers is not None and answers.task_type.alone and answers.task_type.head is None:
+    embedder = predictor_of(model)
+    if embedder is not None and embedder.task_type.alone and embedder.task_type.head is None:
         if pooling is not None:
             raise UsageError(
                 "this model has its own pooling",
                 where="--pooling",
                 found=pooling,
-                wanted=str(answers.task_type.options.get("pooling", "mean")),
+                wanted=str(embedder.task_type.options.get("pooling", "mean")),
                 do="leave it out",
             )
         network, family = model.network, model.about.family
         _require_plain(model)
     else:
-        answers = _pooled_states(model, pooling or "mean", note)
-        config, family = add_head(model, answers.task_type)
+        embedder = _pooled_states(model, pooling or "mean", note)
+        config, family = add_head(model, embedder.task_type)
         network = transfer(model.network, _without_new_pooler(model, config)).model.eval()
     if family is None:
         raise IncompatibleError(
@@ -79,7 +79,7 @@ def export_sentence_transformers(
             wanted="a model of a family: maskwright list families",
             do="use the model with maskwright itself: predict, embed",
         )
-    task_type, frame = answers.task_type, answers.frame
+    task_type, frame = embedder.task_type, embedder.frame
     if prompts:
         model_prompts: Mapping[str, str] = task_type.options.get(PROMPTS, {})
         task_type = task_type.with_options({PROMPTS: {**model_prompts, **prompts}})
@@ -93,15 +93,15 @@ def export_sentence_transformers(
                 wanted=f"at most {longest}",
             )
         frame = replace(frame, length=length)
-    more = task_type.files(frame, model.config.width)
+    files = task_type.files(frame, model.config.width)
     if model.task is not None and model.task.kind == task_type.task:
         record = replace(model.task, settled=dict(task_type.options), length=frame.length)
-        more[TASK] = replace(record, attached=False).render()
+        files[TASK] = replace(record, attached=False).render()
     content = Content(
         network=network,
         tokenizer=model.tokenizer.padding(),
         about=About(family=family, conventions=model.conventions),
-        more={name: text.encode() for name, text in more.items()},
+        more={name: text.encode() for name, text in files.items()},
     )
     return model_folder.write(
         content,

@@ -128,14 +128,14 @@ def _compare(model: Model, folder: Path, out: Path, *, exact: bool) -> dict[str,
     rows = [
         torch.randint(0, size, (min(length, longest),), generator=generator) for length in LENGTHS
     ]
-    reread = check.read_again(model.network, folder)
+    network = check.read_again(model.network, folder)
     ours = [check.scores(model.network, row) for row in rows]
-    read = [check.scores(reread, row) for row in rows]
+    reread = [check.scores(network, row) for row in rows]
     measured: dict[str, Any] = {
-        "difference": worst(map(_difference, ours, read)),
+        "difference": worst(map(_difference, ours, reread)),
         "agreement": float(
             torch.cat(
-                [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, read, strict=True)]
+                [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, reread, strict=True)]
             ).mean()
         ),
         "browser": None,
@@ -144,7 +144,7 @@ def _compare(model: Model, folder: Path, out: Path, *, exact: bool) -> dict[str,
         raise _differs(out, measured["difference"])
     if check.node() is not None:
         browser_scores = check.in_the_browser(folder, [row.tolist() for row in rows])
-        pairs = zip(read, browser_scores, strict=True)
+        pairs = zip(reread, browser_scores, strict=True)
         measured["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
         if not measured["browser"] <= TOLERANCE:
             raise _differs(out, measured["browser"])

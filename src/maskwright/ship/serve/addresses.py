@@ -55,10 +55,10 @@ def as_origin(address: str) -> str:
     """
     url = urlsplit(address.lower())
     origin = f"{url.scheme}://{url.netloc}"
-    sound = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
-    if sound and origin.isascii() and address.lower() in (origin, f"{origin}/"):
-        usual = {"http": ":80", "https": ":443"}[url.scheme]
-        return origin.removesuffix(usual)
+    is_valid = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
+    if is_valid and origin.isascii() and address.lower() in (origin, f"{origin}/"):
+        default_port = {"http": ":80", "https": ":443"}[url.scheme]
+        return origin.removesuffix(default_port)
     raise UsageError(
         "no site that a browser could name",
         where="--allowed-origin",

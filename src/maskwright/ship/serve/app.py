@@ -178,12 +178,12 @@ class Application:
     def hidden(self, name: str) -> str | None:
         """A path with the name of a model that another route matches; None: there is none."""
         routes = [route for router, _ in self.routers for route in router.routes]
-        for number, route in enumerate(routes):
+        for index, route in enumerate(routes):
             template = getattr(route, "path", "")
             path = template.replace("{model}", name).replace("{task}", "x")
             for method in getattr(route, "methods", ()) if "{model}" in template else ():
                 scope = {"type": "http", "path": path, "method": method}
-                if any(earlier.matches(scope)[0] is Match.FULL for earlier in routes[:number]):
+                if any(preceding.matches(scope)[0] is Match.FULL for preceding in routes[:index]):
                     return path
         return None
 
@@ -211,9 +211,9 @@ def _misfit(faults: Sequence[Any]) -> Refusal:
     """The refusal of a body that does not fit its schema."""
     locations = [".".join(map(str, fault["loc"])) for fault in faults]
     further = list(zip(locations, faults, strict=True))[1:FAULTS]
-    named = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
+    parts = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
     more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    reason = "; ".join(named)
+    reason = "; ".join(parts)
     return Refusal(
         "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
     )
@@ -256,10 +256,10 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
 
     @router.get("/docs/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
-        kinds = {"docs.js": "text/javascript", "docs.css": "text/css"}
-        if name not in kinds:
+        media_types = {"docs.js": "text/javascript", "docs.css": "text/css"}
+        if name not in media_types:
             raise Refusal("not_found", "no such page")
-        return _asset(name, kinds[name])
+        return _asset(name, media_types[name])
 
     return router
 

@@ -140,14 +140,14 @@ def _require_name(name: str, application: Application) -> None:
     Raises:
         UsageError: it has a slash or an invisible character, or another route has its paths.
     """
-    hidden = application.hidden(name)
+    conflict = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
-    if sound and "/" not in name and hidden is None:
+    if sound and "/" not in name and conflict is None:
         return
     raise UsageError(
         "a name that requests cannot give",
         where="the name of a model",
-        found=repr(name) if hidden is None else f"{name!r}; {hidden} is something else here",
+        found=repr(name) if conflict is None else f"{name!r}; {conflict} is something else here",
         wanted="visible characters, no / among them, no space at either end",
         do="call it something else: --name NAME=FOLDER",
     )

@@ -103,11 +103,11 @@ def encode(
         limit = f"{frame.length} tokens"
         raise Refusal("validation", reason, field=error.where or field, limit=limit) from error
     assert encoded.extent is not None
-    tokens, windows, cut = (
+    tokens, windows, truncated = (
         column.tolist()
         for column in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
     )
-    return EncodedRows(encoded, tokens, windows, cut)
+    return EncodedRows(encoded, tokens, windows, truncated)
 
 
 def encode_masked(
@@ -177,15 +177,15 @@ def read_scores(requests: Sequence[TaskPayload]) -> list[Any]:
 
 def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:
     """The states of each row of each payload, (T, D) float32."""
-    rows: list[Any] = []
+    token_ids: list[Any] = []
     segments: list[Any] | None = None if payloads[0].segments is None else []
     for examples in payloads:
-        ends = first_places(examples.texts.lengths)[1:]
-        rows += np.split(examples.texts.tokens, ends)
+        boundaries = first_places(examples.texts.lengths)[1:]
+        token_ids += np.split(examples.texts.tokens, boundaries)
         if segments is not None:
             assert examples.segments is not None
-            segments += np.split(examples.segments, ends)
-    states = iter(hidden(opened.network(), rows, segments))
+            segments += np.split(examples.segments, boundaries)
+    states = iter(hidden(opened.network(), token_ids, segments))
     return [
         [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
         for examples in payloads
@@ -197,12 +197,12 @@ def read_masks(
 ) -> list[list[tuple[MaskedText, list[Any]]]]:
     """The predictions for the masks of each text of each payload, with its number of candidates."""
     texts = [text for payload_texts, _ in payloads for text in payload_texts]
-    most = max(top for _, top in payloads)
-    holes = iter(
-        inference_texts.read_masks(opened.model, texts, top=most, prepared=opened.network())
+    max_top = max(top for _, top in payloads)
+    by_text = iter(
+        inference_texts.read_masks(opened.model, texts, top=max_top, prepared=opened.network())
     )
     return [
-        [(text, _best(next(holes), top)) for text in payload_texts]
+        [(text, _best(next(by_text), top)) for text in payload_texts]
         for payload_texts, top in payloads
     ]
 
@@ -211,11 +211,11 @@ def read_prompts(
     opened: OpenModel, payloads: Sequence[tuple[list[PromptTokens], int]]
 ) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
     """The scores of each prompt of each payload, with its number of likeliest tokens."""
-    rows = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
-    most = max(top for _, top in payloads)
-    scores = iter(prompt_scores(opened.network(), rows, most))
+    prompt_ids = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
+    max_top = max(top for _, top in payloads)
+    by_prompt = iter(prompt_scores(opened.network(), prompt_ids, max_top))
     return [
-        [(prompt, [(log, best[:top]) for log, best in next(scores)]) for prompt in payload_prompts]
+        [(prompt, [(p, best[:top]) for p, best in next(by_prompt)]) for prompt in payload_prompts]
         for payload_prompts, top in payloads
     ]
 

@@ -127,12 +127,12 @@ def _sites(host: Host) -> Callable[[], Site]:
         key = tuple(model.fingerprint for _, model in models_by_name)
         if key not in sites:
             sites.clear()
-            site_models = [
+            page_models = [
                 SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
                 for name, model in models_by_name
                 if model.opened.num_parameters <= MOST_WEIGHTS
             ]
-            sites[key] = Site("Models of this server", site_models, live=True)
+            sites[key] = Site("Models of this server", page_models, live=True)
         return sites[key]
 
     return site

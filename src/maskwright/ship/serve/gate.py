@@ -98,8 +98,8 @@ class Gate:
             self.log.failure(sender.request, error)
             self.host.metrics.failed(error)
             if not sender.started:
-                failed = Refusal("backend", "the server failed; its log has the request's id")
-                await self.application.refusal(scope, failed)(scope, receive, sender)
+                failure = Refusal("backend", "the server failed; its log has the request's id")
+                await self.application.refusal(scope, failure)(scope, receive, sender)
         finally:
             self.open_requests -= 1
             method = scope["method"] if scope["method"] in METHODS else "other"
@@ -132,8 +132,8 @@ class Gate:
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
             # The server sends no body for HEAD requests.
-            inner = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self.application.app(inner, receive, sender)
+            get_scope = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self.application.app(get_scope, receive, sender)
             return
         _require_type(headers)
         self._require_size(headers)
@@ -170,10 +170,10 @@ class Gate:
             if site in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
                 raise Refusal("forbidden", "asked by a page of another site", field="Origin")
             return
-        value = origin[0].decode("latin-1")
+        origin_text = origin[0].decode("latin-1")
         own_host = headers.get(b"host", [b""])[0].decode("latin-1")
-        is_same = value in (f"http://{own_host}", f"https://{own_host}")
-        if len(origin) != 1 or not (is_same or value in self.policy.origins):
+        is_same_origin = origin_text in (f"http://{own_host}", f"https://{own_host}")
+        if len(origin) != 1 or not (is_same_origin or origin_text in self.policy.origins):
             reason = "asked by a page of another site; list it with --allowed-origin"
             raise Refusal("forbidden", reason, field="Origin")
 
@@ -188,8 +188,8 @@ class Gate:
         return []
 
     def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
-        if self.policy.token is None or scope["path"] in OPEN or asks_whether:
+        is_preflight = scope["method"] == "OPTIONS" and self._origin_headers(scope)
+        if self.policy.token is None or scope["path"] in OPEN or is_preflight:
             return
         values = headers.get(b"authorization", [])
         request_token = _token(values[0]) if len(values) == 1 else None
@@ -201,12 +201,12 @@ class Gate:
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
         """Refuse a body whose announced length is too large."""
-        limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
-        if announced is None:
+        limit, content_length = self.host.limits.max_body_bytes, headers.get(b"content-length")
+        if content_length is None:
             return
         if b"transfer-encoding" in headers:
             raise Refusal("malformed", "the body has two lengths", field="Content-Length")
-        if int(announced[0]) > limit:  # h11 has validated it
+        if int(content_length[0]) > limit:  # h11 has validated it
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
 
     async def _body(self, receive: Receive) -> bytes:
@@ -226,14 +226,14 @@ class Gate:
         self, scope: Scope, body: bytes, content: Any, receive: Receive, sender: _ResponseSender
     ) -> None:
         """Answer by the route; cancel if the client disconnects."""
-        disconnected, was_read = asyncio.Event(), False
-        answering = asyncio.current_task()
-        assert answering is not None
+        disconnected, body_delivered = asyncio.Event(), False
+        answer_task = asyncio.current_task()
+        assert answer_task is not None
 
         async def receive_body() -> Message:
-            nonlocal was_read
-            if not was_read:
-                was_read = True
+            nonlocal body_delivered
+            if not body_delivered:
+                body_delivered = True
                 return {"type": "http.request", "body": body, "more_body": False}
             await disconnected.wait()
             return {"type": "http.disconnect"}
@@ -243,9 +243,9 @@ class Gate:
                 pass
             disconnected.set()
             if not sender.ended:
-                answering.cancel()
+                answer_task.cancel()
 
-        watching = asyncio.ensure_future(watch())
+        watch_task = asyncio.ensure_future(watch())
         try:
             if (post := self.application.path_info(scope).post) is None:
                 await self.application.app(scope, receive_body, sender)
@@ -256,12 +256,12 @@ class Gate:
         except MaskwrightError as error:
             raise of_error(error) from error
         except asyncio.CancelledError:
-            if not disconnected.is_set() or answering.uncancel():
+            if not disconnected.is_set() or answer_task.uncancel():
                 raise
             self.host.metrics.disconnected()
             scope["mw_refused"] = "disconnected"
         finally:
-            watching.cancel()
+            watch_task.cancel()
 
 
 # Headers of an answer that a page of another site may read.
@@ -303,12 +303,12 @@ class _ResponseSender:
 
 async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
     """Answer the preflight request of a browser for a page of another site."""
-    allowed = [
+    response_headers = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
         (b"access-control-allow-headers", b"authorization, content-type, *"),
         (b"access-control-max-age", b"600"),
     ]
-    await sender({"type": "http.response.start", "status": 204, "headers": allowed})
+    await sender({"type": "http.response.start", "status": 204, "headers": response_headers})
     await sender({"type": "http.response.body", "body": b""})
 
 
@@ -340,25 +340,25 @@ def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
 
 def _require_valid_target(scope: Scope) -> None:
     """Refuse targets that are not a path, and URLs and headers that are too long."""
-    raw = scope["raw_path"]
-    if len(raw) + len(scope["query_string"]) > MAX_URL:
+    raw_path = scope["raw_path"]
+    if len(raw_path) + len(scope["query_string"]) > MAX_URL:
         raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
     if len(scope["headers"]) > MAX_HEADERS:
         raise Refusal("headers", "too many headers", limit=MAX_HEADERS)
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size > MAX_HEADER_BYTES:
         raise Refusal("headers", "the headers are too long", limit=f"{MAX_HEADER_BYTES} bytes")
-    if not raw.startswith(b"/") or raw.startswith(b"//"):
+    if not raw_path.startswith(b"/") or raw_path.startswith(b"//"):
         raise Refusal("malformed", "the target is no path")
 
 
 def _require_type(headers: dict[bytes, list[bytes]]) -> None:
-    coding = headers.get(b"content-encoding", [b"identity"])
+    encodings = headers.get(b"content-encoding", [b"identity"])
     content_types = headers.get(b"content-type", [])
     kind, _, rest = (content_types[0] if len(content_types) == 1 else b"").lower().partition(b";")
     charset = rest.replace(b" ", b"").replace(b'"', b"")
-    sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
-    if not sound or coding != [b"identity"]:
+    is_json = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
+    if not is_json or encodings != [b"identity"]:
         reason = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
         raise Refusal("media_type", reason, field="Content-Type")
 

@@ -205,12 +205,12 @@ class GenerationScheduler:
             prompt, search = None, None
             if options.num_beams == 1:
                 prompt = _prompt(variant, text, options, f"{field}[{number}]")
-                count = len(prompt.source or prompt.ids)
+                prompt_tokens = len(prompt.source or prompt.ids)
             else:
                 search = _search(variant, text, options)
-                count = len(variant.opened.model.tokenizer.encode(text))
-            tokens = count + options.tokens * options.num_beams
-            jobs.append(GenerationJob(variant, prompt, search, count, tokens, streams))
+                prompt_tokens = len(variant.opened.model.tokenizer.encode(text))
+            tokens = prompt_tokens + options.tokens * options.num_beams
+            jobs.append(GenerationJob(variant, prompt, search, prompt_tokens, tokens, streams))
         return jobs
 
     def submit(self, jobs: Sequence[GenerationJob]) -> None:
@@ -219,16 +219,16 @@ class GenerationScheduler:
         Raises:
             NeverFitsError, FullError: as of `Queue.submit`.
         """
-        most = max(job.tokens for job in jobs)
-        if most > self.max_tokens:
-            raise NeverFitsError(most, self.max_tokens)
+        most_tokens = max(job.tokens for job in jobs)
+        if most_tokens > self.max_tokens:
+            raise NeverFitsError(most_tokens, self.max_tokens)
         tokens = sum(job.tokens for job in jobs)
         if tokens > self.max_waiting:
             raise NeverFitsError(tokens, self.max_waiting)
         with self._lock:
-            waiting = sum(job.tokens for job in self._waiting)
-            if waiting + tokens > self.max_waiting:
-                raise FullError(f"{tokens} tokens beside {waiting}")
+            waiting_tokens = sum(job.tokens for job in self._waiting)
+            if waiting_tokens + tokens > self.max_waiting:
+                raise FullError(f"{tokens} tokens beside {waiting_tokens}")
             now = time.monotonic()
             for job in jobs:
                 job.submitted = now
@@ -299,14 +299,14 @@ class GenerationScheduler:
 
     def _startable(self) -> list[GenerationJob]:
         with self._lock:
-            held_tokens, jobs = self.tokens, []
+            running_tokens, jobs = self.tokens, []
             while self._waiting:
                 job = self._waiting[0]
                 if not job.cancelled:
-                    if held_tokens and held_tokens + job.tokens > self.max_tokens:
+                    if running_tokens and running_tokens + job.tokens > self.max_tokens:
                         break
                     jobs.append(job)
-                    held_tokens += job.tokens
+                    running_tokens += job.tokens
                 self._waiting.popleft()
             return jobs
 
@@ -337,19 +337,19 @@ class GenerationScheduler:
             try:
                 single.add(job)
                 self._batches.append(single)
-            except BaseException as fault:
-                job.error, job.ended = fault, True
+            except BaseException as start_error:
+                job.error, job.ended = start_error, True
                 failed.append(job)
         return failed
 
     def _wake(self, jobs: Iterable[GenerationJob]) -> None:
-        waiting = list(jobs)
+        changed_jobs = list(jobs)
 
         def wake() -> None:
-            for job in waiting:
+            for job in changed_jobs:
                 job._changed.set()
 
-        if waiting:
+        if changed_jobs:
             self._call(wake)
 
 

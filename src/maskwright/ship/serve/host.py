@@ -317,7 +317,7 @@ class Host:
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *text_holes) for text_holes in holes]
+            return [inference_texts.spelled_masks(model, *pair) for pair in holes]
 
         answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
         return await self._answer(texts, options, answer, encode, finish)
@@ -336,7 +336,7 @@ class Host:
             return (tokenized, top), encoded
 
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
-            return [logprobs.of_prompt(model.tokenizer, *prompt_score) for prompt_score in scores]
+            return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
 
         answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, answer, encode, finish)
@@ -382,18 +382,18 @@ class Host:
         """Generate the text of one prompt piece by piece. The request is admitted or refused before
         the first piece; then `on_prompt` is called with the number of tokens of the prompt."""
         variant = self._variant(name, options)
-        start, deadline, count = time.monotonic(), self._deadline(options), 0
+        start, deadline, num_written = time.monotonic(), self._deadline(options), 0
         jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
         on_prompt(jobs[0].prompt_tokens)
         try:
             while (pieces := await jobs[0].next(deadline)) is not None:
                 for piece in pieces:
-                    count += piece.id is not None
+                    num_written += piece.id is not None
                     yield piece
             self.metrics.answered(_timings(start, jobs))
         finally:
             self._generation.cancel(jobs)
-            self.metrics.wrote(jobs[0].prompt_tokens, count)
+            self.metrics.wrote(jobs[0].prompt_tokens, num_written)
 
     # ---------------------------------------------------------------------------------- lifecycle
     def load(self, models: Mapping[str, ServedModel]) -> None:
@@ -411,8 +411,8 @@ class Host:
         """Measure the lag of the event loop, the bottleneck of many requests to tiny models."""
         assert self._loop is not None
         now = self._loop.time()
-        late = max(0.0, now - due)
-        self._lag, self._last_lag = min(self._last_lag, late), late
+        delay = max(0.0, now - due)
+        self._lag, self._last_lag = min(self._last_lag, delay), delay
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
@@ -520,10 +520,10 @@ class Host:
 
     def require_room(self) -> None:
         """Raise Refusal if no request is admitted now."""
-        busy = self.incoming_tokens > 0 or len(self._queue) > 0
-        wait = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
-        too_long = busy and wait > self.limits.max_wait_seconds
-        if too_long or self._queue.is_full(self.incoming_tokens):
+        is_busy = self.incoming_tokens > 0 or len(self._queue) > 0
+        wait_seconds = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
+        waits_too_long = is_busy and wait_seconds > self.limits.max_wait_seconds
+        if waits_too_long or self._queue.is_full(self.incoming_tokens):
             raise self._full()
 
     def _full(self) -> Refusal:
@@ -589,13 +589,13 @@ class Host:
         finish: Finish,
     ) -> HostResponse:
         self.budget().take_rows(rows, options.field)
-        begin, deadline = time.monotonic(), self._deadline(options)
+        started_at, deadline = time.monotonic(), self._deadline(options)
         async with _Deadline(deadline):
             chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
             payloads = await all_of(
                 self._run(_is_light(chunk), encode, chunk, start) for start, chunk in chunks
             )
-            tokenised = time.monotonic()
+            tokenised_at = time.monotonic()
             results = await answer(payloads, deadline)
             encoded = [encoded_rows for _, encoded_rows in payloads]
             answers = await all_of(
@@ -603,8 +603,8 @@ class Host:
                 for encoded_rows, result in zip(encoded, results, strict=True)
             )
         timings = Timings(
-            total=time.monotonic() - begin,
-            tokenise=tokenised - begin,
+            total=time.monotonic() - started_at,
+            tokenise=tokenised_at - started_at,
             queue=max(result.waited for result in results),
             compute=max(result.computed for result in results),
         )
@@ -663,9 +663,9 @@ class Host:
         """The answers that a task generates from payloads, in turns with other generation."""
         jobs = []
         for payload, encoded_rows in payloads:
-            read = sum(encoded_rows.lengths)
-            size = min(2 * read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(variant, None, payload.steps, read, size, streams=False))
+            num_read = sum(encoded_rows.lengths)
+            size = min(2 * num_read, self.limits.max_writing_tokens)
+            jobs.append(GenerationJob(variant, None, payload.steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:

@@ -46,13 +46,13 @@ class Logprobs:
 def of_prompt(tokenizer: Tokenizer, prompt: PromptTokens, scores: Sequence[TokenScore]) -> Logprobs:
     """The log-probabilities of a prompt; `scores` are those of all its ids after the first."""
     logprobs = Logprobs()
-    own_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
+    text_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
     for nth, (token, offset) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
         logprob, best = (
-            (None, None) if nth == 0 else (own_scores[nth - 1][0], own_scores[nth - 1][1])
+            (None, None) if nth == 0 else (text_scores[nth - 1][0], text_scores[nth - 1][1])
         )
-        written = tokenizer.decode([token], False)
-        logprobs.add(written, logprob, None if best is None else likeliest(tokenizer, best), offset)
+        text = tokenizer.decode([token], False)
+        logprobs.add(text, logprob, None if best is None else likeliest(tokenizer, best), offset)
     return logprobs
 
 

@@ -53,11 +53,11 @@ def bind_socket(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno in (98, 48, 10048):
             pid = _listening_process(port)
-            by = "" if pid is None else f" by process {pid}"
+            owner = "" if pid is None else f" by process {pid}"
             raise UsageError(
                 "the port is in use",
                 where=f"--port {port}",
-                found=f"used{by}",
+                found=f"used{owner}",
                 do="give another one with --port (0: any that is free), or end that process",
             ) from None
         raise UsageError(
@@ -106,21 +106,21 @@ class DrainingServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.host.start(loop)
         serving = asyncio.ensure_future(self._serve([self.sock]))
-        failed: MaskwrightError | None = None
+        load_error: MaskwrightError | None = None
         with self._signal_handlers(loop):
             try:
                 await asyncio.to_thread(load)
                 await self.host.warm_up()
                 ready()
             except MaskwrightError as error:
-                failed, self.should_exit = error, True
+                load_error, self.should_exit = error, True
             except BaseException:
                 self.should_exit = True
                 await serving
                 raise
             await serving
         self.host.stop()
-        return failed
+        return load_error
 
     @contextlib.contextmanager
     def _signal_handlers(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -130,7 +130,7 @@ class DrainingServer(uvicorn.Server):
         signals = [signal.SIGTERM, signal.SIGINT]
         if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
             signals.append(HANGUP)
-        before = {number: signal.getsignal(number) for number in signals}
+        previous_handlers = {number: signal.getsignal(number) for number in signals}
         for number in signals:
             loop.add_signal_handler(number, self._signalled, number)
         try:
@@ -138,7 +138,7 @@ class DrainingServer(uvicorn.Server):
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-                signal.signal(number, before[number])
+                signal.signal(number, previous_handlers[number])
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
@@ -167,15 +167,15 @@ class DrainingServer(uvicorn.Server):
     async def _close_listeners(self) -> None:
         """Accept the connections that wait in the kernel, then close the listener."""
         loop = asyncio.get_running_loop()
-        waiting = []
+        pending = []
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self.sock.accept()
-                waiting.append(connection)
+                pending.append(connection)
         for server in self.servers:
             server.close()
         self.sock.close()
-        for connection in waiting:
+        for connection in pending:
             connection.setblocking(False)
             await loop.connect_accepted_socket(self._connection, connection)
 
@@ -232,8 +232,8 @@ class BackgroundServer:
 
     def _run(self) -> None:
         try:
-            failed = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
-            self._error = self._error or failed
+            load_error = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
+            self._error = self._error or load_error
         except BaseException as error:
             self._error = error
         finally:
@@ -246,9 +246,9 @@ def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], Non
     Raises:
         MaskwrightError: the models could not be loaded.
     """
-    failed = asyncio.run(server.run_until_stopped(load, ready))
-    if failed is not None:
-        raise failed
+    load_error = asyncio.run(server.run_until_stopped(load, ready))
+    if load_error is not None:
+        raise load_error
 
 
 def _listening_process(port: int) -> int | None:
@@ -258,9 +258,9 @@ def _listening_process(port: int) -> int | None:
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                if words[1].endswith(port_suffix) and words[3] == "0A":
-                    inodes.add(f"socket:[{words[9]}]")
+                columns = line.split()
+                if columns[1].endswith(port_suffix) and columns[3] == "0A":
+                    inodes.add(f"socket:[{columns[9]}]")
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             for link in (folder / "fd").iterdir():

@@ -61,9 +61,9 @@ class _Transport:
             self.flush()
 
     def flush(self) -> None:
-        held, self._held = self._held, []
-        if held and not self._transport.is_closing():
-            self._transport.write(b"".join(held))
+        chunks, self._held = self._held, []
+        if chunks and not self._transport.is_closing():
+            self._transport.write(b"".join(chunks))
 
     def close(self) -> None:
         self.flush()
@@ -137,8 +137,8 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_waited_for(self) -> bool:
-        idle = self.cycle is None or self.cycle.response_complete
-        return idle or bool(self._phase) or self._writing is not None
+        is_idle = self.cycle is None or self.cycle.response_complete
+        return is_idle or bool(self._phase) or self._writing is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
@@ -281,13 +281,13 @@ class HttpConnection(H11Protocol):
     def close_if_idle(self, seconds: float) -> None:
         """Close the connection if it has no request and was idle for `seconds`. Data that waits in
         the kernel counts as activity."""
-        idle = self.cycle is None or self.cycle.response_complete
-        if not idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if not is_idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
             return
         if not self.transport.is_closing():
-            arrived = select.poll()
-            arrived.register(self.transport.get_extra_info("socket"), select.POLLIN)
-            if not arrived.poll(0):
+            poller = select.poll()
+            poller.register(self.transport.get_extra_info("socket"), select.POLLIN)
+            if not poller.poll(0):
                 self.transport.close()
 
     def _abort(self) -> None:

@@ -185,8 +185,8 @@ class Queue:
         same_key = self._window(oldest)
         batch_items = self._fill(oldest, same_key)
         batch_ids = {id(item) for item in batch_items}
-        youngest = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
-        for item in same_key[:youngest]:
+        last_taken = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
+        for item in same_key[:last_taken]:
             item.passed += id(item) not in batch_ids
         for item in batch_items:
             self.discard(item)
@@ -227,16 +227,16 @@ class Queue:
 
     def _fill(self, oldest: QueueItem, same_key: Sequence[QueueItem]) -> list[QueueItem]:
         """The oldest item, those passed over too often, then those nearest in length."""
-        due = [item for item in same_key if item.passed >= PATIENCE]
-        rest = [item for item in same_key if item.passed < PATIENCE]
-        rest.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
+        overdue = [item for item in same_key if item.passed >= PATIENCE]
+        by_length = [item for item in same_key if item.passed < PATIENCE]
+        by_length.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
         tokens_left = self._max_batch_tokens(oldest.key) - oldest.tokens
         certain, free = [oldest], list[QueueItem]()
-        for item in due:
+        for item in overdue:
             if item.tokens <= tokens_left:
                 certain.append(item)
                 tokens_left -= item.tokens
-        for item in rest:
+        for item in by_length:
             if item.tokens <= tokens_left:
                 free.append(item)
                 tokens_left -= item.tokens
@@ -255,11 +255,11 @@ class FairShare:
 
     def choose(self, ready: Sequence[Hashable]) -> Hashable:
         """The class of work that is next, of those that are ready."""
-        ready_before = [self._seconds[c] for c in ready if c in self._ready]
+        used_seconds = [self._seconds[c] for c in ready if c in self._ready]
         for work in ready:
             if work not in self._ready:
-                begin = min(ready_before, default=0.0)
-                self._seconds[work] = max(self._seconds.get(work, 0.0), begin)
+                start_seconds = min(used_seconds, default=0.0)
+                self._seconds[work] = max(self._seconds.get(work, 0.0), start_seconds)
         self._ready = set(ready)
         return min(ready, key=self._seconds.__getitem__)
 
@@ -274,19 +274,19 @@ def _is_late(item: QueueItem, now: float) -> bool:
 
 def _similar_lengths(certain: Sequence[QueueItem], free: Sequence[QueueItem]) -> list[QueueItem]:
     """The `free` items that keep the lengths of the batch similar."""
-    waits = deque(sorted(free, key=lambda item: item.longest))
-    bound = max(item.longest for item in certain)
-    lengths = [length for item in (*certain, *waits) for length in item.lengths]
-    rows, squares = len(lengths), sum(length * length for length in lengths)
-    while waits:
-        longest = max(bound, waits[-1].longest)
-        if rows * longest**2 <= UNLIKE * squares:
+    remaining = deque(sorted(free, key=lambda item: item.longest))
+    longest_certain = max(item.longest for item in certain)
+    lengths = [length for item in (*certain, *remaining) for length in item.lengths]
+    num_rows, sum_of_squares = len(lengths), sum(length * length for length in lengths)
+    while remaining:
+        longest = max(longest_certain, remaining[-1].longest)
+        if num_rows * longest**2 <= UNLIKE * sum_of_squares:
             break
         # Remove the longest, or the shortest if the longest item is certain.
-        item = waits.pop() if waits[-1].longest > bound else waits.popleft()
-        rows -= len(item.lengths)
-        squares -= sum(length * length for length in item.lengths)
-    return list(waits)
+        item = remaining.pop() if remaining[-1].longest > longest_certain else remaining.popleft()
+        num_rows -= len(item.lengths)
+        sum_of_squares -= sum(length * length for length in item.lengths)
+    return list(remaining)
 
 
 READ, WRITE = "read", "write"

@@ -175,10 +175,10 @@ class ServedModel:
             model = variant.opened.model
             if model.words is None:
                 continue
-            most = model.config.longest
-            most = LENGTHS[-1] if most is None else most - model.positions
+            max_tokens = model.config.longest
+            max_tokens = LENGTHS[-1] if max_tokens is None else max_tokens - model.positions
             network = variant.opened.network()
-            for length in sorted({min(length, most) for length in LENGTHS}):
+            for length in sorted({min(length, max_tokens) for length in LENGTHS}):
                 ids = model.tokenizer.frame(model.tokenizer.encode(WORD * length))[0][:length]
                 for rows in ROWS:
                     start = time.perf_counter()
@@ -209,9 +209,9 @@ def open_one(
     model = open_model(folder)
     for finding in model.findings:
         note(finding)
-    for shared_with in others:
-        if (shared := shared_with.opened.root.sharing(model)) is not None:
-            served = ServedModel(name, LanguageModel.of(shared), shared_with.backbone)
+    for candidate in others:
+        if (shared_model := candidate.opened.root.sharing(model)) is not None:
+            served = ServedModel(name, LanguageModel.of(shared_model), candidate.backbone)
             break
     else:
         language_model = LanguageModel(model, precision, engine)
@@ -248,7 +248,7 @@ def open_all(
 
 def _attach_adapter(name: str, folder: Path, models: Sequence[ServedModel]) -> None:
     """Add an adapter to the first model that it fits, and to those on the same weights."""
-    refusal: MaskwrightError | None = None
+    last_error: MaskwrightError | None = None
     for model in models:
         try:
             model.add_adapter(name, folder)
@@ -257,9 +257,9 @@ def _attach_adapter(name: str, folder: Path, models: Sequence[ServedModel]) -> N
                     sibling._variants[name] = model._variants[name]
             return
         except IncompatibleError as error:
-            refusal = error
-    assert refusal is not None
-    raise refusal
+            last_error = error
+    assert last_error is not None
+    raise last_error
 
 
 def folders_by_name(folders_given: Sequence[Path | str]) -> dict[str, Path]:
@@ -268,15 +268,15 @@ def folders_by_name(folders_given: Sequence[Path | str]) -> dict[str, Path]:
     Raises:
         UsageError: two folders have one name.
     """
-    folder_names: dict[str, Path] = {}
+    folder_by_name: dict[str, Path] = {}
     for folder in map(Path, folders_given):
         name = folders.called(home_of(folder)) if folder.is_dir() else folder.name
-        if name in folder_names:
+        if name in folder_by_name:
             raise UsageError(
                 "two models of one name",
                 where=folder,
                 found=name,
                 do="name one of them: --name NAME=FOLDER",
             )
-        folder_names[name] = folder
-    return folder_names
+        folder_by_name[name] = folder
+    return folder_by_name

@@ -70,8 +70,8 @@ def _base_of(adapter: Path) -> Path | None:
 
     if (base := head_alone.base_folder(adapter)) is not None:
         return base
-    named = base_named(adapter)
-    return Path(named) if isinstance(named, str) and Path(named).is_dir() else None
+    base_name = base_named(adapter)
+    return Path(base_name) if isinstance(base_name, str) and Path(base_name).is_dir() else None
 
 
 def _weight_changes(model: Model, base: Path) -> dict[str, float]:
@@ -81,10 +81,10 @@ def _weight_changes(model: Model, base: Path) -> dict[str, float]:
 
     before = open_weights(base).network.state_dict()
     after = model.network.state_dict()
-    common = [n for n in after if n in before and before[n].shape == after[n].shape]
-    differences = [float((after[n] - before[n].float()).abs().max()) for n in common]
+    common_names = [n for n in after if n in before and before[n].shape == after[n].shape]
+    differences = [float((after[n] - before[n].float()).abs().max()) for n in common_names]
     return {
         "largest": max(differences, default=0.0),
         "count": sum(difference > 0 for difference in differences),
-        "of": len(common),
+        "of": len(common_names),
     }

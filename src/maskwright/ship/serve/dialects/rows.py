@@ -70,11 +70,11 @@ def routes(host: Host) -> APIRouter:
 
 def _described(model: ModelReference) -> dict[str, Any]:
     model.task()  # raises Refusal for a model without one
-    asking = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
-    predictor, task = asking.predictor, asking.predictor.task_type
+    variant = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
+    predictor, task = variant.predictor, variant.predictor.task_type
     return {
         "model": model.called,
-        "fingerprint": asking.fingerprint,
+        "fingerprint": variant.fingerprint,
         "task": task.task,
         "labels": list(task.labels),
         "options": dict(task.options),

@@ -144,14 +144,14 @@ def classes(
 
 def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
     """Probabilities of logits (L,), without overflow."""
-    wide = logits.astype(np.float64)
+    wide_logits = logits.astype(np.float64)
     if function == "softmax":
-        shifted = np.exp(wide - wide.max())
-        return np.asarray(shifted / shifted.sum())
+        exponentials = np.exp(wide_logits - wide_logits.max())
+        return np.asarray(exponentials / exponentials.sum())
     if function == "sigmoid":
-        half = np.exp(-np.abs(wide))
-        return np.asarray(np.where(wide >= 0, 1.0, half) / (1.0 + half))
-    return wide
+        decay = np.exp(-np.abs(wide_logits))
+        return np.asarray(np.where(wide_logits >= 0, 1.0, decay) / (1.0 + decay))
+    return wide_logits
 
 
 def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict[str, str]:

@@ -45,7 +45,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Any:
-    fits = isinstance(value, str) or (
+    is_valid = isinstance(value, str) or (
         isinstance(value, list)
         and (
             all(isinstance(element, str) for element in value)
@@ -53,7 +53,7 @@ def _texts(value: Any) -> Any:
             or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
         )
     )
-    if not fits:
+    if not is_valid:
         raise _wrong("wanted a text, a list of texts, token ids, or a list of lists of these")
     return valid_text(value)
 
@@ -132,8 +132,8 @@ def _text_of_ids(ids: Sequence[int], model: ModelReference, field: str) -> str:
         raise Refusal(
             "validation", "a token id outside the vocabulary", field=field, limit=error.wanted
         ) from error
-    plain = tokenizer.encode(text) if text.strip() else []
-    if list(ids) not in (plain, tokenizer.frame(plain)[0]):
+    text_ids = tokenizer.encode(text) if text.strip() else []
+    if list(ids) not in (text_ids, tokenizer.frame(text_ids)[0]):
         reason = "these token ids are those of no text; give the text"
         raise Refusal("validation", reason, field=field)
     return text
