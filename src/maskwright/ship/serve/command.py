@@ -135,10 +135,10 @@ def serve(
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Refuse a name that requests could not use.
+    """Check that requests can use a name.
 
     Raises:
-        UsageError: it has a slash or an invisible character, or another route has its paths.
+        UsageError: the name has a slash or an invisible character, or conflicts with a route.
     """
     conflict = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
@@ -156,7 +156,8 @@ def _require_name(name: str, application: Application) -> None:
 def choose_token(
     host: str, token: str | None, insecure: bool, say: Callable[[str], None]
 ) -> str | None:
-    """The token of requests: the given one, or a new one if other machines reach the address.
+    """Return the token that requests must have: `token`, or a new one if other machines can reach
+    the address and `insecure` is not set; None: no token is required.
 
     Raises:
         UsageError: the token is too short or has invalid characters.

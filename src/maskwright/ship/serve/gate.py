@@ -1,10 +1,10 @@
-"""The checks of every request before it reaches a route; denied by default.
+"""The checks of every request before it reaches a route. Requests are denied by default.
 
     connection limit -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
     -> body -> JSON -> route
 
-A request that is refused here costs no more than its headers. The body is received and counted
-here; if the client disconnects, the work for its request is cancelled.
+A request that is refused before its body costs no more than its headers. The body is received here
+up to the limit; if the client disconnects, the work for its request is cancelled.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
-# Bodies with more bytes are parsed on a thread.
+# Bodies with more bytes than this are parsed on a thread.
 LARGE_JSON = 65_536
 # Paths that require no token.
 OPEN = ("/health",)
-# Lets a browser ask its user for the token.
+# The header by which a browser prompts its user for the token.
 PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -49,11 +49,11 @@ HEADERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class AccessPolicy:
-    """The requests that are allowed.
+    """The access rules of a server.
 
     Attributes:
-        token: required in requests; None: no token.
-        hosts: names of this server, besides those of this machine; "*": any.
+        token: the token that requests must have; None: no token is required.
+        hosts: allowed Host names besides those of the loopback interface; "*": any.
         origins: other sites whose pages may send requests.
     """
 
@@ -66,7 +66,7 @@ class Gate:
     """The ASGI application that the HTTP server calls.
 
     Attributes:
-        open_requests: the number of requests that are being answered.
+        open_requests: the number of requests in progress.
     """
 
     def __init__(self, application: Application, policy: AccessPolicy, log: RequestLog) -> None:
@@ -163,7 +163,7 @@ class Gate:
             raise Refusal("host", reason, field="Host")
 
     def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse requests of pages of other sites, unless the site is allowed."""
+        """Refuse requests from pages of other sites, unless the site is allowed."""
         origin = headers.get(b"origin")
         if origin is None:
             site = headers.get(b"sec-fetch-site", [b"none"])[0]
@@ -178,7 +178,7 @@ class Gate:
             raise Refusal("forbidden", reason, field="Origin")
 
     def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Headers that let a page of an allowed site read the sender."""
+        """Return the CORS headers for a page of an allowed site; empty for other requests."""
         for name, value in scope["headers"]:
             if name == b"origin" and value.decode("latin-1") in self.policy.origins:
                 return [
@@ -200,7 +200,7 @@ class Gate:
             raise Refusal("unauthorised", reason)
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse a body whose announced length is too large."""
+        """Refuse a body whose Content-Length is too large."""
         limit, content_length = self.host.limits.max_body_bytes, headers.get(b"content-length")
         if content_length is None:
             return
@@ -210,7 +210,7 @@ class Gate:
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
 
     async def _body(self, receive: Receive) -> bytes:
-        """Receive the body, up to the limit."""
+        """Receive the whole body; refuse it once it exceeds the limit."""
         limit, body = self.host.limits.max_body_bytes, bytearray()
         while True:
             message = await receive()
@@ -225,7 +225,7 @@ class Gate:
     async def _answer_watched(
         self, scope: Scope, body: bytes, content: Any, receive: Receive, sender: _ResponseSender
     ) -> None:
-        """Answer by the route; cancel if the client disconnects."""
+        """Call the route with the body (`content`: parsed); cancel it if the client disconnects."""
         disconnected, body_delivered = asyncio.Event(), False
         answer_task = asyncio.current_task()
         assert answer_task is not None
@@ -264,12 +264,12 @@ class Gate:
             watch_task.cancel()
 
 
-# Headers of an answer that a page of another site may read.
+# Response headers that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
-# Not the random source of the system: a system call yields to another thread.
+# Not the random source of the system, since a system call would yield to other threads.
 _IDS = random.Random()
 
 
@@ -278,12 +278,12 @@ class _DisconnectedError(Exception):
 
 
 class _ResponseSender:
-    """`send` with the headers of every answer, and the state of the response."""
+    """An ASGI `send` that adds the common headers and tracks the state of the response."""
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = f"{_IDS.getrandbits(64):016x}"  # its id in the log and in the answer
-        self.facts: dict[str, str] = {}
+        self.request = f"{_IDS.getrandbits(64):016x}"  # its id, in the log and in the response
+        self.facts: dict[str, str] = {}  # values for headers
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
     async def __call__(self, message: Message) -> None:
@@ -302,7 +302,7 @@ class _ResponseSender:
 
 
 async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
-    """Answer the preflight request of a browser for a page of another site."""
+    """Send the response to a CORS preflight request."""
     response_headers = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
         (b"access-control-allow-headers", b"authorization, content-type, *"),
@@ -313,7 +313,7 @@ async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
 
 
 def _token(header: bytes) -> bytes | None:
-    """The token of an Authorization header: a bearer token, or the password of any user name."""
+    """Return the bearer token, or the basic password, of an Authorization header; else None."""
     scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
         return credentials.strip()
@@ -326,7 +326,7 @@ def _token(header: bytes) -> bytes | None:
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser requests a page."""
+    """Return whether a browser requests a page."""
     accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     return scope["method"] == "GET" and b"text/html" in accepted.lower()
 
@@ -339,7 +339,7 @@ def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
 
 
 def _require_valid_target(scope: Scope) -> None:
-    """Refuse targets that are not a path, and URLs and headers that are too long."""
+    """Refuse targets that are no path, and URLs and headers that are too long."""
     raw_path = scope["raw_path"]
     if len(raw_path) + len(scope["query_string"]) > MAX_URL:
         raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
@@ -353,6 +353,7 @@ def _require_valid_target(scope: Scope) -> None:
 
 
 def _require_type(headers: dict[bytes, list[bytes]]) -> None:
+    """Refuse bodies that are not declared as uncompressed JSON in UTF-8."""
     encodings = headers.get(b"content-encoding", [b"identity"])
     content_types = headers.get(b"content-type", [])
     kind, _, rest = (content_types[0] if len(content_types) == 1 else b"").lower().partition(b";")
@@ -364,7 +365,7 @@ def _require_type(headers: dict[bytes, list[bytes]]) -> None:
 
 
 async def _parsed(body: bytes) -> Any:
-    """Parse strict JSON; refuse what parsers do not agree on."""
+    """Parse strict JSON, on a thread if it is large."""
     if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)

@@ -1,12 +1,12 @@
 """The server process: socket, event loop and signals.
 
-    SIGTERM, SIGINT     accept no connections; answer with `Connection: close`; close idle
+    SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
                         connections after a moment; exit with 0 when none is left
     SIGHUP              as SIGTERM, unless it is ignored (nohup)
     a second signal     exit at once
 
-No request is lost: connections that wait in the kernel are accepted before the listener closes, and
-a connection is closed only after an answer that announced it, or when it is idle.
+No request is lost: connections in the kernel's backlog are accepted before the listener closes, and
+a connection is closed only after a response that announced it, or when it is idle.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from maskwright.ship.serve.protocol import HttpConnection
 
 # Sent when the terminal closes; not on every system.
 HANGUP = getattr(signal, "SIGHUP", None)
-# Seconds after which an idle connection is closed: normally, and while the server stops.
+# Seconds after which an idle connection is closed: normally, and during shutdown.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Raises:
-        UsageError: the port is in use (the message names the process), or there is no such address.
+        UsageError: the port is in use (the message names the process), or the address is invalid.
     """
     if not isinstance(port, int) or not 0 <= port <= 65_535:
         raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
@@ -47,7 +47,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # Two sockets may bind one port until one listens.
+        # Two sockets can be bound to the same port until one of them listens.
         listener.listen(2048)
     except OSError as error:
         listener.close()
@@ -71,7 +71,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 class DrainingServer(uvicorn.Server):
-    """The server of uvicorn with a shutdown that loses no request."""
+    """A uvicorn server whose shutdown loses no request."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
         limits = {"max_connections": host.limits.max_connections}
@@ -98,10 +98,10 @@ class DrainingServer(uvicorn.Server):
     async def run_until_stopped(
         self, load: Callable[[], Any], ready: Callable[[], None]
     ) -> MaskwrightError | None:
-        """Serve until a signal; `load` loads the models on a thread.
+        """Serve until a signal comes. `load` runs on a thread; `ready` is called after it.
 
         Returns:
-            The error if the models could not be loaded.
+            The error if the models could not be loaded; else None.
         """
         loop = asyncio.get_running_loop()
         self.host.start(loop)
@@ -147,7 +147,7 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connections, answer the open requests, then stop."""
+        """Stop accepting connections, finish open requests within `drain_seconds`, then stop."""
         self.host.draining = True
         await self._close_listeners()
         loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class DrainingServer(uvicorn.Server):
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 
     async def _close_listeners(self) -> None:
-        """Accept the connections that wait in the kernel, then close the listener."""
+        """Accept the connections in the kernel's backlog, then close the listeners."""
         loop = asyncio.get_running_loop()
         pending = []
         with contextlib.suppress(OSError):
@@ -188,10 +188,10 @@ class DrainingServer(uvicorn.Server):
 
 
 class BackgroundServer:
-    """A server on a thread of its own, for notebooks and tests.
+    """A server on its own thread, for notebooks and tests.
 
     Attributes:
-        url: its address.
+        url: the address of the server.
     """
 
     def __init__(self, server: DrainingServer, load: Callable[[], Any]) -> None:
@@ -209,7 +209,7 @@ class BackgroundServer:
         return self._server.host
 
     def wait(self) -> BackgroundServer:
-        """Wait until it is ready.
+        """Wait until the server is ready, and return it.
 
         Raises:
             MaskwrightError: the models could not be loaded.
@@ -220,7 +220,7 @@ class BackgroundServer:
         return self
 
     def stop(self) -> None:
-        """Drain and stop."""
+        """Finish open requests and stop."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -241,7 +241,7 @@ class BackgroundServer:
 
 
 def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], None]) -> None:
-    """Serve until a signal, on this thread.
+    """Serve on the current thread until a signal comes.
 
     Raises:
         MaskwrightError: the models could not be loaded.
@@ -252,7 +252,7 @@ def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], Non
 
 
 def _listening_process(port: int) -> int | None:
-    """The process that listens on a port of this machine, according to /proc."""
+    """Return the id of the process that listens on a local port, by /proc; None if unknown."""
     port_suffix = f":{port:04X}"
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -1,17 +1,17 @@
-"""HTTP/1.1 with deadlines: the h11 protocol of uvicorn, which has no deadlines of its own.
+"""HTTP/1.1 with deadlines, based on the h11 protocol of uvicorn, which has none.
 
-    headers       10 s after the connection, or after their first byte
+    headers       10 s after the connection was made, or after their first byte
     body          10 s, and 1 s more for each 64 KB received
-    answer        30 s without progress of its reader
+    response      30 s while the client reads nothing
     connections   a maximum number, and a maximum of bytes of incomplete requests; beyond it the
                   connection that has waited the longest is closed
 
-A client that closes its side after its request (`shutdown(SHUT_WR)`) gets its answer. One that has
-closed both sides looks the same until data is sent to it: after half a second it is sent an interim
+A client that closes its side after its request (`shutdown(SHUT_WR)`) gets the response. One that
+closed both sides looks the same until data is sent: after half a second it is sent an interim
 response, "100 Continue", which a closed socket rejects.
 
-A connection whose request was refused before its body was read is closed gracefully: the answer is
-sent, and further input is discarded for a moment, since a reset would destroy the answer.
+A connection whose request was refused before its body was read is closed gracefully: the response
+is sent and further input is discarded for a moment, since a reset would destroy the response.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
-# Of all requests whose bodies are incomplete.
+# Maximum bytes of all incomplete request bodies together.
 COMING_BYTES = 67_108_864
-# Between two checks whether a client that has closed its side still reads.
+# Seconds between checks whether a client that has closed its side still reads.
 READER_SECONDS = 0.5
 TOO_MANY = "too many connections"
-# More than this is sent without waiting for the end of the turn of the event loop.
+# Buffered bytes above which writes are sent before the end of the event loop's iteration.
 HELD_BYTES = 65_536
 
 
 class _Transport:
-    """A transport that joins the writes of one turn of the event loop, such as head and body of an
-    answer, and whose `close` lets the peer finish sending."""
+    """A transport that joins the writes of one iteration of the event loop (such as headers and
+    body of a response), and whose `close` lets the peer finish sending."""
 
     def __init__(self, transport: asyncio.Transport, protocol: HttpConnection) -> None:
         self._transport, self._protocol = transport, protocol
@@ -71,7 +71,7 @@ class _Transport:
 
 
 class HttpConnection(H11Protocol):
-    """One connection."""
+    """One connection; `_phase` is "headers" or "body" while that is awaited, else ""."""
 
     max_connections = 512
 
@@ -120,13 +120,13 @@ class HttpConnection(H11Protocol):
 
     @property
     def _waiting_connections(self) -> list[HttpConnection]:
-        """The other connections that wait for their clients: for a request, for the rest of one, or
-        for the reading of an answer."""
+        """The other connections that wait for their clients: for a request, for the rest of one,
+        or until a response is read."""
         connections: Any = self.connections - {self}
         return [connection for connection in connections if connection._is_waited_for]
 
     def _make_room(self, waiting: Sequence[HttpConnection]) -> bool:
-        """Close the connection that has waited the longest. Returns whether there was one."""
+        """Close the connection that has waited the longest. Return whether there was one."""
         if not waiting:
             return False
         oldest = min(waiting, key=lambda connection: connection._since)
@@ -159,12 +159,12 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_answering(self) -> bool:
-        """Whether a request is complete and its answer is not."""
+        """Whether a request was received completely and its response is incomplete."""
         cycle = self.cycle
         return cycle is not None and not (cycle.response_complete or cycle.more_body)
 
     def _watch_reader(self, looks: int = 0) -> None:
-        """Check whether a client that has closed its side still reads."""
+        """Check periodically whether a client that has closed its side still reads; else abort."""
         if not self._is_answering or self.transport.is_closing():
             return
         if self.transport.get_extra_info("socket").getsockopt(SOL_SOCKET, SO_ERROR):
@@ -200,7 +200,7 @@ class HttpConnection(H11Protocol):
 
     # ------------------------------------------------------------------------------ deadlines
     def _set_deadline(self) -> None:
-        """Set the deadline of the current phase."""
+        """Start the timer of the current phase, if the phase has changed."""
         if self.transport.is_closing() or self._lingers:
             return
         state = self.conn.their_state
@@ -236,7 +236,7 @@ class HttpConnection(H11Protocol):
 
     # ------------------------------------------------------------------------------- closing
     def _refuse(self, status: int, message: str) -> None:
-        """Send an error without the application, if no response was started, and close."""
+        """Send an error response, unless a response was started, and close the connection."""
         body = f'{{"error": "{message}"}}\n'.encode()
         headers = [
             (b"content-type", b"application/json"),
@@ -258,7 +258,7 @@ class HttpConnection(H11Protocol):
         self.transport.close()
 
     def close_gracefully(self, transport: asyncio.Transport) -> None:
-        """Close the connection; if the peer is still sending, first only our side."""
+        """Close the connection; while the peer is still sending, only the write side first."""
         if transport.is_closing() or self._lingers:
             return
         sending = self.conn.their_state is h11.SEND_BODY or self.conn.their_state is h11.ERROR
@@ -279,8 +279,7 @@ class HttpConnection(H11Protocol):
         self.loop.call_later(LINGER_SECONDS, transport.abort)
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close the connection if it has no request and was idle for `seconds`. Data that waits in
-        the kernel counts as activity."""
+        """Close the connection if it was idle for `seconds` and has no unread data."""
         is_idle = self.cycle is None or self.cycle.response_complete
         if not is_idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
             return

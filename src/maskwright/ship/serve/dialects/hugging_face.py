@@ -2,8 +2,8 @@
 
     InferenceClient().text_classification(text, model="http://…/models/reviews/pipeline/text-classification")
 
-TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}, answers those of the
-hub; the answer to a list of inputs is a list. Unsupported parameters are refused by name.
+TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}; responses are those of
+the hub, for a list of inputs a list. Unsupported parameters are refused by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
-# Range of random seeds, as of other servers.
+# Range of random seeds, as in other servers.
 SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -45,7 +45,7 @@ Reply = tuple[Any, list[HostResponse]]
 
 
 def render(refusal: Refusal) -> Response:
-    """{"error", "error_type"}."""
+    """Render {"error", "error_type"}."""
     return JSONResponse(failure(refusal), refusal.status, headers=refusal.headers)
 
 
@@ -149,7 +149,7 @@ class _FeatureBody(Body):
 
 
 def _body(inputs: Any, parameters: type[Body]) -> type[Body]:
-    """A body with these inputs and parameters."""
+    """Create the schema of a body from the type of `inputs` and the schema of `parameters`."""
     from pydantic import create_model
 
     is_required = any(field.is_required() for field in parameters.model_fields.values())
@@ -214,7 +214,7 @@ async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> R
 
 
 def _holes(holes: Sequence[Any]) -> Any:
-    """The candidates of the only hole, or those of each."""
+    """Return the candidates of each mask, the best first; of a single mask without outer list."""
     candidates = [
         [
             {
@@ -263,7 +263,7 @@ async def _similarities(model: ModelReference, body: Any, parameters: _Fields) -
 
 # ---------------------------------------------------------------------------- tasks with a head
 async def _classes(model: ModelReference, body: Any, parameters: _ClassFields) -> Reply:
-    """A list of classes for each text; of one text a list of one such list."""
+    """Return a list of classes for each text, also for a single text."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     function = parameters.function_to_apply
     raw = function is not None
@@ -312,7 +312,7 @@ async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) 
 
 
 async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields) -> Reply:
-    """Scores of arbitrary labels, each a hypothesis that the text entails or contradicts."""
+    """Score arbitrary labels by entailment: each label is a hypothesis about the text."""
     names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
     entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
     contradictions = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
@@ -364,7 +364,7 @@ async def _generated_answers(model: ModelReference, body: Any, parameters: _Text
 
 
 async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> Reply:
-    """The answers of the task: one, or a list of them."""
+    """Return the prediction of the task for one input, or a list of them for a list."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     options = model.options("inputs", truncate=bool(parameters.truncate))
     response = await model.host.predict(model.name, rows, options)
@@ -421,7 +421,7 @@ async def _generated_texts(
 
 
 def _seed(parameters: _GenerationFields, draws: bool) -> int:
-    """The seed of the request; without one a random seed if tokens are sampled."""
+    """Return the seed of the request; by default a random one if tokens are sampled, else 0."""
     if parameters.seed is not None:
         return parameters.seed
     return secrets.randbelow(SEEDS) if draws else 0
@@ -438,7 +438,7 @@ def _details(model: ModelReference, generated: GeneratedText, seed: int) -> dict
 
 
 def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict[str, Any]:
-    """A token of the text; the end token has no text."""
+    """Describe a generated token; the end token has no text."""
     token_id = model.tokenizer.end if piece.id is None else piece.id
     token_text = "" if piece.id is None else model.tokenizer.decode([piece.id])
     return {
@@ -452,8 +452,8 @@ def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict
 async def _events(
     model: ModelReference, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
 ) -> AsyncIterator[Any]:
-    """An event for each token, with its text; the last with the whole text, and the number of
-    tokens that were `read`."""
+    """Yield an event for each token; the last has the whole text, which begins with `before`, and
+    details. `read` has the number of prompt tokens as its element once generation has started."""
     text, num_written, index = before, 0, 0
     async for piece in pieces:
         index += 1
@@ -476,7 +476,7 @@ async def _events(
 
 
 Handler = Callable[[ModelReference, Any, Any], Awaitable[Any]]
-# Tasks of models with an ability, and tasks that a model must have been trained for.
+# Tasks that require an ability, and tasks that a model must have been trained for.
 TASKS: dict[str, tuple[type[Body], Handler]] = {
     "fill-mask": (_body(Many, _MaskFields), _masks),
     "feature-extraction": (_FeatureBody, _embeddings),

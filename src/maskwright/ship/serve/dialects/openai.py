@@ -45,7 +45,7 @@ LOGPROBS, CHOICES, STOPS = 5, 8, 4
 
 
 def render(refusal: Refusal) -> Response:
-    """{"error": {"message", "type", "param", "code"}}, and the same at the top."""
+    """Render {"error": {"message", "type", "param", "code"}, "message", "type", "code"}."""
     status = STATUS.get(refusal.kind, refusal.status)
     error_types = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}
     error_type = (error_types | {424: "server_error"}).get(
@@ -217,10 +217,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         response = await model.host.generate(
             model.name, all_prompts, variants * len(prompts), options
         )
-        texts, first_copies = (
-            response.values,
-            slice(None, None, copies),
-        )  # of the copies of each prompt
+        texts, first_copies = response.values, slice(None, None, copies)
         response = replace(
             response, tokens=response.tokens[first_copies], windows=response.windows[first_copies]
         )
@@ -231,20 +228,21 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
 
 
 async def _none() -> AsyncIterator[Piece]:
-    """The pieces of an empty text."""
+    """Yield the pieces of an empty text."""
     yield Piece(0, None, "", "length")
 
 
 def failure(refusal: Refusal) -> dict[str, Any]:
-    """The event for an error in the middle of a stream."""
+    """Return the content of the event for an error within a stream."""
     error = {"message": refusal.message, "type": "server_error", "param": None}
     return {"error": {**error, "code": refusal.kind}}
 
 
 class _CompletionsResponse:
-    """The response to a request in the format of OpenAI.
+    """Formats responses to a completion request as OpenAI does.
 
     Args:
+        copies: the number of texts per prompt.
         scored: the log-probabilities of each prompt; None if not requested.
     """
 
@@ -267,12 +265,12 @@ class _CompletionsResponse:
         }
 
     def set_prompt_tokens(self, tokens: int) -> None:
-        """Set the number of tokens of the prompts."""
+        """Set the total number of prompt tokens."""
         self.prompt_tokens = tokens
 
     def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:
-        """The body with all texts; the copies of a prompt are consecutive. `texts` is empty if no
-        token was requested."""
+        """Return the body of a response that is not streamed; copies of a prompt are consecutive.
+        `texts` is empty if no tokens were requested."""
         choices = []
         for number in range(len(self.prompts) * self.copies):
             generated = texts[number] if texts else GeneratedText()
@@ -291,7 +289,7 @@ class _CompletionsResponse:
         return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, num_written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-        """A chunk for each piece with text, then the final events."""
+        """Yield a chunk for each piece with text, then the usage if requested, then [DONE]."""
         options = self.body.stream_options
         wants_usage = options is not None and bool(options.include_usage)
         usage_field = {"usage": None} if wants_usage else {}
@@ -320,8 +318,8 @@ class _CompletionsResponse:
     def _logprobs(
         self, pieces: list[Piece], offset: int = 0, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The log-probabilities of the tokens of pieces, which begin at `offset` of the text, after
-        those of prompt `number` if it was scored."""
+        """Return the log-probabilities of pieces whose text begins at character `offset`, after
+        those of prompt `number` if it was scored; None if not requested."""
         if self.body.logprobs is None:
             return None
         tokenizer, logprobs = self.model.tokenizer, Logprobs()
@@ -345,7 +343,7 @@ class _CompletionsResponse:
 
 
 def _reason(finished: str | None) -> str | None:
-    """The reason why a text ended."""
+    """Return the finish_reason of OpenAI; None while the text is incomplete."""
     return None if finished is None else "length" if finished == "length" else "stop"
 
 

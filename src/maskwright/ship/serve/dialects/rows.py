@@ -1,5 +1,5 @@
-"""Maskwright's own route: rows of a task, as of `maskwright predict` and `LanguageModel.predict`,
-and their answers, with the tokens that were read of each.
+"""Maskwright's own routes: predictions for rows of a task, as with `maskwright predict` and
+`LanguageModel.predict`, and the numbers of tokens of the rows.
 
     GET  /v1/models/NAME/task     the task of the model, and the columns that it reads
     POST /v1/predict              {"model", "rows": […]} -> {"answers": […], "windows": […], …}

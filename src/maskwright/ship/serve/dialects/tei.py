@@ -5,9 +5,9 @@
     GET  /info /ping /
 
 Each is also available under the name of a model or adapter, such as /reviews/predict; without a
-name the only served model answers. POST / and /invocations return vectors or classes, depending on
-the model. Differences to the original: a text that is too long is read in windows unless `truncate`
-is true, multiple labels are scored independently, and unknown fields are refused.
+name the only served model is used. POST / and /invocations return embeddings or classes, depending
+on the model. Differences to the original: texts that are too long are split into windows unless
+`truncate` is true, multiple labels are scored independently, and unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ STATUS: dict[Kind, int] = {"backend": 424}
 
 
 class _EmptyInput(Refusal):
-    """The refusal of a request without inputs."""
+    """The error for a request without inputs."""
 
     def __init__(self, field: str) -> None:
         super().__init__("malformed", "cannot be empty", field=field)
 
 
 def render(refusal: Refusal) -> Response:
-    """The format of an error: {"error", "error_type"}; without a body for a wrong token."""
+    """Render {"error", "error_type"}; a response to a wrong token has no body."""
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
@@ -90,7 +90,7 @@ class _TruncatableBody(Body):
         """Whether texts may be truncated.
 
         Raises:
-            Refusal: if at their beginning.
+            Refusal: truncation at the beginning is requested.
         """
         if self.truncate and self.truncation_direction.lower() == "left":
             reason = "texts can only be truncated at their end; leave it out, or say truncate=false"
@@ -214,7 +214,7 @@ def routes(host: Host) -> APIRouter:
 
 
 def _routes(host: Host) -> dict[str, Callable[..., Any]]:
-    """The function for each path, which takes a body and the name of a model."""
+    """Return the function of each path, which takes a body and the name of a model."""
 
     async def embed(body: EmbedRequest, model: Name) -> Response:
         return _response(*await _embed(resolve(host, model), body))
@@ -273,7 +273,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
 
 
 def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without the name, for the only model."""
+    """Return the function without the parameter `model`, for the only served model."""
     body = function.__annotations__["body"]
 
     async def only(body: Any) -> Response:
@@ -406,7 +406,7 @@ def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[st
 
 
 def _margins(model: ModelReference) -> tuple[list[int], list[int]]:
-    """The special tokens before and after a text."""
+    """Return the ids of the special tokens before and after a text."""
     tokenizer = model.tokenizer
     special_ids, num_leading = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
     return special_ids[:num_leading], special_ids[num_leading:]
@@ -428,10 +428,10 @@ def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
 def _own(
     model: ModelReference, body: dict[str, Any], field: str = "body"
 ) -> Callable[[], Awaitable[Reply]]:
-    """The function for a body that is not for a particular route: rerank, predict or embed.
+    """Return the handler of a body that was sent to no particular route: rerank, predict or embed.
 
     Raises:
-        Refusal: the body does not fit its schema.
+        Refusal: the body does not match its schema.
     """
     if "query" in body:
         return partial(_rerank, model, _checked(RerankRequest, body, field))
