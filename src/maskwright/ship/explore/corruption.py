@@ -1,8 +1,8 @@
-"""A text before and after an objective: corrupted tokens, targets, and the input of a decoder.
+"""A text before and after corruption by an objective: corrupted tokens, targets, decoder input.
 
-Rows are made as for training and corrupted by the code of the objective; its options, and which of
-them change a row, are found by inspection. `data/corruption.json` holds a text of the site prepared
-by every objective that its tokenizers allow, for pages without a server.
+Rows are built as for training and corrupted by the objective itself. The options of an objective
+that change a row are determined by trying them. `data/corruption.json` has the sample text prepared
+by every objective that the tokenizers allow, for pages without a server.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from maskwright.text.store.loader import TextStore
 from maskwright.text.store.rows import RowSource
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-# Two documents of a few sentences: pairs need a second document.
+# Two documents of a few sentences, since sentence pairs need a second document.
 SAMPLE = (
     "The king is dead. Long may the queen live! She speaks of love.\n\n"
     "No man shall know the hour. Speak, friend, and be heard."
 )
-LONGEST = 192  # tokens of a row, if the model reads as many; a longer text has several rows
+LONGEST = 192  # maximum tokens of a row; a longer text has several rows
 SEEDS, EPOCHS = 10, 6
 TRIAL_LENGTHS = (40, 24, 24)  # tokens of the documents on which options are tried
-SHARE = 0.3  # trial value of an option that is a share and 0 by default
-BLANK = "▁"  # the blank in vocabularies of SentencePiece
-SAMPLED = ("pairs", "swapped-pairs")  # kinds of rows that depend on the seed
+SHARE = 0.3  # trial value of an option that is a share with default 0
+BLANK = "▁"  # the space in vocabularies of SentencePiece
+SAMPLED = ("pairs", "swapped-pairs")  # kinds of rows that are sampled with the seed
 
 
 @dataclass(frozen=True)
 class QueryableModel:
-    """A model that Python can compute with for a page.
+    """A model that answers queries of a page in Python.
 
     Attributes:
-        model: its tokenizer and config; the weights of its network may lie elsewhere.
-        compute: returns the value of a function of the network that is served.
+        model: provides tokenizer and config.
+        compute: calls a function with the network and returns its value.
     """
 
     model: Model
@@ -76,13 +76,13 @@ class QueryableModel:
 
     @classmethod
     def of(cls, model: Model) -> QueryableModel:
-        """A model that computes with its own network."""
+        """Create a queryable model that computes with the network of `model`."""
         return cls(model, lambda function: function(model.network))
 
 
 @dataclass(frozen=True)
 class CorruptionRequest:
-    """A text, whose documents are separated by empty lines, and the objective to prepare it by."""
+    """A text (documents separated by empty lines), and the objective to prepare a row of it."""
 
     text: str
     objective: str
@@ -92,23 +92,23 @@ class CorruptionRequest:
 
 
 def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
-    """The row of a text as an objective prepares it.
+    """Prepare a row of a text with an objective. Returns a JSON object with these fields:
 
-        mask             id of the mask; null
-        row, special     ids of the row before, and 1 where they frame the text
-        documents        of the row: 1, 2, …, and 0 for padding
+        mask             id of the mask token, or null
+        row, special     token ids before corruption; 1 for special tokens, else 0
+        documents        document number of each token: 1, 2, …; 0 for padding
         case             the row after corruption (`trial.describe_row`)
         rows             number of rows of the text
-        filled           ids that this model samples for the masks; null if no network fills them
-        epochs, fixed    positions of the targets in the first epochs; the same with static masks,
-                         null if there are none
-        pieces, signs    texts by id; ids of special tokens
+        filled           ids that the model samples for the masks; null if no network samples them
+        epochs, fixed    positions of the targets in each of the first epochs; the same with static
+                         masks, or null without such an option
+        pieces, signs    token texts by id; ids of special tokens
 
     Raises:
         UsageError: no such objective, or no such row.
-        ConfigError: an option that the objective does not take, or a value out of range.
-        IncompatibleError: the objective needs a token that the tokenizer lacks, or no texts.
-        DataError: no text. TokenizerError: the tokenizer cannot split it.
+        ConfigError: an invalid option of the objective.
+        IncompatibleError: the tokenizer lacks a token, or the objective is not for plain text.
+        DataError: the text is empty. TokenizerError: it cannot be tokenized.
     """
     row_facts, model = _prepare_row(queryable, request), queryable.model
     static_option = member_of(request.objective).spec.static_option
@@ -124,6 +124,7 @@ def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[s
 
 
 def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
+    """Return the fields of `prepare_row` without `epochs` and `fixed`."""
     model = queryable.model
     tokenizer = model.tokenizer
     objective, source = _objective_and_rows(model, request)
@@ -154,13 +155,13 @@ def _tokens(case: dict[str, Any]) -> list[int]:
 
 
 def _batch(objective: Objective, source: RowSource, request: CorruptionRequest, epoch: int) -> Any:
-    """The row of an epoch with numbered tokens after corruption, and the row before."""
+    """Return the corrupted batch of the row with numbered tokens, and the original rows."""
     rows = source.rows(np.array([request.row]), epoch)
     return objective.corrupt(numbered(rows), np.array([epoch]), request.seed), rows
 
 
 def _epochs(model: Model, request: CorruptionRequest) -> list[list[int]]:
-    """The positions of the targets in each of the first epochs."""
+    """Return the positions of the targets in each of the first epochs."""
     objective, source = _objective_and_rows(model, request)
     batches = (_batch(objective, source, request, epoch)[0] for epoch in range(EPOCHS))
     return [describe_row(batch, 0)["wanted"] for batch in batches]
@@ -184,10 +185,10 @@ def _cached(
 
 
 def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenizer) -> Objective:
-    """Build the objective on an outline of the first network that it fits.
+    """Build the objective on the first network outline (without weights) that it fits.
 
     Raises:
-        ConfigError: an option that the objective does not take.
+        ConfigError: an invalid option.
         IncompatibleError: the tokenizer lacks a token.
     """
     checked_options, refusal = defaults(member, options), None
@@ -205,7 +206,7 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
 
 @cache
 def _fitting_configs(name: str) -> list[TransformerConfig]:
-    """A config of each family that the objective fits, if the tokenizer has all special tokens."""
+    """Return one config of each family that the objective fits, given all special tokens."""
     fitting_configs = []
     for family_name in catalogue.names("families"):
         configs = map(slender, architectures(family(family_name), VOCABULARY.size))
@@ -218,7 +219,7 @@ def _fitting_configs(name: str) -> list[TransformerConfig]:
 def _source(
     member: Member, tokenizer: Tokenizer, request: CorruptionRequest, longest: int
 ) -> RowSource:
-    """The rows of a text, made as for training: as long as the text, at most `longest` tokens."""
+    """Return the rows of a text as for training; rows have at most `longest` tokens."""
     store = _store(tokenizer, request.text)
     if not store.num_tokens:
         raise DataError("there is no text", where="text", wanted="a few words")
@@ -243,7 +244,7 @@ def _store(tokenizer: Tokenizer, text: str) -> TextStore:
 
 
 def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
-    """Ids that the model samples for the masks of a batch; None if it fills no masks."""
+    """Return the ids that the model samples for the targets; None if it cannot fill masks."""
     model, longest = queryable.model, queryable.model.config.longest
     fills_masks = model.config.encoder is not None and model.config.vocabulary_head is not None
     if not fills_masks or model.conventions.prediction_offset or model.positions:
@@ -257,7 +258,7 @@ def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
 
 @torch.no_grad()
 def _sample_ids(network: Any, batch: Batch) -> Tensor:
-    """An id for each target, sampled with the uniform numbers of the batch."""
+    """Return a sampled id (N,) for each of N targets, using the batch's uniform numbers."""
     device_batch = batch.to(network.device)
     states = network.head_hidden(encode_targets(network, device_batch))
     assert device_batch.targets is not None and device_batch.uniforms is not None
@@ -268,17 +269,18 @@ def _sample_ids(network: Any, batch: Batch) -> Tensor:
 
 
 def _piece(tokenizer: Tokenizer, id: int) -> str:
+    """Return the text of a token as the page shows it."""
     if id in tokenizer.special_ids or id >= tokenizer.vocabulary_size:
         return tokenizer.vocabulary[id] if id < tokenizer.vocabulary_size else f"#{id}"
     token, text = tokenizer.vocabulary[id], tokenizer.decode([id])
-    # `decode` leaves out the blank before a single token.
+    # `decode` drops the space before a single token.
     return f" {text}" if token == f"{BLANK}{text}" else text or token
 
 
 # ------------------------------------------------------------------------------------- options
 @dataclass(frozen=True)
 class Setting:
-    """An option of an objective, as a control of a page; a share is between 0 and 1."""
+    """An option of an objective that the page shows as a control; a share is between 0 and 1."""
 
     path: str
     kind: Literal["share", "number", "integer", "switch", "choice"]
@@ -287,7 +289,8 @@ class Setting:
 
 
 def settings(options: type, before: str = "") -> Iterator[Setting]:
-    """The options of an objective that are numbers, switches or choices, by their paths."""
+    """Yield the options of a settings dataclass that are numbers, switches or choices; nested ones
+    have dotted paths. `before` is the prefix of the paths."""
     hints = typing.get_type_hints(options)
     for option in dataclasses.fields(options):
         hint, path = hints[option.name], f"{before}{option.name}"
@@ -319,7 +322,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of nested options with one of them set."""
+    """Return a copy of nested options with the option at a dotted path set."""
     name, _, rest = path.partition(".")
     nested = options.get(name)
     new_value = _with(nested if isinstance(nested, dict) else {}, rest, value) if rest else value
@@ -327,7 +330,7 @@ def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def _other_values(setting: Setting) -> list[Any]:
-    """Other values that an option may have."""
+    """Return trial values of an option other than its default."""
     if setting.kind == "choice":
         return [choice for choice in setting.choices if choice != setting.default]
     if setting.kind == "switch":
@@ -345,12 +348,12 @@ def corruption(
     *,
     precomputed: bool = True,
 ) -> bytes:
-    """The file `data/corruption.json`: a text prepared by every objective, for each tokenizer.
+    """Return the file `data/corruption.json`: a text prepared by every objective and tokenizer.
 
     Args:
-        models: path, numbers and last model of each group, as of `Site.openable`.
+        models: path, model numbers and last model of each group, as from `Site.openable`.
         sample: the text; None: `SAMPLE`.
-        precomputed: include the rows of the first seeds, for pages without a server.
+        precomputed: include the rows for the first seeds, for pages without a server.
     """
     text, seeds = sample or SAMPLE, SEEDS if precomputed else 0
     groups: dict[str, dict[str, Any]] = {}
@@ -359,7 +362,7 @@ def corruption(
         try:
             fingerprint = model.model.tokenizer.fingerprint
         except MaskwrightError:
-            continue  # its own pages show the error
+            continue  # the pages of this model show the error
         if fingerprint in groups:
             groups[fingerprint]["models"] += numbers
             continue
@@ -380,7 +383,8 @@ def corruption(
 def _precomputed(
     model: QueryableModel, member: Member, text: str, seeds: int, pieces: dict[str, str]
 ) -> dict[str, Any]:
-    """An objective with its settings and presets, each with the first seeds; or its refusal."""
+    """Describe an objective with its settings and the prepared rows of every preset, or with the
+    reason of its refusal. Token texts are added to `pieces`."""
     module = catalogue.load("objectives", member.name)
     description: dict[str, Any] = {
         "name": member.name,
@@ -426,8 +430,8 @@ def _precomputed(
 
 @cache
 def _effective_settings(name: str) -> list[Setting]:
-    """The options that change the corruption of a row, alone or together with a choice, as tried
-    on rows of numbered tokens."""
+    """Return the options that change the corruption of rows of numbered tokens, by themselves or
+    together with a non-default choice."""
     member = member_of(name)
     all_settings = list(settings(member.options))
     choices = [(s.path, v) for s in all_settings if s.kind == "choice" for v in _other_values(s)]
@@ -446,7 +450,7 @@ def _effective_settings(name: str) -> list[Setting]:
 
 
 def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
-    """Batches of some epochs as lists; None if the options are not compatible."""
+    """Return the fields of a corrupted trial batch as lists; None if the options are invalid."""
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
@@ -461,7 +465,7 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
 
 
 def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:
-    """The value with each list of integers replaced by `["@", n]`, its index in the pool."""
+    """Replace each list of integers by `["@", n]`, where n is its index in the pool."""
     if isinstance(value, dict):
         return {name: _pooled(element, pool) for name, element in value.items()}
     if not isinstance(value, list):

@@ -1,11 +1,11 @@
 """A site as one HTML file that opens by a double click, without a server.
 
-A browser reads no files beside a page that was opened from the disk, so the page contains all of
-them: the modules as one script (`bundled`), the data as base64. The policy of the page names the
-hashes of its script and style; nothing can be loaded or sent.
+A page that is opened from disk cannot read other files, so it contains all of them: the modules as
+one script (`bundled`), the data as base64. Its content security policy allows only this script and
+style, by their hashes; nothing can be loaded or sent.
 
-The modules are written for it: imports are `import { names } from "./file.js"`, exports stand
-before `function`, `class` or `const`.
+Modules must use the form `import { names } from "./file.js"`, and `export` only before `function`,
+`class` or `const`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SINGLE_FILE_POLICY = (
     "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-# Reads the data in the page, as `Files` of files.js does with a server.
+# Reads the data from the page; the counterpart of `Files` in files.js, which uses a server.
 FILES = """
 const kept = new Map(Array.from(document.querySelectorAll("script[data-file]"), (element) =>
   [element.dataset.file, element]));
@@ -52,10 +52,10 @@ globalThis.MASKWRIGHT_FILES = {
 
 
 def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
-    """The page of a site with everything in it.
+    """Return a site as one HTML page.
 
     Args:
-        state: the initial state, unless the link of the page has one, such as {"page": "fill"}.
+        state: the initial state, such as {"page": "fill"}, unless the URL of the page has one.
     """
     files = assets()
     style = files["style.css"].decode()
@@ -79,7 +79,7 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
 
 
 def bundled(files: Mapping[str, bytes], entry: str) -> str:
-    """The module `entry` and all its imports as one script."""
+    """Return the JavaScript module `entry` and all its imports as one script."""
     scripts: dict[str, str] = {}
 
     def take(name: str) -> None:
@@ -115,7 +115,7 @@ def _module(name: str) -> str:
 
 
 def _string(text: str) -> str:
-    """A string literal of JavaScript that cannot end a script element."""
+    """Return a JavaScript string literal that cannot end a script element."""
     return json.dumps(text).replace("</", "<\\/")
 
 

@@ -1,8 +1,8 @@
 """Evaluation of an exported graph on labelled rows.
 
-    rows --task type--> ids --graph, padded batches--> scores --task type--> answers, metric
+    rows --task type--> ids --graph, padded batches--> scores --task type--> predictions, metric
 
-Texts are batched by length, each padded to the longest of its batch.
+Texts are batched by length and padded to the longest text of their batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EvaluationRows:
     """Labelled rows, encoded for a model.
 
     Attributes:
-        source: the split or file that they come from, for messages.
+        source: the split or file of the rows, for messages.
     """
 
     task_type: TaskType
@@ -39,10 +39,10 @@ class EvaluationRows:
     source: str
 
     def evaluate(self, graph: Graph, run: Run) -> tuple[float, Numbers]:
-        """The task's metric of the scores that `run` computes, and the scores.
+        """Return the task's metric for the scores that `run` computes, and the scores.
 
         Raises:
-            IncompatibleError: one graph cannot answer such rows.
+            IncompatibleError: as `scores`.
         """
         row_scores = scores(graph, run, self.encoded.examples, self.collation)
         answers = self.task_type.answers(self.encoded, row_scores)
@@ -53,10 +53,10 @@ class EvaluationRows:
 def scores(
     graph: Graph, run: Run, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
-    """The scores of the examples by a graph; shapes as of `inference.scores.scores`.
+    """Compute the scores of examples with a graph; shapes as in `inference.scores.scores`.
 
     Raises:
-        IncompatibleError: texts in pieces, or answers that are generated.
+        IncompatibleError: texts are split into pieces, or the task generates text.
     """
     if examples.pieces is not None or examples.targets is not None:
         raise IncompatibleError(
@@ -86,6 +86,7 @@ def scores(
 
 
 def _length_batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices of each batch, in the order of the lengths."""
     order = np.argsort(lengths, kind="stable")
     for begin in range(0, len(order), BATCH_SIZE):
         yield order[begin : begin + BATCH_SIZE]
@@ -94,6 +95,7 @@ def _length_batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 def _padded(
     graph: Graph, examples: EncodedExamples, texts: list[slice], pad: int
 ) -> dict[str, NDArray[Any]]:
+    """Return the inputs of a graph by name, (texts, longest text), for slices of the tokens."""
     width = max(text.stop - text.start for text in texts)
     arrays = {
         port.name: np.full((len(texts), width), pad if port.name == IDS else 0, port.dtype)
@@ -109,7 +111,7 @@ def _padded(
 
 
 def _text_output(outputs: dict[str, Numbers]) -> Numbers:
-    """The answer of one text among its outputs: its vector, its scores or those of its tokens."""
+    """Return the embedding, the scores, or the token scores from the outputs of one text."""
     if "sentence_embedding" in outputs:
         return outputs["sentence_embedding"]
     if "start_logits" in outputs:
@@ -118,13 +120,14 @@ def _text_output(outputs: dict[str, Numbers]) -> Numbers:
 
 
 def _at_places(text_outputs: list[Numbers], examples: EncodedExamples) -> NDArray[np.float32]:
-    """Scores at the places of the examples; of spans log-probabilities over the text."""
+    """Return the scores at the `places` of the examples; for spans, log-probabilities of the start
+    and end positions in each text."""
     assert examples.places is not None
     ends = np.cumsum(examples.places.lengths)[:-1]
     place_scores = []
     for text, positions in zip(text_outputs, np.split(examples.places.tokens, ends), strict=True):
         logits = text[positions]
-        if examples.labels.ndim == 2 and len(logits):  # where an answer begins and ends
+        if examples.labels.ndim == 2 and len(logits):  # start and end of a span
             maximum = logits.max(0, keepdims=True)
             logits = logits - maximum - np.log(np.exp(logits - maximum).sum(0, keepdims=True))
         place_scores.append(logits)

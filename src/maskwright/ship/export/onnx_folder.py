@@ -30,9 +30,9 @@ from maskwright.ship.export.target import Report
 from maskwright.text.tables.split_files import TEST, VALIDATION
 
 QUANTIZATION = "quantization.json"
-MOST_ROWS = 500  # on which the loss of 8-bit weights is measured
+MOST_ROWS = 500  # maximum number of rows for measuring the loss of 8-bit weights
 TRUNCATIONS = ("head", "tail", "head-and-tail")
-SUBFOLDER = "onnx"  # where sentence-transformers looks for a graph
+SUBFOLDER = "onnx"  # where sentence-transformers expects a graph
 
 
 def export_onnx(
@@ -46,13 +46,13 @@ def export_onnx(
     int32: bool,
     opset: int,
 ) -> Report:
-    """Write the graphs of `model` and their tokenizer and configuration into the new folder `out`;
-    arguments as of `targets.onnx.Options`.
+    """Write the graphs of `model` with tokenizer and configuration into the new folder `out`;
+    options as in `targets.onnx.Options`.
 
     Raises:
         UsageError: a package is missing.
-        IncompatibleError: the model has no graph.
-        CheckpointError: a graph, read again, computes something else.
+        IncompatibleError: the model cannot be exported as a graph.
+        CheckpointError: outputs of a written graph differ from those of the model.
     """
     require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
     task_predictor = predictor_of(model)
@@ -131,11 +131,11 @@ def export_onnx(
 def _rows(
     model: Model, answers: Predictor | None, data: str | None, note: Note
 ) -> EvaluationRows | None:
-    """The held-out rows on which the loss of 8-bit weights is measured; None if none are given.
+    """Return the held-out rows for measuring the loss of 8-bit weights; None without `data`.
 
     Raises:
-        UsageError: rows for a model without a task.
-        As `rows_for`.
+        UsageError: rows are given for a model without a task.
+        Others: as `rows_for`.
     """
     if data is None:
         message = "the cost of 8 bits is measured on random ids, not on texts"
@@ -165,7 +165,7 @@ def _rows(
 
 
 def _unjoined_pieces(long: str) -> Finding:
-    """The finding for a model that reads a long text in pieces."""
+    """Return the finding for a model that splits long texts into pieces."""
     return Finding(
         "pieces-are-not-joined",
         f"longer texts were read in pieces ({long}), and a graph reads one piece",
@@ -175,14 +175,14 @@ def _unjoined_pieces(long: str) -> Finding:
 
 
 def _int8_ending(subfolder: str) -> str:
-    """The end of the name of an 8-bit graph; in a subfolder as sentence-transformers names it."""
+    """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
     if not subfolder:
         return f"_int8{onnx.ENDING}"
     return f"_qint8_avx512_vnni{onnx.ENDING}" if has_vnni() else f"_qint8{onnx.ENDING}"
 
 
 def _output_settings(model: Model) -> dict[str, Any]:
-    """The settings that a reader of the outputs needs besides the graphs."""
+    """Return the settings that are needed to interpret the outputs of the graphs."""
     labels = list(model.about.labels)
     return {
         "prediction_offset": model.conventions.prediction_offset,

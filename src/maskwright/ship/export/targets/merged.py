@@ -1,5 +1,5 @@
-"""A model with its adapter merged into its weights, in float32 and cast only then, or with the head
-that was saved alone; and how far merging moved the weights of the base."""
+"""A model with its adapter merged into the weights (in float32, then cast), or with a head that was
+saved without its base; and the changes of the base's weights by merging."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
 
 def _base_of(adapter: Path) -> Path | None:
-    """The folder of the model that an adapter, or a head saved alone, was trained on."""
+    """Return the folder of the base of an adapter, or of a head saved without its base; None if it
+    is unknown or does not exist."""
     from maskwright.model.adapters.base.folder import base_named
     from maskwright.model.opening import head_alone
 
@@ -75,8 +76,8 @@ def _base_of(adapter: Path) -> Path | None:
 
 
 def _weight_changes(model: Model, base: Path) -> dict[str, float]:
-    """The largest difference of a weight from that of the base, and the number of tensors with
-    any. A head that the base does not have is not counted."""
+    """Return the maximum change of a weight ("largest"), and the number of tensors that changed
+    ("count") among those that model and base have in common ("of")."""
     from maskwright.model.opening.open import open_weights
 
     before = open_weights(base).network.state_dict()
