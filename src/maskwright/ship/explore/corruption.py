@@ -277,7 +277,6 @@ def _piece(tokenizer: Tokenizer, id: int) -> str:
     return f" {text}" if token == f"{BLANK}{text}" else text or token
 
 
-# ------------------------------------------------------------------------------------- options
 @dataclass(frozen=True)
 class Setting:
     """An option of an objective that the page shows as a control; a share is between 0 and 1."""
@@ -341,7 +340,6 @@ def _other_values(setting: Setting) -> list[Any]:
     return [int(doubled) if setting.kind == "integer" else doubled]
 
 
-# ---------------------------------------------------------------------------------------- the file
 def corruption(
     models: Iterable[tuple[Path, list[int], QueryableModel]],
     sample: str | None = None,

@@ -143,9 +143,7 @@ def best_of(scores: NDArray[Any], port: Port) -> NDArray[Any]:
 
 def table(title: str, compared: Sequence[GraphComparison]) -> Table:
     """Return the table of the comparisons."""
-    shapes = list(
-        dict.fromkeys(shape for comparison in compared for shape in comparison.milliseconds)
-    )
+    shapes = list(dict.fromkeys(shape for c in compared for shape in c.milliseconds))
     rows = [
         [
             comparison.graph,

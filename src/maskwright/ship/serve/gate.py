@@ -146,7 +146,6 @@ class Gate:
             content = await _parsed(body)
             await self._answer_watched(scope, body, content, receive, sender)
 
-    # ----------------------------------------------------------------------------------- checks
     def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         _require_valid_target(scope)
         self._require_host(headers)

@@ -211,7 +211,6 @@ class Host:
             "te_queue_size": lambda: len(self._queue),
         }
 
-    # ------------------------------------------------------------------------------- models
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
@@ -395,7 +394,6 @@ class Host:
             self._generation.cancel(jobs)
             self.metrics.wrote(jobs[0].prompt_tokens, num_written)
 
-    # ---------------------------------------------------------------------------------- lifecycle
     def load(self, models: Mapping[str, ServedModel]) -> None:
         """Set the served models. The server listens before models are loaded, so routes must read
         `names` per request, not when they are created."""
@@ -534,7 +532,6 @@ class Host:
             retry_after=max(1.0, excess),
         )
 
-    # ---------------------------------------------------------------------------------- internals
     async def _answer_task(
         self,
         variant: ModelVariant,

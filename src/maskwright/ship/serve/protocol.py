@@ -85,7 +85,6 @@ class HttpConnection(H11Protocol):
         self._half_closed = False
         self.last_used = time.monotonic()
 
-    # -------------------------------------------------------------------------------- events
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
@@ -107,15 +106,8 @@ class HttpConnection(H11Protocol):
         super().data_received(data)
         self._set_deadline()
         if self._phase == "body":
-            receiving = [
-                connection
-                for connection in self._waiting_connections
-                if connection._phase == "body"
-            ]
-            if (
-                sum(connection._received for connection in receiving) + self._received
-                > COMING_BYTES
-            ):
+            receiving = [c for c in self._waiting_connections if c._phase == "body"]
+            if sum(c._received for c in receiving) + self._received > COMING_BYTES:
                 self._make_room(receiving)
 
     @property
@@ -198,7 +190,6 @@ class HttpConnection(H11Protocol):
         status = getattr(error, "error_status_hint", 400)
         self._refuse(status, "no HTTP request that this server understands")
 
-    # ------------------------------------------------------------------------------ deadlines
     def _set_deadline(self) -> None:
         """Start the timer of the current phase, if the phase has changed."""
         if self.transport.is_closing() or self._lingers:
@@ -234,7 +225,6 @@ class HttpConnection(H11Protocol):
             return
         self._refuse(408, "the request did not come in time")
 
-    # ------------------------------------------------------------------------------- closing
     def _refuse(self, status: int, message: str) -> None:
         """Send an error response, unless a response was started, and close the connection."""
         body = f'{{"error": "{message}"}}\n'.encode()

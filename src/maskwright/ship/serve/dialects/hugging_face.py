@@ -201,7 +201,6 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
         raise Refusal("validation", faults[0]["msg"], field=where or "body") from None
 
 
-# ---------------------------------------------------------------------------- masks, vectors
 async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> Reply:
     refuse_unsupported(
         parameters, {"targets": []}, "only the likeliest tokens are returned", WITHIN
@@ -261,7 +260,6 @@ async def _similarities(model: ModelReference, body: Any, parameters: _Fields) -
     return similarities, [response]
 
 
-# ---------------------------------------------------------------------------- tasks with a head
 async def _classes(model: ModelReference, body: Any, parameters: _ClassFields) -> Reply:
     """Return a list of classes for each text, also for a single text."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -371,7 +369,6 @@ async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> R
     return response.values if isinstance(inputs, list) else response.values[0], [response]
 
 
-# ---------------------------------------------------------------------------- generation
 async def _generated_texts(
     model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:

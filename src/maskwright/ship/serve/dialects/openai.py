@@ -116,10 +116,7 @@ def routes(host: Host) -> APIRouter:
     @router.get("/v1/models", response_model=None)
     async def models() -> dict[str, Any]:
         """All models and adapters."""
-        return {
-            "object": "list",
-            "data": [described(reference) for reference in all_references(host)],
-        }
+        return {"object": "list", "data": [described(model) for model in all_references(host)]}
 
     @router.get("/v1/models/{model}", response_model=None)
     async def model(model: str) -> dict[str, Any]:
