@@ -162,7 +162,6 @@ class Site:
             yield path, numbers, queryable
 
     def names(self) -> list[str]:
-        """Return the names of all files."""
         models = [
             f"data/models/{number}/{name}"
             for number in range(len(self.models))
@@ -274,7 +273,6 @@ class Site:
 
 
 def site_title(paths: Sequence[Path]) -> str:
-    """Return the title of a site with these folders."""
     names = list(dict.fromkeys(folders.called(path) for path in paths))
     if len(names) > MOST_NAMES:
         return f"{names[0]} and {len(names) - 1} others"

@@ -46,9 +46,9 @@ class RefusalReason:
     @classmethod
     def of(cls, error: MaskwrightError) -> RefusalReason:
         values = (error.where, error.found, error.wanted, error.do)
-        where, found, wanted, do = (None if value is None else str(value) for value in values)
+        where, actual, expected, do = (None if value is None else str(value) for value in values)
         leak = ".attention" in str(where)
-        return cls(error.what, where, found, wanted, do, leak)
+        return cls(error.what, where, actual, expected, do, leak)
 
 
 @cache

@@ -165,7 +165,6 @@ def _rows(
 
 
 def _unjoined_pieces(long: str) -> Finding:
-    """Return the finding for a model that splits long texts into pieces."""
     return Finding(
         "pieces-are-not-joined",
         f"longer texts were read in pieces ({long}), and a graph reads one piece",

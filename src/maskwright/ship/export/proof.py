@@ -78,19 +78,19 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Gr
         inputs = graph.example(sizes, seed=number)
         expected, actual = graph.run(inputs), run(_arrays(inputs))
         for port in graph.outputs:
-            wanted, found = expected[port.name].numpy(), np.asarray(actual[port.name])
-            if wanted.shape != found.shape:
+            reference, exported = expected[port.name].numpy(), np.asarray(actual[port.name])
+            if reference.shape != exported.shape:
                 raise CheckpointError(
                     "an output of the export has another shape",
                     where=f"{graph.name}: {port.name}",
-                    found=found.shape,
-                    wanted=wanted.shape,
+                    found=exported.shape,
+                    wanted=reference.shape,
                 )
-            difference = _largest(wanted - found)
+            difference = _largest(reference - exported)
             differences.append(difference)
-            relative.append(difference / (_largest(wanted) or 1.0))
+            relative.append(difference / (_largest(reference) or 1.0))
             if is_scored(port):
-                equal.append(best_of(wanted, port).ravel() == best_of(found, port).ravel())
+                equal.append(best_of(reference, port).ravel() == best_of(exported, port).ravel())
     times: dict[str, float] = {}
     torch_times: dict[str, float] = {}
     if timed:

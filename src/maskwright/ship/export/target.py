@@ -56,7 +56,6 @@ Export = Callable[["Model", Path, Any, Note], Report]
 
 
 def targets() -> list[str]:
-    """Return the names of all targets."""
     return catalogue.names(CATALOGUE)
 
 

@@ -136,6 +136,7 @@ class Application:
         return replace(info, methods=(info.methods or frozenset()) | browser_methods)
 
     def _find(self, scope: Any) -> PathInfo:
+        """Match the path with the routes of all routers, and cache the result."""
         methods: set[str] | None = None
         refusal_render: Render | None = None
         posts: list[PostRoute | None] = []
@@ -212,9 +213,9 @@ def _misfit(faults: Sequence[Any]) -> Refusal:
     """Return the refusal of a body with these validation errors."""
     locations = [".".join(map(str, fault["loc"])) for fault in faults]
     further = list(zip(locations, faults, strict=True))[1:FAULTS]
-    parts = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
+    lines = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
     more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    reason = "; ".join(parts)
+    reason = "; ".join(lines)
     return Refusal(
         "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
     )

@@ -45,7 +45,6 @@ class _BrowserRoute(Route):
 
 
 def routes(host: Host) -> APIRouter:
-    """Return the routes of the pages for the models of the host."""
     router = APIRouter()
     site = _sites(host)
     # A separate thread, so that queries wait only for each other.

@@ -76,6 +76,7 @@ class Gate:
         self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request: render refusals and internal errors, and log the outcome."""
         if scope["type"] != "http":
             return
         sender = _ResponseSender(send, self.host, self._origin_headers(scope))
@@ -119,6 +120,7 @@ class Gate:
             )
 
     async def _handle(self, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
+        """Check a request, receive its body and call its route; failed checks raise a Refusal."""
         headers = _headers(scope)
         self._require_access(scope, headers)
         methods = self.application.path_info(scope).methods

@@ -245,7 +245,6 @@ class GenerationScheduler:
 
     @property
     def num_running(self) -> int:
-        """The number of running jobs."""
         return sum(len(batch.jobs) for batch in list(self._batches))
 
     @property
@@ -299,6 +298,7 @@ class GenerationScheduler:
         return failed
 
     def _startable(self) -> list[GenerationJob]:
+        """Remove and return the waiting jobs, oldest first, that fit beside the running ones."""
         with self._lock:
             running_tokens, jobs = self.tokens, []
             while self._waiting:

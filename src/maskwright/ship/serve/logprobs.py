@@ -29,7 +29,6 @@ class Logprobs:
     def add(
         self, token: str, logprob: float | None, best: dict[str, float] | None, offset: int
     ) -> None:
-        """Append a token."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
         self.best.append(best)

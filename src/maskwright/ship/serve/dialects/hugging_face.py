@@ -372,6 +372,7 @@ async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> R
 async def _generated_texts(
     model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:
+    """Continue texts: a JSON response, or an event stream for a single text."""
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
     usual: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}

@@ -160,6 +160,7 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
 
 
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
+    """Validate a completion request, score its prompts if needed, and generate or stream texts."""
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
     refuse_unsupported(
@@ -262,7 +263,6 @@ class _CompletionsResponse:
         }
 
     def set_prompt_tokens(self, tokens: int) -> None:
-        """Set the total number of prompt tokens."""
         self.prompt_tokens = tokens
 
     def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:

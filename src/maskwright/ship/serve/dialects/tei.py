@@ -334,6 +334,7 @@ def _row(texts: Any) -> Any:
 
 
 async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
+    """Score texts by their relevance for a query and sort them, in the format of the request."""
     field, texts = body.text_field
     if body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
@@ -380,6 +381,7 @@ async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
 
 
 def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str, Any]]]:
+    """Return the tokens of each text with their ids, texts and character offsets."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
@@ -452,6 +454,7 @@ def _checked(body_type: type[BodyType], body: dict[str, Any], field: str) -> Bod
 
 
 def _info(model: ModelReference) -> dict[str, Any]:
+    """Return the body of /info: the model, its type and the limits of the server."""
     limits, opened = model.host.limits, model.opened
     task, longest = model.task_type, model.served.longest
     labels = model.labels if model.scores_whole_texts else ()

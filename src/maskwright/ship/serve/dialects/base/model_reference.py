@@ -108,7 +108,6 @@ class ModelReference:
         return Refusal("model", reason, field="model")
 
     def options(self, field: str = "inputs", **settings: Any) -> Options:
-        """Return the options of a request to the host."""
         return Options(adapter=self.adapter, field=field, **settings)
 
 
