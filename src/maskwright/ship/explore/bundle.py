@@ -1,8 +1,8 @@
 """A model as files that the browser loads (browser/model.js).
 
 model.json          config, conventions, special ids, task
-tokenizer.json      the file of the tokenizer
-model.safetensors   the weights by their names in `nn.Transformer`, float32 or bfloat16
+tokenizer.json      the tokenizer
+model.safetensors   weights with the names of `nn.Transformer`, in float32 or bfloat16
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from maskwright.model.inference.growing_rows import trained_length
 from maskwright.model.opening import special_tokens
 from maskwright.model.opening.model import Model
 
-# The key for the name of a dataclass of the config.
+# The key for the name of a dataclass in the config.
 TAGGED = "type"
 
 
 def facts(model: Model) -> dict[str, Any]:
-    """The contents of model.json: what the browser needs besides weights and vocabulary."""
+    """Return the contents of model.json: all that a page needs besides weights and tokenizer."""
     tokenizer = model.tokenizer
     vocabulary = special_tokens.vocabulary(tokenizer)
-    rows = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
+    unused_ids = range(tokenizer.vocabulary_size, model.config.tokens.vocabulary)
     end = vocabulary.end
-    trained = model.num_stacks == 2 and model.conventions.decoder_trained
+    decoder_trained = model.num_stacks == 2 and model.conventions.decoder_trained
     return {
         "config": tagged(model.config),
         "conventions": {
@@ -53,9 +53,9 @@ def facts(model: Model) -> dict[str, Any]:
         "end": end,
         "opening": special_tokens.opening(tokenizer),
         "special": sorted(tokenizer.special_ids),
-        "never": sorted({*tokenizer.special_ids, *rows} - {end}),
-        "decoder_start": model.decoder_start if trained else None,
-        "filled_by_decoder": trained and tokenizer.mask is not None,
+        "never": sorted({*tokenizer.special_ids, *unused_ids} - {end}),
+        "decoder_start": model.decoder_start if decoder_trained else None,
+        "filled_by_decoder": decoder_trained and tokenizer.mask is not None,
         "longest": model.config.longest,
         "trained_length": trained_length(model.config),
         "task": _task(model),
@@ -64,16 +64,16 @@ def facts(model: Model) -> dict[str, Any]:
 
 
 def _task(model: Model) -> dict[str, Any]:
-    """How the model answers its task, or how it makes vectors if it was trained for none."""
-    trained = True
+    """Describe the task of the model, or the mean pooling of its states if it has no task."""
+    is_trained = True
     try:
         task_predictor = predictor(model)
     except MaskwrightError:
-        trained, task_predictor = False, of_vectors(model, "mean")
+        is_trained, task_predictor = False, of_vectors(model, "mean")
     task, record = task_predictor.task_type, model.task
     targets = () if record is None else next(iter(record.targets.values()), ())
     return {
-        "trained": trained,
+        "trained": is_trained,
         "kind": None if record is None else record.kind,
         "target": targets[0] if len(targets) == 1 else None,
         "head": task.head,
@@ -90,7 +90,7 @@ def _task(model: Model) -> dict[str, Any]:
 
 
 def tagged(value: Any) -> Any:
-    """A config as JSON, each dataclass with the name of its type."""
+    """Convert a config to JSON values; dataclasses become objects with the name of their type."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {TAGGED: type(value).__name__, **fields}
@@ -100,10 +100,10 @@ def tagged(value: Any) -> Any:
 
 
 def files(model: Model, dtype: torch.dtype = torch.float32) -> dict[str, bytes]:
-    """The three files of a model without an adapter, by name.
+    """Return the contents of the three files of a model without an adapter, by name.
 
     Args:
-        dtype: of the weights, float32 or bfloat16.
+        dtype: the dtype of the weights, float32 or bfloat16.
 
     Raises:
         IncompatibleError: the model has no tokenizer.

@@ -1,6 +1,5 @@
-"""Check that the browser computes the same numbers as Python from the files of a model.
-
-Node, if it is installed, runs the same modules as a browser.
+"""Check that the browser computes the same scores as Python from the files of a model. Node, if it
+is installed, runs the modules of the browser.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ SECONDS = 120
 
 
 def node() -> str | None:
-    """The path of Node; None if it is not installed."""
+    """Return the path of Node; None if it is not installed."""
     return shutil.which("node")
 
 
 def read_again(network: Transformer, folder: Path) -> Transformer:
-    """A copy of the network with the weights in the folder.
+    """Return a network of the same config with the weights in the folder.
 
     Raises:
         CheckpointError: a weight is missing or has another shape.
@@ -45,7 +44,7 @@ def read_again(network: Transformer, folder: Path) -> Transformer:
 
 @torch.no_grad()
 def scores(network: Transformer, ids: Tensor) -> Tensor:
-    """(T, V) scores of one row of ids, or its states (T, D) if there is no vocabulary head."""
+    """Return scores (T, V) for token ids (T,), or states (T, D) without a vocabulary head."""
     memory = None if network.encoder is None else network.encode(ids[None])
     if network.decoder is None:
         assert memory is not None
@@ -56,7 +55,7 @@ def scores(network: Transformer, ids: Tensor) -> Tensor:
 
 
 def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
-    """The flattened scores of each row, computed by the modules of the browser.
+    """Compute the scores of rows of token ids with the browser's modules; each result is flat.
 
     Raises:
         CheckpointError: the modules could not read the files.
@@ -64,7 +63,7 @@ def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
     program = node()
     assert program is not None
     with resources.as_file(resources.files(__package__)) as package:
-        ran = subprocess.run(
+        run = subprocess.run(
             [program, str(package / "check.mjs"), str(package / "browser"), str(folder)],
             input=json.dumps(rows),
             capture_output=True,
@@ -72,10 +71,10 @@ def in_the_browser(folder: Path, rows: list[list[int]]) -> list[Tensor]:
             timeout=SECONDS,
             check=False,
         )
-    if ran.returncode:
+    if run.returncode:
         raise CheckpointError(
             "the browser cannot read what was exported",
             where=folder,
-            found=ran.stderr.strip().splitlines()[-1][:200] if ran.stderr.strip() else "no answer",
+            found=run.stderr.strip().splitlines()[-1][:200] if run.stderr.strip() else "no answer",
         )
-    return [torch.tensor(row) for row in json.loads(ran.stdout)]
+    return [torch.tensor(row) for row in json.loads(run.stdout)]

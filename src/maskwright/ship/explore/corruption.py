@@ -1,8 +1,8 @@
-"""A text before and after an objective: corrupted tokens, targets, and the input of a decoder.
+"""A text before and after corruption by an objective: corrupted tokens, targets, decoder input.
 
-Rows are made as for training and corrupted by the code of the objective; its options, and which of
-them change a row, are found by inspection. `data/corruption.json` holds a text of the site prepared
-by every objective that its tokenizers allow, for pages without a server.
+Rows are built as for training and corrupted by the objective itself. The options of an objective
+that change a row are determined by trying them. `data/corruption.json` has the sample text prepared
+by every objective that the tokenizers allow, for pages without a server.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from maskwright.text.store.loader import TextStore
 from maskwright.text.store.rows import RowSource
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
-# Two documents of a few sentences: pairs need a second document.
+# Two documents of a few sentences, since sentence pairs need a second document.
 SAMPLE = (
     "The king is dead. Long may the queen live! She speaks of love.\n\n"
     "No man shall know the hour. Speak, friend, and be heard."
 )
-LONGEST = 192  # tokens of a row, if the model reads as many; a longer text has several rows
+LONGEST = 192  # maximum tokens of a row; a longer text has several rows
 SEEDS, EPOCHS = 10, 6
 TRIAL_LENGTHS = (40, 24, 24)  # tokens of the documents on which options are tried
-SHARE = 0.3  # trial value of an option that is a share and 0 by default
-BLANK = "▁"  # the blank in vocabularies of SentencePiece
-SAMPLED = ("pairs", "swapped-pairs")  # kinds of rows that depend on the seed
+SHARE = 0.3  # trial value of an option that is a share with default 0
+BLANK = "▁"  # the space in vocabularies of SentencePiece
+SAMPLED = ("pairs", "swapped-pairs")  # kinds of rows that are sampled with the seed
 
 
 @dataclass(frozen=True)
 class QueryableModel:
-    """A model that Python can compute with for a page.
+    """A model that answers queries of a page in Python.
 
     Attributes:
-        model: its tokenizer and config; the weights of its network may lie elsewhere.
-        compute: returns the value of a function of the network that is served.
+        model: provides tokenizer and config.
+        compute: calls a function with the network and returns its value.
     """
 
     model: Model
@@ -76,13 +76,13 @@ class QueryableModel:
 
     @classmethod
     def of(cls, model: Model) -> QueryableModel:
-        """A model that computes with its own network."""
+        """Create a queryable model that computes with the network of `model`."""
         return cls(model, lambda function: function(model.network))
 
 
 @dataclass(frozen=True)
 class CorruptionRequest:
-    """A text, whose documents are separated by empty lines, and the objective to prepare it by."""
+    """A text (documents separated by empty lines), and the objective to prepare a row of it."""
 
     text: str
     objective: str
@@ -92,38 +92,39 @@ class CorruptionRequest:
 
 
 def prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
-    """The row of a text as an objective prepares it.
+    """Prepare a row of a text with an objective. Returns a JSON object with these fields:
 
-        mask             id of the mask; null
-        row, special     ids of the row before, and 1 where they frame the text
-        documents        of the row: 1, 2, …, and 0 for padding
+        mask             id of the mask token, or null
+        row, special     token ids before corruption; 1 for special tokens, else 0
+        documents        document number of each token: 1, 2, …; 0 for padding
         case             the row after corruption (`trial.describe_row`)
         rows             number of rows of the text
-        filled           ids that this model samples for the masks; null if no network fills them
-        epochs, fixed    positions of the targets in the first epochs; the same with static masks,
-                         null if there are none
-        pieces, signs    texts by id; ids of special tokens
+        filled           ids that the model samples for the masks; null if no network samples them
+        epochs, fixed    positions of the targets in each of the first epochs; the same with static
+                         masks, or null without such an option
+        pieces, signs    token texts by id; ids of special tokens
 
     Raises:
         UsageError: no such objective, or no such row.
-        ConfigError: an option that the objective does not take, or a value out of range.
-        IncompatibleError: the objective needs a token that the tokenizer lacks, or no texts.
-        DataError: no text. TokenizerError: the tokenizer cannot split it.
+        ConfigError: an invalid option of the objective.
+        IncompatibleError: the tokenizer lacks a token, or the objective is not for plain text.
+        DataError: the text is empty. TokenizerError: it cannot be tokenized.
     """
     row_facts, model = _prepare_row(queryable, request), queryable.model
-    static = member_of(request.objective).spec.static_option
+    static_option = member_of(request.objective).spec.static_option
     row_facts["epochs"] = _epochs(model, request)
     row_facts["fixed"] = None
-    if static:
+    if static_option:
         try:
-            fixed = replace(request, options=_with(request.options, static, True))
-            row_facts["fixed"] = _epochs(model, fixed)
+            static_request = replace(request, options=_with(request.options, static_option, True))
+            row_facts["fixed"] = _epochs(model, static_request)
         except IncompatibleError:  # rows that are sampled in each epoch have no static masks
             pass
     return row_facts
 
 
 def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[str, Any]:
+    """Return the fields of `prepare_row` without `epochs` and `fixed`."""
     model = queryable.model
     tokenizer = model.tokenizer
     objective, source = _objective_and_rows(model, request)
@@ -134,7 +135,7 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
     corrupted = objective.corrupt(rows, np.zeros(1, dtype=np.int64), request.seed)
     filled = None if corrupted.uniforms is None else _filled_ids(queryable, corrupted)
     row = rows.tokens[0].tolist()
-    inserted = [-1 - token for token in _tokens(case) if token < 0]
+    inserted_ids = [-1 - token for token in _tokens(case) if token < 0]
     return {
         "mask": tokenizer.mask,
         "row": row,
@@ -143,8 +144,8 @@ def _prepare_row(queryable: QueryableModel, request: CorruptionRequest) -> dict[
         "case": case,
         "rows": len(source),
         "filled": filled,
-        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted, *(filled or ())}},
-        "signs": sorted(tokenizer.special_ids & {*row, *inserted}),
+        "pieces": {str(id): _piece(tokenizer, id) for id in {*row, *inserted_ids, *(filled or ())}},
+        "signs": sorted(tokenizer.special_ids & {*row, *inserted_ids}),
     }
 
 
@@ -154,13 +155,13 @@ def _tokens(case: dict[str, Any]) -> list[int]:
 
 
 def _batch(objective: Objective, source: RowSource, request: CorruptionRequest, epoch: int) -> Any:
-    """The row of an epoch with numbered tokens after corruption, and the row before."""
+    """Return the corrupted batch of the row with numbered tokens, and the original rows."""
     rows = source.rows(np.array([request.row]), epoch)
     return objective.corrupt(numbered(rows), np.array([epoch]), request.seed), rows
 
 
 def _epochs(model: Model, request: CorruptionRequest) -> list[list[int]]:
-    """The positions of the targets in each of the first epochs."""
+    """Return the positions of the targets in each of the first epochs."""
     objective, source = _objective_and_rows(model, request)
     batches = (_batch(objective, source, request, epoch)[0] for epoch in range(EPOCHS))
     return [describe_row(batch, 0)["wanted"] for batch in batches]
@@ -184,20 +185,20 @@ def _cached(
 
 
 def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenizer) -> Objective:
-    """Build the objective on an outline of the first network that it fits.
+    """Build the objective on the first network outline (without weights) that it fits.
 
     Raises:
-        ConfigError: an option that the objective does not take.
+        ConfigError: an invalid option.
         IncompatibleError: the tokenizer lacks a token.
     """
     checked_options, refusal = defaults(member, options), None
     for config in _fitting_configs(member.name):
-        size = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
+        tokens = replace(config.tokens, vocabulary=tokenizer.vocabulary_size)
         vocabulary = special_tokens.vocabulary(tokenizer)
-        trial = first_fitting(member, [replace(config, tokens=size)], vocabulary, checked_options)
-        if not isinstance(trial, RefusalReason):
-            return trial[1]
-        refusal = refusal or trial
+        fit = first_fitting(member, [replace(config, tokens=tokens)], vocabulary, checked_options)
+        if not isinstance(fit, RefusalReason):
+            return fit[1]
+        refusal = refusal or fit
     assert refusal is not None
     details = {name: getattr(refusal, name) for name in ("where", "found", "wanted", "do")}
     raise IncompatibleError(refusal.what, **details)
@@ -205,26 +206,26 @@ def build_objective(member: Member, options: dict[str, Any], tokenizer: Tokenize
 
 @cache
 def _fitting_configs(name: str) -> list[TransformerConfig]:
-    """A config of each family that the objective fits, if the tokenizer has all special tokens."""
-    fitting = []
+    """Return one config of each family that the objective fits, given all special tokens."""
+    fitting_configs = []
     for family_name in catalogue.names("families"):
         configs = map(slender, architectures(family(family_name), VOCABULARY.size))
-        trial = first_fitting(member_of(name), list(configs), VOCABULARY)
-        if not isinstance(trial, RefusalReason):
-            fitting.append(trial[0])
-    return fitting
+        fit = first_fitting(member_of(name), list(configs), VOCABULARY)
+        if not isinstance(fit, RefusalReason):
+            fitting_configs.append(fit[0])
+    return fitting_configs
 
 
 def _source(
     member: Member, tokenizer: Tokenizer, request: CorruptionRequest, longest: int
 ) -> RowSource:
-    """The rows of a text, made as for training: as long as the text, at most `longest` tokens."""
+    """Return the rows of a text as for training; rows have at most `longest` tokens."""
     store = _store(tokenizer, request.text)
     if not store.num_tokens:
         raise DataError("there is no text", where="text", wanted="a few words")
     spec, options = member.spec, {**dict.fromkeys(member.spec.networks, "-"), **request.options}
-    frames = 3 * store.num_documents + 1
-    length = min(longest, max(8, store.num_tokens + frames))
+    num_special_tokens = 3 * store.num_documents + 1
+    length = min(longest, max(8, store.num_tokens + num_special_tokens))
     if spec.rows == "blocks" and spec.lengths is not None:
         full_length = min(longest, max(8, store.num_tokens))
         length = max(4, spec.lengths(defaults(member, request.options), full_length)[0])
@@ -243,10 +244,10 @@ def _store(tokenizer: Tokenizer, text: str) -> TextStore:
 
 
 def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
-    """Ids that the model samples for the masks of a batch; None if it fills no masks."""
+    """Return the ids that the model samples for the targets; None if it cannot fill masks."""
     model, longest = queryable.model, queryable.model.config.longest
-    fills = model.config.encoder is not None and model.config.vocabulary_head is not None
-    if not fills or model.conventions.prediction_offset or model.positions:
+    fills_masks = model.config.encoder is not None and model.config.vocabulary_head is not None
+    if not fills_masks or model.conventions.prediction_offset or model.positions:
         return None
     if longest is not None and batch.tokens.shape[1] > longest:
         return None
@@ -257,7 +258,7 @@ def _filled_ids(queryable: QueryableModel, batch: Batch) -> list[int] | None:
 
 @torch.no_grad()
 def _sample_ids(network: Any, batch: Batch) -> Tensor:
-    """An id for each target, sampled with the uniform numbers of the batch."""
+    """Return a sampled id (N,) for each of N targets, using the batch's uniform numbers."""
     device_batch = batch.to(network.device)
     states = network.head_hidden(encode_targets(network, device_batch))
     assert device_batch.targets is not None and device_batch.uniforms is not None
@@ -268,17 +269,17 @@ def _sample_ids(network: Any, batch: Batch) -> Tensor:
 
 
 def _piece(tokenizer: Tokenizer, id: int) -> str:
+    """Return the text of a token as the page shows it."""
     if id in tokenizer.special_ids or id >= tokenizer.vocabulary_size:
         return tokenizer.vocabulary[id] if id < tokenizer.vocabulary_size else f"#{id}"
     token, text = tokenizer.vocabulary[id], tokenizer.decode([id])
-    # `decode` leaves out the blank before a single token.
+    # `decode` drops the space before a single token.
     return f" {text}" if token == f"{BLANK}{text}" else text or token
 
 
-# ------------------------------------------------------------------------------------- options
 @dataclass(frozen=True)
 class Setting:
-    """An option of an objective, as a control of a page; a share is between 0 and 1."""
+    """An option of an objective that the page shows as a control; a share is between 0 and 1."""
 
     path: str
     kind: Literal["share", "number", "integer", "switch", "choice"]
@@ -287,7 +288,8 @@ class Setting:
 
 
 def settings(options: type, before: str = "") -> Iterator[Setting]:
-    """The options of an objective that are numbers, switches or choices, by their paths."""
+    """Yield the options of a settings dataclass that are numbers, switches or choices; nested ones
+    have dotted paths. `before` is the prefix of the paths."""
     hints = typing.get_type_hints(options)
     for option in dataclasses.fields(options):
         hint, path = hints[option.name], f"{before}{option.name}"
@@ -298,9 +300,9 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
         else:
             continue
         if dataclasses.is_dataclass(default):
-            for inner in settings(type(default), f"{path}."):
-                inner_default = _at(default, inner.path.removeprefix(f"{path}."))
-                yield replace(inner, default=inner_default)
+            for nested_setting in settings(type(default), f"{path}."):
+                nested_default = _at(default, nested_setting.path.removeprefix(f"{path}."))
+                yield replace(nested_setting, default=nested_default)
         elif typing.get_origin(hint) is Literal:
             yield Setting(path, "choice", default, tuple(map(str, typing.get_args(hint))))
         elif hint is bool:
@@ -308,8 +310,8 @@ def settings(options: type, before: str = "") -> Iterator[Setting]:
         elif hint is int:
             yield Setting(path, "integer", default)
         elif hint is float or (isinstance(hint, types.UnionType) and float in hint.__args__):
-            share = default is None or 0 <= default <= 1
-            yield Setting(path, "share" if share else "number", default)
+            is_share = default is None or 0 <= default <= 1
+            yield Setting(path, "share" if is_share else "number", default)
 
 
 def _at(value: Any, path: str) -> Any:
@@ -319,38 +321,37 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _with(options: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of nested options with one of them set."""
+    """Return a copy of nested options with the option at a dotted path set."""
     name, _, rest = path.partition(".")
-    inner = options.get(name)
-    new_value = _with(inner if isinstance(inner, dict) else {}, rest, value) if rest else value
+    nested = options.get(name)
+    new_value = _with(nested if isinstance(nested, dict) else {}, rest, value) if rest else value
     return {**options, name: new_value}
 
 
 def _other_values(setting: Setting) -> list[Any]:
-    """Other values that an option may have."""
+    """Return trial values of an option other than its default."""
     if setting.kind == "choice":
         return [choice for choice in setting.choices if choice != setting.default]
     if setting.kind == "switch":
         return [not setting.default]
     if setting.kind == "share":
         return [SHARE] if not setting.default else [setting.default / 2, (1 + setting.default) / 2]
-    step = 2 * setting.default
-    return [int(step) if setting.kind == "integer" else step]
+    doubled = 2 * setting.default
+    return [int(doubled) if setting.kind == "integer" else doubled]
 
 
-# ---------------------------------------------------------------------------------------- the file
 def corruption(
     models: Iterable[tuple[Path, list[int], QueryableModel]],
     sample: str | None = None,
     *,
     precomputed: bool = True,
 ) -> bytes:
-    """The file `data/corruption.json`: a text prepared by every objective, for each tokenizer.
+    """Return the file `data/corruption.json`: a text prepared by every objective and tokenizer.
 
     Args:
-        models: path, numbers and last model of each group, as of `Site.openable`.
+        models: path, model numbers and last model of each group, as from `Site.openable`.
         sample: the text; None: `SAMPLE`.
-        precomputed: include the rows of the first seeds, for pages without a server.
+        precomputed: include the rows for the first seeds, for pages without a server.
     """
     text, seeds = sample or SAMPLE, SEEDS if precomputed else 0
     groups: dict[str, dict[str, Any]] = {}
@@ -359,7 +360,7 @@ def corruption(
         try:
             fingerprint = model.model.tokenizer.fingerprint
         except MaskwrightError:
-            continue  # its own pages show the error
+            continue  # the pages of this model show the error
         if fingerprint in groups:
             groups[fingerprint]["models"] += numbers
             continue
@@ -380,9 +381,10 @@ def corruption(
 def _precomputed(
     model: QueryableModel, member: Member, text: str, seeds: int, pieces: dict[str, str]
 ) -> dict[str, Any]:
-    """An objective with its settings and presets, each with the first seeds; or its refusal."""
+    """Describe an objective with its settings and the prepared rows of every preset, or with the
+    reason of its refusal. Token texts are added to `pieces`."""
     module = catalogue.load("objectives", member.name)
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "name": member.name,
         "about": about_of(member),
         "usual_for": member.spec.usual_for,
@@ -391,19 +393,19 @@ def _precomputed(
     }
     request = CorruptionRequest(text, member.name)
     try:
-        plain = prepare_row(model, request)
+        default_row = prepare_row(model, request)
     except MaskwrightError as error:
-        return {**about, "refused": dataclasses.asdict(RefusalReason.of(error))}
-    pieces.update(plain.pop("pieces"))
-    used = _effective_settings(member.name)
+        return {**description, "refused": dataclasses.asdict(RefusalReason.of(error))}
+    pieces.update(default_row.pop("pieces"))
+    effective = _effective_settings(member.name)
     presets: list[dict[str, Any]] = [{"name": "", "options": {}}]
-    for setting in used:
+    for setting in effective:
         if setting.kind == "choice" or (setting.kind == "share" and setting.default == 0.0):
             presets += [
                 {"name": f"{setting.path} = {value}", "options": _with({}, setting.path, value)}
                 for value in _other_values(setting)
             ]
-    shown = []
+    shown_presets = []
     for preset in presets:
         preset_request = replace(request, options=preset["options"])
         try:
@@ -414,46 +416,46 @@ def _precomputed(
             continue  # this tokenizer does not allow it
         for case in cases:
             pieces.update(case.pop("pieces"))
-        shown.append({**preset, "seeds": cases})
+        shown_presets.append({**preset, "seeds": cases})
     return {
-        **about,
-        "settings": [dataclasses.asdict(used_setting) for used_setting in used],
-        "presets": shown,
-        "epochs": plain["epochs"],
-        "fixed": plain["fixed"],
+        **description,
+        "settings": [dataclasses.asdict(used_setting) for used_setting in effective],
+        "presets": shown_presets,
+        "epochs": default_row["epochs"],
+        "fixed": default_row["fixed"],
     }
 
 
 @cache
 def _effective_settings(name: str) -> list[Setting]:
-    """The options that change the corruption of a row, alone or together with a choice, as tried
-    on rows of numbered tokens."""
+    """Return the options that change the corruption of rows of numbered tokens, by themselves or
+    together with a non-default choice."""
     member = member_of(name)
-    every = list(settings(member.options))
-    choices = [(s.path, v) for s in every if s.kind == "choice" for v in _other_values(s)]
+    all_settings = list(settings(member.options))
+    choices = [(s.path, v) for s in all_settings if s.kind == "choice" for v in _other_values(s)]
     contexts = [{}, *(_with({}, path, value) for path, value in choices)]
-    plain = [(context, _trial_batch(member, context)) for context in contexts]
+    baselines = [(context, _trial_batch(member, context)) for context in contexts]
     return [
         setting
-        for setting in every
+        for setting in all_settings
         if any(
-            before is not None and after is not None and after != before
-            for context, before in plain
+            baseline is not None and changed is not None and changed != baseline
+            for context, baseline in baselines
             for value in _other_values(setting)
-            for after in [_trial_batch(member, _with(context, setting.path, value))]
+            for changed in [_trial_batch(member, _with(context, setting.path, value))]
         )
     ]
 
 
 def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
-    """Batches of some epochs as lists; None if the options are not compatible."""
+    """Return the fields of a corrupted trial batch as lists; None if the options are invalid."""
     rows = numbered(example(member.spec.rows, TRIAL_LENGTHS))
     try:
         configs = _fitting_configs(member.name)[:1]
-        trial = first_fitting(member, configs, VOCABULARY, defaults(member, options))
-        if isinstance(trial, RefusalReason):
+        fit = first_fitting(member, configs, VOCABULARY, defaults(member, options))
+        if isinstance(fit, RefusalReason):
             return None
-        batch = trial[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
+        batch = fit[1].corrupt(rows, np.arange(len(rows)) // 8, 0)
     except MaskwrightError:
         return None
     values = [getattr(batch, batch_field.name) for batch_field in dataclasses.fields(batch)]
@@ -461,7 +463,7 @@ def _trial_batch(member: Member, options: dict[str, Any]) -> Any:
 
 
 def _pooled(value: Any, pool: dict[tuple[int, ...], int]) -> Any:
-    """The value with each list of integers replaced by `["@", n]`, its index in the pool."""
+    """Replace each list of integers by `["@", n]`, where n is its index in the pool."""
     if isinstance(value, dict):
         return {name: _pooled(element, pool) for name, element in value.items()}
     if not isinstance(value, list):

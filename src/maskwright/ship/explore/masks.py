@@ -1,11 +1,11 @@
 """Attention masks of every family and objective, as rules that the page draws (data/masks.json).
 
-    rows        families in their published base size, and the models of the site: layers with
-                pattern and window; for each objective examples, or the reason of its refusal;
-                under READING a text that is only read
-    examples    a row, and the row after corruption by the objective (`describe_row`)
+    rows        families in their published base size, and the models of the site: patterns and
+                windows of the layers; for each objective indices of examples, or the reason of its
+                refusal; under READING examples of a text that is encoded without an objective
+    examples    the special tokens of a row, and the row after corruption (`describe_row`)
 
-Whether an objective is refused is decided by its `build`; this module knows no objective by name.
+Whether an objective fits is decided by its `build`; this module knows no objective by name.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ SIGNS = {
 READING = "none: reading a text"
 LENGTH, PACKED = 16, (6, 5, 5)
 LENGTHS = {"single": (LENGTH,), "packed": PACKED}
-# Rows among which one of each kind is searched, since kinds may be rare; preferred prefix.
+# Number of rows in which each kind of corruption is searched; preferred length of a prefix.
 ROWS, PREFIX = 128, 6
 
 
 def masks(models: Iterable[tuple[Path, list[int], TransformerConfig]]) -> bytes:
-    """The file `data/masks.json`.
+    """Return the file `data/masks.json`.
 
     Args:
-        models: path, numbers and config of each model; the checkpoints of a run are one.
+        models: path, numbers and config of each model; the checkpoints of a run count as one.
     """
     members = [member_of(name) for name in catalogue.names("objectives")]
     examples: list[Any] = []
@@ -93,7 +93,7 @@ def model_rows(
     members: Sequence[Member],
     examples: list[Any],
 ) -> list[dict[str, Any]]:
-    """A row for each group of models; the checkpoints of a run are one."""
+    """Return a row for each model; the checkpoints of a run count as one."""
     rows: dict[str, dict[str, Any]] = {}
     for path, numbers, config in models:
         name = f"{folders.called(path)} (here)"
@@ -110,7 +110,8 @@ def matrix_row(
     members: Sequence[Member],
     examples: list[Any],
 ) -> dict[str, Any]:
-    """A family or model with every objective; new examples are appended to `examples`."""
+    """Return the row of a family or model, with the first config that fits for each objective; new
+    examples are appended to `examples`."""
     widest = max(configs, key=lambda config: len(config.stacks))
     cells: dict[str, Any] = {
         READING: {
@@ -119,11 +120,11 @@ def matrix_row(
         }
     }
     for member in members:
-        trial = first_fitting(member, configs, VOCABULARY)
-        if isinstance(trial, RefusalReason):
-            cells[member.name] = {"refused": asdict(trial)}
+        fit = first_fitting(member, configs, VOCABULARY)
+        if isinstance(fit, RefusalReason):
+            cells[member.name] = {"refused": asdict(fit)}
             continue
-        config, objective = trial
+        config, objective = fit
         cells[member.name] = {
             kind: [
                 _number(case, examples) for case in cases(objective, config, member.spec, lengths)
@@ -135,22 +136,22 @@ def matrix_row(
 
 
 def layers(stack: Stack) -> list[list[Any]]:
-    """[pattern, window to the left, window to the right] of each layer; null without a window."""
+    """Return [pattern, left window, right window] of each layer; windows are None if unlimited."""
     attentions = [block.attention for block in stack.blocks]
     return [[a.pattern, *(a.window or (None, None))] for a in attentions]
 
 
 def about_of(member: Member) -> str:
-    """The first paragraph of the docstring of an objective."""
+    """Return the first paragraph of the docstring of an objective."""
     module = catalogue.load("objectives", member.name)
     return " ".join((module.__doc__ or "").split("\n\n")[0].split())
 
 
 def example(kind: str, lengths: Sequence[int]) -> Rows:
-    """`ROWS` equal rows with documents of these lengths, with the special tokens of that kind.
+    """Return `ROWS` equal rows whose documents have these lengths, with special tokens of `kind`.
 
-    Rows of next-token prediction have one token more than is read; pairs and blocks of text are one
-    document.
+    Rows of kind "stream" (next-token prediction) have one extra token, the last target; pairs and
+    blocks consist of a single document.
     """
     is_one_document = kind in ("pairs", "swapped-pairs", "blocks")
     sizes = np.array([sum(lengths)] if is_one_document else lengths)
@@ -186,10 +187,10 @@ def example(kind: str, lengths: Sequence[int]) -> Rows:
 def cases(
     objective: Objective, config: TransformerConfig, spec: Spec, lengths: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """An example of each kind of row that the objective makes of documents of these lengths: read
-    in both directions, to the left only, or with a prefix."""
+    """Return an example of each kind of attention that the objective samples for documents of
+    these lengths: causal, bidirectional, or with a bidirectional prefix."""
     rows = example(spec.rows, lengths)
-    if spec.rows == "labelled":  # labels lie beside the text, and rows do not change
+    if spec.rows == "labelled":  # rows are not corrupted
         return [plain(rows, config)]
     batch = objective.corrupt(numbered(rows), np.zeros(len(rows), dtype=np.int64), seed=0)
     row = {"row": signs(rows)}
@@ -199,35 +200,35 @@ def cases(
     kinds = np.sign(prefix) + (prefix >= length)
     row_cases = []
     for kind in np.unique(kinds):
-        alike = np.flatnonzero(kinds == kind)
+        indices = np.flatnonzero(kinds == kind)
         row_cases.append(
-            row | describe_row(batch, int(alike[np.abs(prefix[alike] - PREFIX).argmin()]))
+            row | describe_row(batch, int(indices[np.abs(prefix[indices] - PREFIX).argmin()]))
         )
     return row_cases
 
 
 def plain(rows: Rows, config: TransformerConfig) -> dict[str, Any]:
-    """A row without targets; a second stack reads the text too, shifted by one position."""
+    """Return a row without targets; the decoder of an encoder-decoder reads the shifted text."""
     tokens, documents = list(range(rows.tokens.shape[1])), rows.documents[0].tolist()
     shifted = [
         -1 - START if position == 0 else n - 1 for n, position in enumerate(rows.positions[0])
     ]
-    second = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
-    nothing = dict.fromkeys(("segments", "prefix", "label", "pooled"))
+    decoder = {"tokens": shifted, "documents": documents} if len(config.stacks) > 1 else None
+    absent_fields = dict.fromkeys(("segments", "prefix", "label", "pooled"))
     return {
         "row": signs(rows),
         "tokens": tokens,
         "documents": documents,
-        "decoder": second,
+        "decoder": decoder,
         "read": [],
         "wanted": [],
         "drawn": False,
-        **nothing,
+        **absent_fields,
     }
 
 
 def signs(rows: Rows) -> list[str | None]:
-    """The sign of the special token at each position of the first row; null for text."""
+    """Return the name of the special token at each position of the first row; None for text."""
     return [
         SIGNS[int(token)] if special else None
         for token, special in zip(rows.tokens[0], rows.special[0], strict=True)
@@ -239,6 +240,7 @@ def _rows(values: np.ndarray) -> np.ndarray:
 
 
 def _number(case: dict[str, Any], examples: list[Any]) -> int:
+    """Return the index of an example in `examples`; append it if it is new."""
     if case not in examples:
         examples.append(case)
     return examples.index(case)

@@ -1,10 +1,10 @@
 """A page of the explorers as the output of a notebook cell.
 
     maskwright.show("runs/mine")                                  Fill masks, with its checkpoints
-    maskwright.show(model, "attention", text="She sat down.")     of one that was opened
+    maskwright.show(model, "attention", text="She sat down.")     for an opened model
 
-The whole page is in a sandboxed frame: the browser computes the model, without a server, also when
-the saved notebook is opened elsewhere.
+The whole page is in a sandboxed frame. The browser runs the model without a server, also when the
+saved notebook is opened elsewhere.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from maskwright.ship.explore.site import (
     site_title,
 )
 
-# Weights of all models of a page. A notebook keeps 5.3 bytes of each: a page of 12 million has 65
-# MB and stands in JupyterLab after half a minute, one of 23 million ends its tab.
+# Maximum number of weights of all models of a page. Each takes 5.3 bytes in the notebook: 12
+# million (65 MB) load in half a minute in JupyterLab, 23 million crash its tab.
 MOST_WEIGHTS = 12_000_000
-# Of a run more checkpoints than the last are taken while they have no more weights than these.
+# Checkpoints before the last are included up to this total number of weights of a run.
 FEW_WEIGHTS = 3_000_000
 HEIGHTS = range(100, 10_001)
 
@@ -50,10 +50,10 @@ class NotebookPage:
     """A page of the explorers, which a notebook displays.
 
     Attributes:
-        title: of the page, as on its tab.
-        models: the names of the models in it.
-        html: the whole page as one file, which opens without a server.
-        height: of its frame, in pixels.
+        title: the title of the page.
+        models: the names of the models in the page.
+        html: the whole page as one HTML file that works without a server.
+        height: the height of the frame in pixels.
     """
 
     title: str
@@ -62,13 +62,13 @@ class NotebookPage:
     height: int
 
     def __repr__(self) -> str:
-        listed = counted(len(self.models), "model")
+        models_text = counted(len(self.models), "model")
         if len(self.models) == 1:
-            listed = self.models[0]
-        return f"<page {self.title!r} for notebooks: {listed}, {size(len(self.html))}>"
+            models_text = self.models[0]
+        return f"<page {self.title!r} for notebooks: {models_text}, {size(len(self.html))}>"
 
     def _repr_html_(self) -> str:
-        """The page in a frame."""
+        """Return the page in a frame."""
         source = resources.files(__package__).joinpath("notebook.html").read_text(encoding="utf-8")
         frame = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
         title = f"{self.title}: {', '.join(self.models) or 'a run'}"
@@ -129,25 +129,26 @@ def show(
 
 @cache
 def pages() -> dict[str, str]:
-    """The titles of the pages by name, read from their files."""
+    """Return the titles of the pages by name, read from their JavaScript files."""
     heading = re.compile(r'^  id: "([\w-]+)",\n  title: "([^"]+)",$', re.M)
     files = [text.decode() for name, text in assets().items() if name.startswith("pages/")]
     return {match[1]: match[2] for text in files if (match := heading.search(text))}
 
 
 def _site(models: Sequence[ModelSource], text: str | None) -> Site:
+    """Create the site, dividing `MOST_WEIGHTS` among the models."""
     if not models:
         raise UsageError("no model to show", wanted="one or more")
-    listed: list[SiteModel] = []
-    room = MOST_WEIGHTS
+    page_models: list[SiteModel] = []
+    weights_left = MOST_WEIGHTS
     for number, model in enumerate(models):
-        sized_models = _with_sizes(model, room // (len(models) - number))
-        room -= sum(size for _, size in sized_models)
-        listed += [site_model for site_model, _ in sized_models]
+        sized_models = _with_sizes(model, weights_left // (len(models) - number))
+        weights_left -= sum(size for _, size in sized_models)
+        page_models += [site_model for site_model, _ in sized_models]
     paths = [_path(model) for model in models]
     title = site_title(paths)
     runs = [run for path in dict.fromkeys(paths) for run in runs_in(path)]
-    return Site(title, listed, sample=text, prompt=text, runs=runs)
+    return Site(title, page_models, sample=text, prompt=text, runs=runs)
 
 
 def _path(model: ModelSource) -> Path:
@@ -155,7 +156,8 @@ def _path(model: ModelSource) -> Path:
 
 
 def _with_sizes(model: ModelSource, room: int) -> list[tuple[SiteModel, int]]:
-    """The checkpoints of a model that have room on the page, with their numbers of weights."""
+    """Return the checkpoints of a model that have at most `room` weights in total, each with its
+    number of weights; empty for a run without checkpoints."""
     path = _path(model)
     if isinstance(model, LanguageModel):
         opened = model.opened()

@@ -1,10 +1,10 @@
-"""The training of the models of a site: facts of a run, and its journal.
+"""The training of the models of a site: descriptions and journals of runs.
 
-    data/runs/0/about.json      recipe, budget, reference losses, parts that predict tokens
-    data/runs/0/metrics.jsonl   the journal of the run itself, like timings.jsonl
+    data/runs/0/about.json      recipe, budget, reference losses, modules that predict tokens
+    data/runs/0/metrics.jsonl   the journal of the run, unchanged; likewise timings.jsonl
     data/runs/1/epochs.json     of a fine-tuning: loss and metric of every epoch, by seed
 
-A run may still be training: its files grow, and about.json may gain entries.
+Files of a run that is still training grow, and about.json may get further entries.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ABOUT, EPOCHS = "about.json", "epochs.json"
 
 @dataclass(frozen=True)
 class SiteRun:
-    """A training of the site.
+    """A pretraining run or a fine-tuning that the site shows.
 
     Attributes:
-        name: as the page shows it.
-        path: the folder of a run, or of a fine-tuning.
-        pretraining: whether it is a run with a journal, or a fine-tuning.
+        name: the name on the page.
+        path: the folder of the run or fine-tuning.
+        pretraining: True: a run with a journal; False: a fine-tuning.
     """
 
     name: str
@@ -45,19 +45,19 @@ class SiteRun:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of its files that the page may read."""
+        """The names of the files that the page may read."""
         return (ABOUT, METRICS, TIMINGS) if self.pretraining else (EPOCHS,)
 
     def file(self, name: str) -> Path | None:
-        """The path of a file that is served as it is; None if it is computed or does not exist."""
+        """Return the path of a file that is served unchanged; None: computed, or does not exist."""
         path = self.path / name
         return path if name in (METRICS, TIMINGS) and path.is_file() else None
 
     def read(self, name: str) -> bytes:
-        """The bytes of one of its files; empty for a journal that does not exist yet.
+        """Return the contents of a file; empty for a journal that does not exist yet.
 
         Raises:
-            KeyError: it has no such file.
+            KeyError: there is no such file.
             DataError: run.json or results.json is damaged.
         """
         if name not in self.files:
@@ -70,7 +70,7 @@ class SiteRun:
 
 
 def runs_in(path: Path) -> list[SiteRun]:
-    """The run or fine-tuning in the folder `path`; empty if there is none."""
+    """Return the run or fine-tuning in the folder `path`; empty if there is none."""
     name = folders.called(path)
     if is_run(path):
         return [SiteRun(name, path, pretraining=True)]
@@ -80,14 +80,14 @@ def runs_in(path: Path) -> list[SiteRun]:
 
 
 def about(run: Path) -> dict[str, Any]:
-    """What the page shows of a run besides its journal; without texts and paths.
+    """Return the description of a run besides its journal, without training texts and paths.
 
     Raises:
         DataError: run.json is damaged.
     """
     path = run / RUN
     facts = _object(path) if path.is_file() else {}
-    lasts, references = budget(facts), table(facts.get("references"))
+    limits, references = budget(facts), table(facts.get("references"))
     return {
         "recipe": _text(facts.get("recipe")),
         "objective": _text(facts.get("objective")),
@@ -95,8 +95,8 @@ def about(run: Path) -> dict[str, Any]:
         "token_parts": list(token_parts(facts)),
         "scored_by": _text(facts.get("scored_by")),
         "budget": None
-        if lasts is None
-        else {"steps": lasts.steps, "tokens": lasts.tokens, "minutes": lasts.minutes},
+        if limits is None
+        else {"steps": limits.steps, "tokens": limits.tokens, "minutes": limits.minutes},
         "references": {
             name: value
             for name, value in references.items()
@@ -106,7 +106,7 @@ def about(run: Path) -> dict[str, Any]:
 
 
 def epochs(folder: Path) -> dict[str, Any]:
-    """Loss and metric after every epoch of a fine-tuning, by seed.
+    """Return loss and validation metric after every epoch of a fine-tuning, by seed.
 
     Raises:
         DataError: results.json is damaged.
@@ -140,7 +140,8 @@ def _text(value: object) -> str | None:
 
 
 def _numbers(values: object) -> list[float | None]:
-    listed = values if isinstance(values, list) else []
+    """Return a list with None for elements that are no numbers; empty if `values` is no list."""
+    items = values if isinstance(values, list) else []
     return [
-        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in listed
+        float(v) if isinstance(v, int | float) and not isinstance(v, bool) else None for v in items
     ]

@@ -1,11 +1,9 @@
-"""The pages on this machine: a small server of the files of a site, and of the questions of its
-pages.
+"""A local server for the files of a site (`file_response`) and for queries of its pages
+(`question_response`).
 
     with serving(site, port=0) as address: ...
 
-It listens on the loopback address alone, requires its own name as the host, and serves the files
-of the site (`file_response`) and the questions of its pages (`question_response`). Nothing of a
-request is stored.
+It listens only on the loopback address, checks the Host header, and stores nothing of a request.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ from maskwright.ship.explore.site import POLICY, Site
 from maskwright.ship.explore.trial import RefusalReason
 
 HOST = "127.0.0.1"
-CORRUPTION = "ask/corruption"  # the only question of a page
-LARGEST = 64 << 10  # bytes of the body of a question
+CORRUPTION = "ask/corruption"  # the path of the only kind of query
+LARGEST = 64 << 10  # maximum bytes of the body of a query
 BYTE_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -53,7 +51,7 @@ HEADERS = {
 
 
 def file_response(site: Site, path: str) -> tuple[int, str, bytes]:
-    """Status, type and body for the path of a request."""
+    """Return status, content type and body for the path of a GET request."""
     try:
         body = site.read(_name(path))
     except KeyError:
@@ -65,8 +63,8 @@ def file_response(site: Site, path: str) -> tuple[int, str, bytes]:
 
 
 def question_response(site: Site, path: str, body: bytes) -> tuple[int, str, bytes]:
-    """Status, type and body for a question of a page, a JSON object. An error is a response, too:
-    {"refused": {what, where, found, wanted, do}}."""
+    """Return status, content type and body for a query with a JSON object as body. The response to
+    an invalid query has status 200, too: {"refused": {what, where, found, wanted, do, leak}}."""
     if _name(path) != CORRUPTION:
         return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"there is no such question"
     try:
@@ -78,13 +76,13 @@ def question_response(site: Site, path: str, body: bytes) -> tuple[int, str, byt
 
 
 def corruption_answer(site: Site, question: dict[str, Any]) -> dict[str, Any]:
-    """A text as an objective prepares it: one row, as `corruption.prepare_row` describes it.
+    """Return a row of a text prepared by an objective, as from `corruption.prepare_row`.
 
     Args:
-        question: model (its number), text, objective, options, seed, row.
+        question: has the keys model (a number), text, objective, options, seed and row.
 
     Raises:
-        UsageError: one of them is missing or has another type.
+        UsageError: a key is missing or its value has the wrong type.
         Others: as `prepare_row`.
     """
     types = {"model": int, "text": str, "objective": str, "options": dict, "seed": int, "row": int}
@@ -105,7 +103,8 @@ def corruption_answer(site: Site, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def range_response(path: Path, start: int, end: int | None) -> tuple[int, str, bytes]:
-    """Status, `Content-Range` and the bytes `start` to `end` of a file, or to its end."""
+    """Return status, `Content-Range` and the bytes `start` to `end` (inclusive; None: to the end of
+    the file)."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         stop = size if end is None else min(size, end + 1)
@@ -117,30 +116,30 @@ def range_response(path: Path, start: int, end: int | None) -> tuple[int, str, b
 
 
 def _name(path: str) -> str:
-    """The name of the file in the site that a request names."""
+    """Return the name of the file in the site for the path of a request."""
     return unquote(urlsplit(path).path).removeprefix("/") or "index.html"
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server with a thread for each request, which are not joined."""
+    """A server with one daemon thread per request."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print errors other than a browser that disconnects early."""
+        """Print errors, unless the browser has disconnected."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def serving(site: Site, port: int = 0) -> Iterator[str]:
-    """A context in which the site is served; its value is the address.
+    """Serve a site as a context manager, whose value is the address.
 
     Args:
-        port: 0 for any free port.
+        port: the port; 0 for any free port.
 
     Raises:
-        UsageError: the port is in use, or not a port.
+        UsageError: the port is in use or invalid.
     """
     if not 0 <= port < 1 << 16:
         raise UsageError(
@@ -149,7 +148,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=port,
             wanted="0 to 65535",
         )
-    questions = threading.Lock()  # one at a time: they use the same processors
+    question_lock = threading.Lock()  # queries share the processors
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -162,8 +161,8 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 self._send(*file_response(site, self.path))
 
         def _send_part(self) -> bool:
-            """Answer a request for a byte range of a file on the disk, such as the end of a growing
-            journal. Returns whether it was such a request."""
+            """Respond to a request for a byte range of a file on disk, such as the end of a growing
+            journal. Return whether a response was sent."""
             byte_range = BYTE_RANGE.fullmatch(self.headers.get("Range", ""))
             path = site.file(_name(self.path)) if byte_range else None
             if byte_range is None or path is None:
@@ -173,15 +172,15 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 status, content_range, body = range_response(path, start or 0, end)
             except OSError:
                 return False
-            if not (body or start):  # of an empty file the whole is sent
+            if not (body or start):  # an empty file is sent as a whole
                 return False
             self._send(status, TYPES["jsonl"], body, {"Content-Range": content_range})
             return True
 
         def do_POST(self) -> None:
-            # Only pages of this server may ask; browsers send the origin of a request.
+            # Only pages of this server may send queries; browsers send the origin of a request.
             origin = self.headers.get("Origin")
-            size = self.headers.get("Content-Length", "")
+            length = self.headers.get("Content-Length", "")
             if self.headers.get("Host") not in hosts:
                 self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"another host")
             elif (
@@ -190,18 +189,18 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 or origin.removeprefix("http://") not in hosts
             ):
                 self._refuse(HTTPStatus.FORBIDDEN, b"another page")
-            elif not size.isascii() or not size.isdecimal() or len(size) > 9:
+            elif not length.isascii() or not length.isdecimal() or len(length) > 9:
                 self._refuse(HTTPStatus.LENGTH_REQUIRED, b"no length")
-            elif int(size) > LARGEST:
+            elif int(length) > LARGEST:
                 self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long a question")
             else:
-                body = self.rfile.read(int(size))
-                with questions:
+                body = self.rfile.read(int(length))
+                with question_lock:
                     status, kind, reply_body = question_response(site, self.path, body)
                 self._send(status, kind, reply_body)
 
         def _refuse(self, status: int, why: bytes) -> None:
-            """Answer without reading the body."""
+            """Send an error without reading the body."""
             self.close_connection = True
             self._send(status, "text/plain", why)
 
@@ -220,7 +219,7 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Log nothing: links contain the text of the user."""
+            """Log nothing, since URLs contain texts of the user."""
 
     try:
         server = PageServer((HOST, port), Handler)
@@ -231,12 +230,12 @@ def serving(site: Site, port: int = 0) -> Iterator[str]:
             found=f"{port}: {error.strerror}",
             do="name another port, or 0 for one that is free",
         ) from error
-    number = server.server_address[1]
-    hosts = {f"{name}:{number}" for name in (HOST, "localhost")}
+    bound_port = server.server_address[1]
+    hosts = {f"{name}:{bound_port}" for name in (HOST, "localhost")}
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://{HOST}:{number}/"
+        yield f"http://{HOST}:{bound_port}/"
     finally:
         server.shutdown()
         server.server_close()

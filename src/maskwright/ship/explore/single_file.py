@@ -1,11 +1,11 @@
 """A site as one HTML file that opens by a double click, without a server.
 
-A browser reads no files beside a page that was opened from the disk, so the page contains all of
-them: the modules as one script (`bundled`), the data as base64. The policy of the page names the
-hashes of its script and style; nothing can be loaded or sent.
+A page that is opened from disk cannot read other files, so it contains all of them: the modules as
+one script (`bundled`), the data as base64. Its content security policy allows only this script and
+style, by their hashes; nothing can be loaded or sent.
 
-The modules are written for it: imports are `import { names } from "./file.js"`, exports stand
-before `function`, `class` or `const`.
+Modules must use the form `import { names } from "./file.js"`, and `export` only before `function`,
+`class` or `const`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SINGLE_FILE_POLICY = (
     "default-src 'none'; script-src {script}; worker-src blob:; style-src {style}; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-# Reads the data in the page, as `Files` of files.js does with a server.
+# Reads the data from the page; the counterpart of `Files` in files.js, which uses a server.
 FILES = """
 const kept = new Map(Array.from(document.querySelectorAll("script[data-file]"), (element) =>
   [element.dataset.file, element]));
@@ -52,10 +52,10 @@ globalThis.MASKWRIGHT_FILES = {
 
 
 def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
-    """The page of a site with everything in it.
+    """Return a site as one HTML page.
 
     Args:
-        state: the initial state, unless the link of the page has one, such as {"page": "fill"}.
+        state: the initial state, such as {"page": "fill"}, unless the URL of the page has one.
     """
     files = assets()
     style = files["style.css"].decode()
@@ -79,17 +79,17 @@ def single_file(site: Site, state: Mapping[str, str] | None = None) -> bytes:
 
 
 def bundled(files: Mapping[str, bytes], entry: str) -> str:
-    """The module `entry` and all its imports as one script."""
-    done: dict[str, str] = {}
+    """Return the JavaScript module `entry` and all its imports as one script."""
+    scripts: dict[str, str] = {}
 
     def take(name: str) -> None:
-        if name in done:
+        if name in scripts:
             return
         source = files[name].decode()
-        needed = imported_modules(name, source)
-        for dependency in needed:
+        dependencies = imported_modules(name, source)
+        for dependency in dependencies:
             take(dependency)
-        names = iter(needed)
+        names = iter(dependencies)
         body = IMPORT.sub(
             lambda m: f"const {{{_destructured(m[1])}}} = {_module(next(names))};\n", source
         )
@@ -98,12 +98,12 @@ def bundled(files: Mapping[str, bytes], entry: str) -> str:
         if re.search(r"^(import|export)\b", body, re.M):
             raise ValueError(f"{name}: an import or export of another form")
         exported_names = ", ".join(exported)
-        done[name] = (
+        scripts[name] = (
             f"const {_module(name)} = (() => {{\n{body}\nreturn {{ {exported_names} }};\n}})();\n"
         )
 
     take(entry)
-    return "\n".join(done.values())
+    return "\n".join(scripts.values())
 
 
 def _destructured(names: str) -> str:
@@ -115,7 +115,7 @@ def _module(name: str) -> str:
 
 
 def _string(text: str) -> str:
-    """A string literal of JavaScript that cannot end a script element."""
+    """Return a JavaScript string literal that cannot end a script element."""
     return json.dumps(text).replace("</", "<\\/")
 
 

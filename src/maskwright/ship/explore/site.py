@@ -1,6 +1,6 @@
-"""The pages for some models as a set of files, which a server sends or an export writes.
+"""The web pages for some models as a set of files, which a server sends or an export writes.
 
-    site = Site.of(["runs/mine"])        all checkpoints of a run, or a model
+    site = Site.of(["runs/mine"])        the checkpoints of a run, or a model
     site.names()                         index.html, app.js, …, data/site.json, data/models/0/…
     site.read("data/models/0/model.json")
 
@@ -34,12 +34,12 @@ from maskwright.ship.explore.corruption import QueryableModel, corruption
 from maskwright.ship.explore.masks import masks
 from maskwright.ship.explore.runs import SiteRun, runs_in
 
-# Checkpoints of a run that are listed at most, evenly spaced and with the last.
+# Maximum number of listed checkpoints per run; they are evenly spaced and include the last.
 MOST_CHECKPOINTS = 12
 MOST_NAMES = 3  # folders named in a title
 ASSETS, INDEX, ENTRY = "browser", "index.html", "app.js"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
-# In the page itself, since a file server may send no policy.
+# Content security policy, part of the page itself, since a file server may send none.
 POLICY = (
     "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
@@ -51,11 +51,11 @@ class SiteModel:
     """A model of the site.
 
     Attributes:
-        name: as the page shows it.
-        path: the folder that is opened.
-        run: the run that it is a checkpoint of; None: no run.
-        step: of the checkpoint.
-        ready: returns the model if it is open elsewhere; None: it is opened from `path`.
+        name: the name on the page.
+        path: the folder of the model.
+        run: the folder of the run if it is a checkpoint; else None.
+        step: the step of the checkpoint; else None.
+        ready: returns the model if it is already open elsewhere; None: open `path`.
     """
 
     name: str
@@ -66,7 +66,7 @@ class SiteModel:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it is a checkpoint that training has deleted."""
+        """Whether this is a checkpoint that training has deleted."""
         return self.run is not None and not self.path.is_dir()
 
 
@@ -75,13 +75,13 @@ class Site:
     """The files of the pages, computed when they are read.
 
     Attributes:
-        title: of the pages.
-        models: in the order of the list on the page.
-        runs: whose training is shown; a run may have no model yet.
-        sample, prompt: texts that the pages begin with; None: their default.
-        live: a server answers questions, and new checkpoints of the runs are listed.
-        dtype: of the weights that the browser loads.
-        more: further files by name, such as `data/masks.json`.
+        title: the title of the pages.
+        models: the models in the order of the list on the page.
+        runs: the runs whose training is shown; a run may have no model yet.
+        sample, prompt: initial texts of the pages; None: their defaults.
+        live: whether a server answers queries and new checkpoints of the runs are added.
+        dtype: the dtype of the weights that the browser loads.
+        more: functions that return further files, by name, such as `data/masks.json`.
     """
 
     title: str
@@ -117,39 +117,39 @@ class Site:
         most_checkpoints: int = MOST_CHECKPOINTS,
         **settings: Any,
     ) -> Site:
-        """The pages for models and runs.
+        """Create the site for folders of models and runs.
 
         Raises:
             UsageError: no path, or no such folder.
-            CheckpointError: a run whose last checkpoint is damaged.
+            CheckpointError: the last checkpoint of a run is damaged.
         """
         if not paths:
             raise UsageError("no model to explore", wanted="one folder or more")
         models = [model for path in paths for model in site_models(Path(path), most_checkpoints)]
         title = site_title([Path(path) for path in paths])
-        runs = [site_model for path in paths for site_model in runs_in(Path(path))]
+        runs = [run for path in paths for run in runs_in(Path(path))]
         return cls(title, models, runs=runs, **settings)
 
     def follow(self) -> None:
-        """Append the new checkpoints of the runs to the list. The numbers of listed models do not
-        change: checkpoints that training has deleted stay listed, marked as such."""
+        """Append new checkpoints of the runs to `models`. Deleted checkpoints remain, so that the
+        numbers of models do not change."""
         with self._following:
-            new: list[SiteModel] = []
+            added: list[SiteModel] = []
             for run in dict.fromkeys(run.path for run in self.runs if run.pretraining):
                 steps = [model.step for model in self.models if model.run == run]
                 last_step = max((step for step in steps if step is not None), default=-1)
                 checkpoints = [
                     _checkpoint(run, path) for path in commit.numbered(run / "checkpoints")
                 ]
-                new += [c for c in checkpoints if c.step is not None and c.step > last_step]
-            if new:
-                self.models = [*self.models, *new]
+                added += [c for c in checkpoints if c.step is not None and c.step > last_step]
+            if added:
+                self.models = [*self.models, *added]
                 self._make_more()  # these files describe each model
 
     def openable(self) -> Iterator[tuple[Path, list[int], QueryableModel]]:
-        """For each folder or run: its path, the numbers of its models, and the last of them.
+        """Yield (path, numbers of its models, the last of them) for each folder or run.
 
-        A model that cannot be opened is skipped: its own pages show the error.
+        Models that cannot be opened are skipped; their pages show the error.
         """
         groups: dict[Path, list[int]] = {}
         for number, model in enumerate(self.models):
@@ -162,7 +162,6 @@ class Site:
             yield path, numbers, queryable
 
     def names(self) -> list[str]:
-        """The names of all files."""
         models = [
             f"data/models/{number}/{name}"
             for number in range(len(self.models))
@@ -172,7 +171,7 @@ class Site:
         return [*assets(), "data/site.json", *models, *runs, *self.more]
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file.
+        """Return the contents of a file.
 
         Raises:
             KeyError: there is no such file.
@@ -188,7 +187,7 @@ class Site:
             number, _, file = name.removeprefix("data/models/").partition("/")
             if not number.isdecimal() or int(number) >= len(self.models):
                 raise KeyError(name)
-            with self._opening:  # a page asks for the three at once
+            with self._opening:  # a page requests the three files concurrently
                 return self._files(int(number))[file]
         if (run_file := self._run_file(name)) is not None:
             run, file = run_file
@@ -196,7 +195,7 @@ class Site:
         return assets()[name]
 
     def file(self, name: str) -> Path | None:
-        """The path of a file that may be read in parts; None if it is computed."""
+        """Return the path of a file on disk, which can be read in parts; None if it is computed."""
         run_file = self._run_file(name)
         return None if run_file is None else run_file[0].file(run_file[1])
 
@@ -208,7 +207,7 @@ class Site:
         return (self.runs[int(number)], file) if is_run_file else None
 
     def facts(self) -> dict[str, Any]:
-        """The contents of data/site.json."""
+        """Return the contents of data/site.json."""
         runs = list(dict.fromkeys(m.run for m in self.models if m.run is not None))
         return {
             "title": self.title,
@@ -244,8 +243,8 @@ class Site:
         )
 
     def ready(self, number: int) -> QueryableModel:
-        """The model of that number: the one that is open elsewhere, or opened here and cached for
-        the next question. Raises as `opened`."""
+        """Return the model of that number: the one that is open elsewhere, or one opened from its
+        folder (the last is cached). Raises as `opened`."""
         opened_elsewhere = self.models[number].ready
         return self._ready(number) if opened_elsewhere is None else opened_elsewhere()
 
@@ -254,10 +253,10 @@ class Site:
         return functools.lru_cache(maxsize=1)(lambda number: QueryableModel.of(self.opened(number)))
 
     def opened(self, number: int) -> Model:
-        """The model of that number, with its adapter merged.
+        """Open the model of that number, with its adapter merged.
 
         Raises:
-            CheckpointError: training has deleted this checkpoint meanwhile, or it is damaged.
+            CheckpointError: training has deleted the checkpoint, or it is damaged.
             Others: as `open_merged`.
         """
         site_model = self.models[number]
@@ -274,7 +273,6 @@ class Site:
 
 
 def site_title(paths: Sequence[Path]) -> str:
-    """The title of a site with these folders."""
     names = list(dict.fromkeys(folders.called(path) for path in paths))
     if len(names) > MOST_NAMES:
         return f"{names[0]} and {len(names) - 1} others"
@@ -282,11 +280,12 @@ def site_title(paths: Sequence[Path]) -> str:
 
 
 def site_models(path: Path, most: int = MOST_CHECKPOINTS) -> list[SiteModel]:
-    """The model in `path`, or the checkpoints of a run in order; empty if the run has none yet.
+    """Return the model in `path`, or at most `most` checkpoints of a run in order of their steps,
+    possibly none.
 
     Raises:
         UsageError: no such folder.
-        CheckpointError: a run whose last checkpoint is damaged.
+        CheckpointError: the last checkpoint of the run is damaged.
     """
     if not path.is_dir():
         raise UsageError("no such folder", where=path, wanted="a model, or the folder of a run")
@@ -295,14 +294,14 @@ def site_models(path: Path, most: int = MOST_CHECKPOINTS) -> list[SiteModel]:
         return [SiteModel(name, path)]
     if not folders.has_checkpoint(path):
         return []
-    _ = folders.model_folder(path)  # refuses a damaged last one
-    steps = commit.numbered(path / "checkpoints")
-    chosen = sorted(
-        {len(steps) - 1 - round(n * (len(steps) - 1) / max(1, most - 1)) for n in range(most)}
-        if len(steps) > most
-        else range(len(steps))
+    _ = folders.model_folder(path)  # raises CheckpointError
+    paths = commit.numbered(path / "checkpoints")
+    indices = sorted(
+        {len(paths) - 1 - round(n * (len(paths) - 1) / max(1, most - 1)) for n in range(most)}
+        if len(paths) > most
+        else range(len(paths))
     )
-    return [_checkpoint(path, steps[index]) for index in chosen]
+    return [_checkpoint(path, paths[index]) for index in indices]
 
 
 def _checkpoint(run: Path, path: Path) -> SiteModel:
@@ -311,7 +310,7 @@ def _checkpoint(run: Path, path: Path) -> SiteModel:
 
 
 def computed_once(make: Callable[[], bytes]) -> Callable[[], bytes]:
-    """A function that calls `make` once, when it is first called, from any thread."""
+    """Return a thread-safe function that calls `make` at its first call and caches the value."""
     lock, cached = threading.Lock(), list[bytes]()
 
     def compute() -> bytes:
@@ -325,7 +324,7 @@ def computed_once(make: Callable[[], bytes]) -> Callable[[], bytes]:
 
 @functools.cache
 def assets() -> dict[str, bytes]:
-    """The files of `browser/`, by their path in it."""
+    """Return the contents of the files in `browser/` by their relative paths."""
     contents: dict[str, bytes] = {}
 
     def walk(folder: Any, before: str) -> None:
@@ -343,14 +342,13 @@ def assets() -> dict[str, bytes]:
 
 
 def imported_modules(name: str, source: str) -> list[str]:
-    """The paths of the modules that a module imports."""
+    """Return the paths of the modules that the JavaScript module `name` imports."""
     paths = [path for _, path in IMPORT.findall(source)]
     return [posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) for path in paths]
 
 
 def transitive_imports(files: Mapping[str, bytes], entry: str) -> list[str]:
-    """The modules that the module `entry` imports, directly and indirectly: the page preloads
-    them."""
+    """Return the modules that `entry` imports directly or indirectly, which the page preloads."""
     modules = [entry]
     for name in modules:
         modules += [n for n in imported_modules(name, files[name].decode()) if n not in modules]
@@ -358,6 +356,6 @@ def transitive_imports(files: Mapping[str, bytes], entry: str) -> list[str]:
 
 
 def render_index(**values: Any) -> str:
-    """The page itself with these values."""
+    """Render index.html with the values of its template."""
     text = (resources.files(__package__) / ASSETS / INDEX).read_text(encoding="utf-8")
     return Environment(autoescape=True, undefined=StrictUndefined).from_string(text).render(values)

@@ -1,8 +1,8 @@
-"""Objectives tried on networks without weights: whether an objective fits a network, and how it
-corrupts rows.
+"""Objectives on networks without weights: whether an objective fits a network, and how it corrupts
+rows.
 
-The random draws of an objective are keyed by row and position, never by token, so rows of numbered
-tokens are corrupted exactly as rows of words, and each number tells where its token comes from.
+The random numbers of an objective depend on row and position, never on tokens. So rows of numbered
+tokens are corrupted like rows of text, and each number tells the original position of its token.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from maskwright.model.objectives.base.objective import Objective, Vocabulary
 from maskwright.model.objectives.base.spec import Member
 from maskwright.text.store.rows import Rows
 
-# Above every id: the token at position n of a row is NUMBERED + n.
+# The token at position n of a numbered row is NUMBERED + n, which is above every token id.
 NUMBERED = 1 << 40
 
 
 @dataclass(frozen=True)
 class RefusalReason:
-    """The error with which an objective refuses a network.
+    """The error with which an objective refuses a network; fields as of `MaskwrightError`.
 
     Attributes:
-        leak: a position would see its own target.
+        leak: whether a position would see its own target.
     """
 
     what: str
@@ -53,7 +53,7 @@ class RefusalReason:
 
 @cache
 def outline(config: TransformerConfig) -> Transformer:
-    """A network of that config without memory for its weights; equal layers share one module."""
+    """Build a network on the meta device, without weights; equal layers share one module."""
     with torch.device("meta"):
         return Transformer(
             replace(
@@ -69,7 +69,7 @@ def _shared(stack: Stack) -> Stack:
 
 
 def slender(config: TransformerConfig) -> TransformerConfig:
-    """The config with a width of 4 and the same layers, attention patterns, windows and heads."""
+    """Return the config with a width of 4, but the same layers, attention patterns and heads."""
 
     def thin(stack: Stack | None) -> Stack | None:
         if stack is None:
@@ -97,7 +97,7 @@ def slender(config: TransformerConfig) -> TransformerConfig:
 
 
 def architectures(family: Family, vocabulary: int) -> list[TransformerConfig]:
-    """The published base size of each architecture of a family, with a vocabulary of that size."""
+    """Return a family's architectures in their base size, with `vocabulary` token ids."""
     size = "base" if "base" in family.sizes else next(iter(family.sizes))
     configs = (family.size(size, name) for name in family.architectures)
     return [replace(c, tokens=replace(c.tokens, vocabulary=vocabulary)) for c in configs]
@@ -109,11 +109,11 @@ def first_fitting(
     vocabulary: Vocabulary,
     options: Any = None,
 ) -> tuple[TransformerConfig, Objective] | RefusalReason:
-    """The first config that the objective fits, with the objective; or the reason why none fits,
-    preferably one about attention masks, then one about a missing head.
+    """Return the first config that the objective fits, with the objective; or a reason why none
+    fits, preferably one about attention masks, then one about a missing head.
 
     Args:
-        options: of the objective, validated; None: the defaults.
+        options: validated options of the objective; None: the defaults.
     """
     if options is None:
         options = defaults(member)
@@ -124,44 +124,44 @@ def first_fitting(
         try:
             return config, member.build(network, options, vocabulary, **networks)
         except IncompatibleError as error:
-            refused = RefusalReason.of(error)
-            refusals.append((not refused.leak, config.vocabulary_head is None, refused))
+            reason = RefusalReason.of(error)
+            refusals.append((not reason.leak, config.vocabulary_head is None, reason))
     return min(refusals, key=lambda refusal: refusal[:2])[2]
 
 
 def defaults(member: Member, options: dict[str, Any] | None = None) -> Any:
-    """The validated options of an objective; options that name a network get a placeholder."""
+    """Return validated options of an objective, with placeholders for names of networks."""
     return member.read({**dict.fromkeys(member.spec.networks, "-"), **(options or {})})
 
 
 def numbered(rows: Rows) -> Rows:
-    """The rows with every token replaced by the number of its position."""
+    """Return the rows with every token replaced by `NUMBERED` plus its position."""
     numbers = np.arange(rows.tokens.shape[1], dtype=np.int64) + NUMBERED
     return replace(rows, tokens=np.broadcast_to(numbers, rows.tokens.shape).copy())
 
 
 def describe_row(batch: Batch, row: int) -> dict[str, Any]:
-    """A row of a batch that was made of `numbered` rows, as the page draws it.
+    """Describe a row of a batch that was built from `numbered` rows, as a JSON object.
 
-    A token is the position that it comes from, or -1 - id if the objective inserted it.
+    A token is given by its original position, or as -1 - id if the objective inserted it.
 
-        tokens, documents   input of the model, or of the encoder; document 0 is padding
-        read, wanted        positions that predict, and their target tokens
-        prefix              number of first tokens that all see each other; null: as the model does
-        decoder             null, or tokens and documents of the decoder, whose positions `read` has
-        label, pooled       a class and the position that predicts it; null: none
-        drawn               another network samples the tokens of the masks
+        tokens, documents   input of the model or of its encoder; document 0 is padding
+        read, wanted        positions of the targets (in the decoder if any), and the target tokens
+        prefix              length of the bidirectional prefix; null: the attention of the model
+        decoder             tokens and documents of the decoder; null: there is none
+        label, pooled       class label, and the position that predicts it; null: none
+        drawn               whether another network samples the tokens at the masks
     """
     width = batch.tokens.shape[1]
     decoder = None
     if batch.decoder_tokens is not None:
         width = batch.decoder_tokens.shape[1]
         decoder = {
-            "tokens": _places(batch.decoder_tokens[row]),
+            "tokens": _source_positions(batch.decoder_tokens[row]),
             "documents": _documents(batch.decoder_documents, row, width),
         }
     facts: dict[str, Any] = {
-        "tokens": _places(batch.tokens[row]),
+        "tokens": _source_positions(batch.tokens[row]),
         "documents": _documents(batch.documents, row, batch.tokens.shape[1]),
         "segments": None if batch.segments is None else batch.segments[row].tolist(),
         "read": [],
@@ -174,13 +174,14 @@ def describe_row(batch: Batch, row: int) -> dict[str, Any]:
     }
     if batch.targets is not None:
         index = torch.arange(len(batch.targets)) if batch.index is None else batch.index
-        mine = index // width == row
-        facts["read"] = (index[mine] % width).tolist()
-        facts["wanted"] = _places(batch.targets[mine])
+        in_row = index // width == row
+        facts["read"] = (index[in_row] % width).tolist()
+        facts["wanted"] = _source_positions(batch.targets[in_row])
     return facts
 
 
-def _places(tokens: torch.Tensor) -> list[int]:
+def _source_positions(tokens: torch.Tensor) -> list[int]:
+    """Return the original position of each numbered token; -1 - id for inserted tokens."""
     return torch.where(tokens >= NUMBERED, tokens - NUMBERED, -1 - tokens).tolist()
 
 

@@ -1,8 +1,8 @@
 """Evaluation of an exported graph on labelled rows.
 
-    rows --task type--> ids --graph, padded batches--> scores --task type--> answers, metric
+    rows --task type--> ids --graph, padded batches--> scores --task type--> predictions, metric
 
-Texts are batched by length, each padded to the longest of its batch.
+Texts are batched by length and padded to the longest text of their batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EvaluationRows:
     """Labelled rows, encoded for a model.
 
     Attributes:
-        source: the split or file that they come from, for messages.
+        source: the split or file of the rows, for messages.
     """
 
     task_type: TaskType
@@ -39,10 +39,10 @@ class EvaluationRows:
     source: str
 
     def evaluate(self, graph: Graph, run: Run) -> tuple[float, Numbers]:
-        """The task's metric of the scores that `run` computes, and the scores.
+        """Return the task's metric for the scores that `run` computes, and the scores.
 
         Raises:
-            IncompatibleError: one graph cannot answer such rows.
+            IncompatibleError: as `scores`.
         """
         row_scores = scores(graph, run, self.encoded.examples, self.collation)
         answers = self.task_type.answers(self.encoded, row_scores)
@@ -53,10 +53,10 @@ class EvaluationRows:
 def scores(
     graph: Graph, run: Run, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
-    """The scores of the examples by a graph; shapes as of `inference.scores.scores`.
+    """Compute the scores of examples with a graph; shapes as in `inference.scores.scores`.
 
     Raises:
-        IncompatibleError: texts in pieces, or answers that are generated.
+        IncompatibleError: texts are split into pieces, or the task generates text.
     """
     if examples.pieces is not None or examples.targets is not None:
         raise IncompatibleError(
@@ -68,24 +68,25 @@ def scores(
     lengths = examples.texts.lengths
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(bounds)]
-    size = examples.choices if len(graph.inputs[0].axes) == 3 else 1
-    longest = lengths.reshape(-1, size).max(1)
+    choices = examples.choices if len(graph.inputs[0].axes) == 3 else 1
+    longest = lengths.reshape(-1, choices).max(1)
     text_outputs: list[Numbers] = [np.zeros(0)] * len(longest)
-    for numbers in _portions(longest):
-        texts = (numbers[:, None] * size + np.arange(size)).reshape(-1)
+    for batch in _length_batches(longest):
+        texts = (batch[:, None] * choices + np.arange(choices)).reshape(-1)
         inputs = _padded(graph, examples, [slices[text] for text in texts], collation.pad)
-        if size > 1:
-            inputs = {name: x.reshape(len(numbers), size, -1) for name, x in inputs.items()}
+        if choices > 1:
+            inputs = {name: x.reshape(len(batch), choices, -1) for name, x in inputs.items()}
         outputs = run(inputs)
-        for position, number in enumerate(numbers):
-            text_outputs[number] = _text_output({name: x[position] for name, x in outputs.items()})
+        for position, index in enumerate(batch):
+            text_outputs[index] = _text_output({name: x[position] for name, x in outputs.items()})
     if examples.places is not None:
         return _at_places(text_outputs, examples)
     stacked = np.stack(text_outputs) if text_outputs else np.zeros((0, 1))
     return stacked.reshape(len(examples), -1).astype(np.float32)
 
 
-def _portions(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+def _length_batches(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices of each batch, in the order of the lengths."""
     order = np.argsort(lengths, kind="stable")
     for begin in range(0, len(order), BATCH_SIZE):
         yield order[begin : begin + BATCH_SIZE]
@@ -94,22 +95,23 @@ def _portions(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 def _padded(
     graph: Graph, examples: EncodedExamples, texts: list[slice], pad: int
 ) -> dict[str, NDArray[Any]]:
+    """Return the inputs of a graph by name, (texts, longest text), for slices of the tokens."""
     width = max(text.stop - text.start for text in texts)
     arrays = {
         port.name: np.full((len(texts), width), pad if port.name == IDS else 0, port.dtype)
         for port in graph.inputs
     }
     for row, text in enumerate(texts):
-        count = text.stop - text.start
-        arrays[IDS][row, :count] = examples.texts.tokens[text]
-        arrays[MASK][row, :count] = 1
+        length = text.stop - text.start
+        arrays[IDS][row, :length] = examples.texts.tokens[text]
+        arrays[MASK][row, :length] = 1
         if SEGMENTS in arrays and examples.segments is not None:
-            arrays[SEGMENTS][row, :count] = examples.segments[text]
+            arrays[SEGMENTS][row, :length] = examples.segments[text]
     return arrays
 
 
 def _text_output(outputs: dict[str, Numbers]) -> Numbers:
-    """The answer of one text among its outputs: its vector, its scores or those of its tokens."""
+    """Return the embedding, the scores, or the token scores from the outputs of one text."""
     if "sentence_embedding" in outputs:
         return outputs["sentence_embedding"]
     if "start_logits" in outputs:
@@ -118,14 +120,15 @@ def _text_output(outputs: dict[str, Numbers]) -> Numbers:
 
 
 def _at_places(text_outputs: list[Numbers], examples: EncodedExamples) -> NDArray[np.float32]:
-    """Scores at the places of the examples; of spans log-probabilities over the text."""
+    """Return the scores at the `places` of the examples; for spans, log-probabilities of the start
+    and end positions in each text."""
     assert examples.places is not None
     ends = np.cumsum(examples.places.lengths)[:-1]
     place_scores = []
     for text, positions in zip(text_outputs, np.split(examples.places.tokens, ends), strict=True):
         logits = text[positions]
-        if examples.labels.ndim == 2 and len(logits):  # where an answer begins and ends
-            top = logits.max(0, keepdims=True)
-            logits = logits - top - np.log(np.exp(logits - top).sum(0, keepdims=True))
+        if examples.labels.ndim == 2 and len(logits):  # start and end of a span
+            maximum = logits.max(0, keepdims=True)
+            logits = logits - maximum - np.log(np.exp(logits - maximum).sum(0, keepdims=True))
         place_scores.append(logits)
     return np.concatenate(place_scores).astype(np.float32)

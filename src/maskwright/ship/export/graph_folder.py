@@ -2,7 +2,7 @@
 
 config.json  tokenizer.json  …        as in a model folder
 modules.json  1_Pooling/  …           of an embedding model, as sentence-transformers has them
-export.json                           what was read, written and measured
+export.json                           source, settings and measurements of the export
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 def documents(model: Model, answers: Predictor | None) -> dict[str, bytes]:
-    """The contents of the text files beside the graphs, by name."""
+    """Return the contents of the files beside the graphs by name; `answers` is the predictor."""
     form = layout.of_config(model.config, model.about.family)
     contents: dict[str, bytes] = {}
     for name, content in layout.documents(form, model.words, model.about, {}).items():
@@ -43,7 +43,7 @@ def documents(model: Model, answers: Predictor | None) -> dict[str, bytes]:
 
 
 def about_source(model: Model) -> dict[str, Any]:
-    """The entries of `export.json` about the exported model."""
+    """Return the entries of `export.json` about the exported model."""
     return {
         "format": FORMAT,
         "maskwright": VERSION,
@@ -63,8 +63,11 @@ def write_folder(
     target: str,
     expected_bytes: int,
 ) -> dict[str, Any]:
-    """Commit the folder `out` with the files that `fill` writes and compares, the texts, and the
-    dictionary that `fill` returns as `export.json`. If `fill` raises, no folder is left.
+    """Write and commit the folder `out`; if `fill` raises an error, no folder is left.
+
+    Args:
+        fill: writes and compares files, and returns the contents of `export.json`.
+        texts: contents of further files by name.
 
     Returns:
         The contents of `export.json`.
@@ -85,13 +88,13 @@ def write_folder(
 
 
 def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") -> int:
-    """Move finished files into the folder that is being written. Returns their size in bytes."""
-    total = 0
+    """Move files into a subfolder of the folder being written. Return their size in bytes."""
+    num_bytes = 0
     for file in files:
         name = f"{folder}/{file.name}" if folder else file.name
-        with staging.create(name) as written, file.open("rb") as source:
-            while piece := source.read(1 << 22):
-                written.write(piece)
-        total += written.bytes
+        with staging.create(name) as target_file, file.open("rb") as source:
+            while chunk := source.read(1 << 22):
+                target_file.write(chunk)
+        num_bytes += target_file.bytes
         file.unlink()
-    return total
+    return num_bytes

@@ -1,12 +1,12 @@
-"""8-bit weights within a budget of lost accuracy: dynamic quantisation of ONNX Runtime, per
-channel.
+"""8-bit weights within a budget of lost accuracy, by dynamic per-channel quantisation of ONNX
+Runtime.
 
-    all products in 8 bits  --loses more than the budget-->  the loss of each product by itself
-        --> those with the largest loss for their size stay in float32, as few as possible
+    quantise all products  --loss exceeds the budget-->  measure the effect of each product alone
+        --> leave those with the largest effect per weight in float32, as few as possible
 
 A few products cause most of the loss (activations with outliers), and leaving them in float32
-recovers nearly all of it. The loss is measured by the task's metric on held-out rows; for a model
-without a task, or without rows, by the share of answers that change on random ids.
+recovers nearly all of it. The loss is measured by the task's metric on held-out rows; without a
+task or rows, by the share of predictions that change on random token ids.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from maskwright.model.graph.session import Session
 from maskwright.ship.export import proof
 from maskwright.ship.export.answers import EvaluationRows
 
-SMALLEST = 4096  # elements of a weight from which on 8 bits save memory
-# Outputs that are not compared where there are others.
+SMALLEST = 4096  # minimum elements of a weight; smaller ones save no memory
+# Outputs that are compared only if there are no others.
 UNCOMPARED = ("pooler_output", "present_key", "present_value", "cross_key", "cross_value")
-PROBES = ((4, 24), (2, 48))  # rows and tokens by which products are compared
+PROBES = ((4, 24), (2, 48))  # (rows, tokens) of the random inputs
 
 
 @dataclass(frozen=True)
 class QuantizationTrial:
-    """A graph with some products left in float32.
+    """A quantised graph with some products left in float32.
 
     Attributes:
-        left_out: the names of these products.
-        figure: the task's metric, or the share of equal answers.
-        loss: in points of 100.
-        difference: the mean absolute difference of scores from float32.
+        left_out: the names of the products in float32.
+        figure: the task's metric, or the agreement with float32 (between 0 and 1).
+        loss: the loss of that metric in percentage points.
+        difference: the mean absolute difference of scores from those in float32.
     """
 
     left_out: tuple[str, ...]
@@ -54,15 +54,16 @@ class QuantizationTrial:
 
 @dataclass(frozen=True)
 class Quantization:
-    """The result of the search.
+    """The result of a quantisation.
 
     Attributes:
-        measure: the metric, and the rows it was measured on.
+        measure: the name of the metric, with the rows on which it was measured.
         float32: the metric of the graph in float32, whose size is `float32_bytes`.
-        tried: all trials in order, the chosen one last.
-        alone: the mean absolute difference that each product causes by itself, the largest first;
-            empty if all products could be in 8 bits.
-        narrow: weights use 7 of the 8 bits, which processors without VNNI need.
+        tried: all trials in order; the last is the chosen one.
+        alone: the mean absolute difference that quantising each product alone causes, by name, in
+            descending order; empty if it was not measured.
+        budget: the maximum loss in percentage points.
+        narrow: whether weights use 7 of the 8 bits, as processors without VNNI need.
     """
 
     measure: str
@@ -91,7 +92,7 @@ class Quantization:
         }
 
     def table(self, name: str) -> Table:
-        """The trials, for a terminal."""
+        """Return the table of the trials; `name` is that of the graph."""
         rows = [["float32", f"{self.float32:.4f}", "", "", f"{self.float32_bytes / 1e6:,.1f} MB"]]
         for trial in self.tried:
             label = "all products" if not trial.left_out else f"all but {len(trial.left_out)}"
@@ -113,16 +114,16 @@ class Quantization:
 def quantise(
     graph: Graph, source: Path, target: Path, budget: float, rows: EvaluationRows | None
 ) -> Quantization:
-    """Write `source`, the graph in float32, with 8-bit weights to `target`.
+    """Quantise the graph in the file `source` (float32) and write it to the file `target`.
 
     Args:
-        budget: the largest loss allowed, in points of 100.
-        rows: on which the loss is measured; None: random ids.
+        budget: the maximum loss in percentage points.
+        rows: labelled rows on which the loss is measured; None: random token ids.
 
     Raises:
-        IncompatibleError: no product can be in 8 bits within the budget.
-        CheckpointError: the quantised graph computes numbers that are not finite.
-        DataError: the metric is not defined on the rows.
+        IncompatibleError: no product can be quantised within the budget.
+        CheckpointError: outputs of the quantised graph are not finite.
+        DataError: the metric is undefined on the rows.
     """
     narrow = not has_vnni()
     product_sizes = products(source)
@@ -137,14 +138,14 @@ def quantise(
     float32_session = Session(source)
     inputs = [graph.example(sizes, seed=7) for sizes in _probe_sizes(graph)]
     probes = [{name: tensor.numpy() for name, tensor in probe.items()} for probe in inputs]
-    scored = [port for port in graph.outputs if proof.is_scored(port)] or [
+    ports = [port for port in graph.outputs if proof.is_scored(port)] or [
         port for port in graph.outputs if port.name not in UNCOMPARED
     ][-1:]
     expected = [float32_session.run(probe) for probe in probes]
     if rows is not None:
-        best, reference = rows.evaluate(graph, float32_session.run)
+        metric, float32_scores = rows.evaluate(graph, float32_session.run)
         measure = f"{rows.task_type.measure} on {len(rows.encoded.rows)} rows ({rows.source})"
-        if not math.isfinite(best):
+        if not math.isfinite(metric):
             raise DataError(
                 "what 8 bits cost cannot be measured on these rows",
                 where="--data",
@@ -152,8 +153,8 @@ def quantise(
                 wanted="rows whose labels differ",
             )
     else:
-        best, reference = 1.0, np.zeros(0)
-        criterion = "same answers" if proof.is_scored(scored[0]) else "cosine with float32"
+        metric, float32_scores = 1.0, np.zeros(0)
+        criterion = "same answers" if proof.is_scored(ports[0]) else "cosine with float32"
         measure = f"{criterion}, ids by chance"
 
     def mean_difference(session: Session) -> float:
@@ -161,7 +162,7 @@ def quantise(
         differences = [
             np.abs(new[port.name] - old[port.name]).mean()
             for new, old in zip(outputs, expected, strict=True)
-            for port in scored
+            for port in ports
         ]
         return float(np.mean(differences))
 
@@ -170,7 +171,7 @@ def quantise(
             _agreement(new[port.name], old[port.name], port)
             for probe, old in zip(probes, expected, strict=True)
             for new in [session.run(probe)]
-            for port in scored
+            for port in ports
         ]
         return float(np.mean(shares))
 
@@ -182,22 +183,22 @@ def quantise(
         figure, difference = mean_agreement(session), mean_difference(session)
         if rows is not None:
             figure, row_scores = rows.evaluate(graph, session.run)
-            difference = float(np.abs(row_scores - reference).mean())
+            difference = float(np.abs(row_scores - float32_scores).mean())
         if not math.isfinite(difference):
             raise CheckpointError(
                 "weights in 8 bits give what is no number", where=graph.name, do="leave --int8 out"
             )
-        if not math.isfinite(figure):  # as the correlation of equal scores
+        if not math.isfinite(figure):  # such as the correlation of constant scores
             figure, loss = 0.0, 100.0
         else:
-            loss = round(100 * (best - figure), 6)
+            loss = round(100 * (metric - figure), 6)
         return QuantizationTrial(tuple(left_out), figure, loss, difference, target.stat().st_size)
 
     trials = [run_trial(())]
     harm: dict[str, float] = {}
     if trials[0].loss > budget and len(names) > 1:
         harm = _harm_of_each(source, target, names, narrow, mean_difference)
-        # What is large costs size where it is left out, so that harm counts by weight.
+        # Order by the effect per weight, since leaving out large products costs file size.
         order = sorted(names, key=lambda name: -harm[name] / product_sizes[name])
         trials += _fewest(order, run_trial, budget)
     if trials[-1].loss > budget:
@@ -207,11 +208,11 @@ def quantise(
             found=f"{min(trial.loss for trial in trials):.2f} points at least",
             do="allow more, or export without --int8",
         )
-    return Quantization(measure, best, source.stat().st_size, tuple(trials), harm, budget, narrow)
+    return Quantization(measure, metric, source.stat().st_size, tuple(trials), harm, budget, narrow)
 
 
 def products(file: Path) -> dict[str, int]:
-    """Names of the nodes whose weights are large constants, with the number of their elements."""
+    """Return the nodes of an ONNX file with large constant weights: number of elements by name."""
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
@@ -227,20 +228,20 @@ def products(file: Path) -> dict[str, int]:
 
 
 def _probe_sizes(graph: Graph) -> list[dict[str, int]]:
-    most = min(graph.longest or proof.LONGEST, proof.LONGEST)
-    past = 8 if "past" in graph.sizes and most > 16 else 0
+    max_length = min(graph.longest or proof.LONGEST, proof.LONGEST)
+    past = 8 if "past" in graph.sizes and max_length > 16 else 0
     return [
-        {"batch": b, "length": min(t, most - past), "past": past, "memory": 12, "choices": 2}
+        {"batch": b, "length": min(t, max_length - past), "past": past, "memory": 12, "choices": 2}
         for b, t in PROBES
     ]
 
 
 def _agreement(new: NDArray[Any], old: NDArray[Any], port: Port) -> float:
-    """The share of equal answers; of vectors their mean cosine."""
+    """Return the share of equal predictions, or for embeddings the mean cosine similarity."""
     if proof.is_scored(port):
         return float((proof.best_of(new, port) == proof.best_of(old, port)).mean())
-    length = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
-    return float(((new * old).sum(-1) / np.where(length > 0, length, 1.0)).mean())
+    norm_products = np.linalg.norm(new, axis=-1) * np.linalg.norm(old, axis=-1)
+    return float(((new * old).sum(-1) / np.where(norm_products > 0, norm_products, 1.0)).mean())
 
 
 def _harm_of_each(
@@ -250,7 +251,7 @@ def _harm_of_each(
     narrow: bool,
     mean_difference: Callable[[Session], float],
 ) -> dict[str, float]:
-    """The mean difference that each product causes if only it is in 8 bits, the largest first."""
+    """Return the mean difference that quantising each product alone causes, in descending order."""
     harm = {}
     for name in names:
         write_eight_bits(source, target, [name], narrow)
@@ -261,9 +262,9 @@ def _harm_of_each(
 def _fewest(
     names: Sequence[str], run_trial: Callable[[Sequence[str]], QuantizationTrial], budget: float
 ) -> list[QuantizationTrial]:
-    """Find the fewest of `names`, from the front, whose exclusion keeps the budget, by doubling and
-    then bisection. The best trial is written last."""
-    low, high, most = 0, 1, len(names) - 1  # one at least stays in 8 bits
+    """Find the shortest prefix of `names` to leave in float32 so that the loss is within budget, by
+    doubling and bisection. Return all trials; the best is run (and so written) last."""
+    low, high, most = 0, 1, len(names) - 1  # at least one product is quantised
     trials = [run_trial(names[:high])]
     while trials[-1].loss > budget and high < most:
         low, high = high, min(2 * high, most)

@@ -1,8 +1,8 @@
-"""Export to a model folder: written, opened again, compared, and only then committed.
+"""Export to a model folder, which is reopened and compared before it is committed.
 
     network, tokenizer, about, further files  --save_files--> staging --open_model--> compared
 
-The weights, the outputs of all graphs of the model (`proof.py`) and the tokenizer are compared.
+The weights, the tokenizer and the outputs of all graphs of the model (`proof.py`) are compared.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
 def predictor_of(model: Model) -> Predictor | None:
-    """The predictor of the model's task; None if it was trained for none."""
+    """Return the predictor of the model's task; None if it was trained for no task."""
     try:
         return predictor(model)
     except IncompatibleError:
@@ -53,8 +53,8 @@ def predictor_of(model: Model) -> Predictor | None:
 
 
 def as_folder(model: Model) -> Model:
-    """The model with the labels that its folder would name. A head that was saved alone has them
-    in its record."""
+    """Return the model with labels and problem type, which a head that was saved without its
+    base has only in the record of its task."""
     if not head_alone.is_alone(model.home / ADAPTER) or (answers := predictor_of(model)) is None:
         return model
     task_type = answers.task_type
@@ -64,7 +64,7 @@ def as_folder(model: Model) -> Model:
 
 
 def vectors_of(answers: Predictor | None) -> Vectors | None:
-    """The pooling of an embedding model; None for others."""
+    """Return the pooling of an embedding model; None for other models. `answers`: its predictor."""
     if answers is None or not answers.task_type.alone:
         return None
     tokenizer = answers.frame.tokenizer
@@ -74,7 +74,7 @@ def vectors_of(answers: Predictor | None) -> Vectors | None:
 
 
 def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple[Graph, ...]:
-    """The graphs of an opened model.
+    """Return the graphs of an opened model; `answers` is its predictor, or None.
 
     Raises:
         IncompatibleError: as `graphs_of`.
@@ -98,8 +98,8 @@ README, GENERATION = "README.md", "generation_config.json"
 # Files of a sentence-transformers folder that `modules.json` does not name.
 SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
 LARGEST_CARD = 4 << 20
-# The largest relative difference of an output with bfloat16 weights: each keeps 8 bits, and errors
-# of many weights add up.
+# Maximum relative difference of an output with bfloat16 weights, whose significands have 8 bits;
+# the errors of many weights add up.
 BFLOAT16_TOLERANCE = 0.25
 ID_SUFFIXES = ("_token_id", "_token_ids", "transformers_version")
 
@@ -109,9 +109,9 @@ class Content:
     """The contents of a model folder.
 
     Attributes:
-        network: with float32 weights, which the written ones are compared with.
-        dtype: of the weights in the file.
-        more: further files by name.
+        network: the network with float32 weights, the reference of the comparison.
+        dtype: the dtype of the weights in the file.
+        more: contents of further files by name.
     """
 
     network: Transformer
@@ -122,20 +122,20 @@ class Content:
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """The weights, in the data type of the file."""
+        """The weights in the dtype of the file."""
         return {name: weight.to(self.dtype) for name, weight in self.network.state_dict().items()}
 
     @property
     def tolerance(self) -> float:
-        """The largest relative difference of an output that is accepted."""
+        """The maximum accepted relative difference of an output."""
         return proof.TOLERANCE if self.dtype == torch.float32 else BFLOAT16_TOLERANCE
 
 
 def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
-    """The contents of an opened model, with its task and its pooling modules.
+    """Return the folder contents of an opened model, including its task and pooling modules.
 
     Raises:
-        IncompatibleError: its pooling modules lie in a folder around the model.
+        IncompatibleError: as `sentence_files`.
     """
     about = replace(
         model.about,
@@ -153,15 +153,15 @@ def content_of(model: Model, dtype: torch.dtype = torch.float32) -> Content:
 
 
 def sentence_files(path: Path) -> dict[str, bytes]:
-    """The files of the modules of sentence-transformers after the model; empty without any.
+    """Return the files of sentence-transformers modules by name; empty if there are none.
 
     Raises:
-        IncompatibleError: the model does not lie in the folder itself.
+        IncompatibleError: the model is in a subfolder of the folder with the modules.
     """
-    listed = modules_of(path)
-    if not listed:
+    modules = modules_of(path)
+    if not modules:
         return {}
-    if any(module.name == "Transformer" and module.path for module in listed):
+    if any(module.name == "Transformer" and module.path for module in modules):
         raise IncompatibleError(
             "the model lies in a folder of its own within that of its vectors",
             where=path / MODULES,
@@ -170,7 +170,7 @@ def sentence_files(path: Path) -> dict[str, bytes]:
             "--to sentence-transformers --out FOLDER",
         )
     names = [MODULES, *(name for name in SENTENCE_FILES if (path / name).is_file())]
-    for module in listed:
+    for module in modules:
         names += [
             f"{module.path}/{file.name}"
             for file in sorted((path / module.path).iterdir() if module.path else ())
@@ -190,16 +190,16 @@ def write(
     load: tuple[str, ...] = (),
     check: Callable[[Path], None] = lambda folder: None,
 ) -> Report:
-    """Write the folder `out`, open it again, compare it and commit it.
+    """Write the folder `out`, reopen it, compare it with `content` and commit it.
 
     Args:
-        source: the model that was exported, for `export.json`.
+        source: the exported model, for `export.json`.
         about: further entries of `export.json`.
-        load: further commands that load the folder.
-        check: takes the written folder, and raises an error if something is wrong with it.
+        load: further commands that load the folder, for the report.
+        check: raises an error if something is wrong with the written folder.
 
     Raises:
-        CheckpointError: what was written differs from the model; no folder is left.
+        CheckpointError: the reopened model differs from the original; no folder is left.
         Others: as `pretrained.save_files` and `open_model`.
     """
     comparisons: list[GraphComparison] = []
@@ -241,46 +241,46 @@ def write(
 
 
 def table(content: Content, weight_difference: float, comparisons: list[GraphComparison]) -> Table:
-    """The comparisons, for a terminal."""
+    """Return the table of comparisons with the weight difference in its note."""
     comparison_table = proof.table(
         "opened again and compared with the model in float32", comparisons
     )
-    kind = str(content.dtype).removeprefix("torch.")
-    note = f"weights in {kind}: the largest difference of one is {weight_difference:.2g}"
+    dtype_name = str(content.dtype).removeprefix("torch.")
+    note = f"weights in {dtype_name}: the largest difference of one is {weight_difference:.2g}"
     return {**comparison_table, "note": "; ".join(filter(None, (note, comparison_table["note"])))}
 
 
 def _weight_difference(content: Content, reopened: Model, out: Path) -> float:
-    """The largest difference between a weight of the model and the one that was read.
+    """Return the maximum absolute difference between float32 weights and reopened weights.
 
     Raises:
-        CheckpointError: a weight or the tokenizer is not the one that was written.
+        CheckpointError: a weight or the tokenizer differs from the one that was written.
     """
     masters, written = content.network.state_dict(), content.state
-    read = reopened.network.state_dict()
-    if read.keys() != masters.keys():
-        mismatched = sorted(read.keys() ^ masters.keys())
+    reread = reopened.network.state_dict()
+    if reread.keys() != masters.keys():
+        mismatched = sorted(reread.keys() ^ masters.keys())
         raise _not_equal(out, f"other weights: {', '.join(mismatched[:5])}")
-    for name, tensor in read.items():
+    for name, tensor in reread.items():
         if not torch.equal(tensor, written[name].float()):
             raise _not_equal(out, f"another {name}")
-    ours, theirs = content.tokenizer, reopened.words
-    if (None if ours is None else ours.fingerprint) != (
-        None if theirs is None else theirs.fingerprint
+    tokenizer, reread_tokenizer = content.tokenizer, reopened.words
+    if (None if tokenizer is None else tokenizer.fingerprint) != (
+        None if reread_tokenizer is None else reread_tokenizer.fingerprint
     ):
         raise _not_equal(out, "another tokenizer")
     return max(
-        (float((read[n] - master).abs().max()) for n, master in masters.items()), default=0.0
+        (float((reread[n] - master).abs().max()) for n, master in masters.items()), default=0.0
     )
 
 
 def _compare(
     content: Content, reopened: Model, size: int, out: Path, note: Note
 ) -> list[GraphComparison]:
-    """Compare the graphs of the reopened model with those of the original.
+    """Compare the graphs of the reopened model with those of the original, if it has graphs.
 
     Raises:
-        CheckpointError: their outputs differ by more than rounding.
+        CheckpointError: outputs differ by more than the tolerance.
     """
     answers = predictor_of(reopened)
     original = replace(reopened, network=content.network)
@@ -294,14 +294,16 @@ def _compare(
         note(Finding("not-run", message, error.what))
         return []
     comparisons = []
-    for graph, reread in pairs:
-        comparison = proof.compare(graph, _runner(reread), size, timed=False)
+    for graph, reopened_graph in pairs:
+        comparison = proof.compare(graph, _runner(reopened_graph), size, timed=False)
         proof.require_equal(comparison, out, content.tolerance)
         comparisons.append(comparison)
     return comparisons
 
 
 def _runner(graph: Graph) -> proof.Run:
+    """Return a function that runs a graph with NumPy arrays."""
+
     def run(inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         tensors = {name: torch.from_numpy(np.asarray(array)) for name, array in inputs.items()}
         return {name: tensor.numpy() for name, tensor in graph.run(tensors).items()}
@@ -319,7 +321,7 @@ def _not_equal(out: Path, difference: str) -> CheckpointError:
 
 
 def _card(path: Path) -> str | None:
-    """The model card beside the weights."""
+    """Return the model card in the folder; None if there is none."""
     if not (path / README).is_file():
         return None
     file = regular_file(path, README, LARGEST_CARD)
@@ -327,7 +329,7 @@ def _card(path: Path) -> str | None:
 
 
 def _generation_settings(path: Path) -> dict[str, Any]:
-    """The settings of generation_config.json, without token ids."""
+    """Return the settings of generation_config.json without token ids; empty if it is missing."""
     if not (path / GENERATION).is_file():
         return {}
     file = regular_file(path, GENERATION, LARGEST_JSON)

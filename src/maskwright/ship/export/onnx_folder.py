@@ -30,9 +30,9 @@ from maskwright.ship.export.target import Report
 from maskwright.text.tables.split_files import TEST, VALIDATION
 
 QUANTIZATION = "quantization.json"
-MOST_ROWS = 500  # on which the loss of 8-bit weights is measured
+MOST_ROWS = 500  # maximum number of rows for measuring the loss of 8-bit weights
 TRUNCATIONS = ("head", "tail", "head-and-tail")
-SUBFOLDER = "onnx"  # where sentence-transformers looks for a graph
+SUBFOLDER = "onnx"  # where sentence-transformers expects a graph
 
 
 def export_onnx(
@@ -46,21 +46,21 @@ def export_onnx(
     int32: bool,
     opset: int,
 ) -> Report:
-    """Write the graphs of `model` and their tokenizer and configuration into the new folder `out`;
-    arguments as of `targets.onnx.Options`.
+    """Write the graphs of `model` with tokenizer and configuration into the new folder `out`;
+    options as in `targets.onnx.Options`.
 
     Raises:
         UsageError: a package is missing.
-        IncompatibleError: the model has no graph.
-        CheckpointError: a graph, read again, computes something else.
+        IncompatibleError: the model cannot be exported as a graph.
+        CheckpointError: outputs of a written graph differ from those of the model.
     """
     require("an export to ONNX", "onnx", "onnxscript", "onnxruntime")
-    answers = predictor_of(model)
-    model_graphs = graphs(model, answers, "int32" if int32 else "int64")
-    subfolder = SUBFOLDER if vectors_of(answers) is not None else ""
-    if answers is not None and answers.frame.long not in TRUNCATIONS:
-        note(_unjoined_pieces(answers.frame.long))
-    rows = _rows(model, answers, data, note) if int8 else None
+    task_predictor = predictor_of(model)
+    model_graphs = graphs(model, task_predictor, "int32" if int32 else "int64")
+    subfolder = SUBFOLDER if vectors_of(task_predictor) is not None else ""
+    if task_predictor is not None and task_predictor.frame.long not in TRUNCATIONS:
+        note(_unjoined_pieces(task_predictor.frame.long))
+    rows = _rows(model, task_predictor, data, note) if int8 else None
     comparisons: list[proof.GraphComparison] = []
     quantizations: list[quantization.Quantization] = []
 
@@ -73,17 +73,17 @@ def export_onnx(
                 size = graph_folder.add_files(staging, onnx_files, subfolder)
                 if len(onnx_files) > 1:
                     note(_external_weights(graph.name, onnx_files))
-                written = staging.path / subfolder / onnx_files[0].name
-                compared = proof.compare(graph, Session(written).run, size)
+                graph_file = staging.path / subfolder / onnx_files[0].name
+                compared = proof.compare(graph, Session(graph_file).run, size)
                 proof.require_equal(compared, out)
                 comparisons.append(compared)
                 if int8:
-                    small = Path(folder) / f"{graph.name}{_int8_ending(subfolder)}"
-                    quantized = quantization.quantise(graph, written, small, max_loss, rows)
-                    size = graph_folder.add_files(staging, [small], subfolder)
-                    written = staging.path / subfolder / small.name
-                    compared = proof.compare(graph, Session(written).run, size)
-                    comparisons.append(replace(compared, graph=small.stem))
+                    int8_file = Path(folder) / f"{graph.name}{_int8_ending(subfolder)}"
+                    quantized = quantization.quantise(graph, graph_file, int8_file, max_loss, rows)
+                    size = graph_folder.add_files(staging, [int8_file], subfolder)
+                    graph_file = staging.path / subfolder / int8_file.name
+                    compared = proof.compare(graph, Session(graph_file).run, size)
+                    comparisons.append(replace(compared, graph=int8_file.stem))
                     quantizations.append(quantized)
         if int8:
             plain = {g.name: q.plain() for g, q in zip(model_graphs, quantizations, strict=True)}
@@ -109,7 +109,7 @@ def export_onnx(
     about = graph_folder.write_folder(
         out,
         fill,
-        graph_folder.documents(model, answers),
+        graph_folder.documents(model, task_predictor),
         target="onnx",
         expected_bytes=2 * weights.num_bytes(dict(model.network.named_parameters())),
     )
@@ -131,11 +131,11 @@ def export_onnx(
 def _rows(
     model: Model, answers: Predictor | None, data: str | None, note: Note
 ) -> EvaluationRows | None:
-    """The held-out rows on which the loss of 8-bit weights is measured; None if none are given.
+    """Return the held-out rows for measuring the loss of 8-bit weights; None without `data`.
 
     Raises:
-        UsageError: rows for a model without a task.
-        As `rows_for`.
+        UsageError: rows are given for a model without a task.
+        Others: as `rows_for`.
     """
     if data is None:
         message = "the cost of 8 bits is measured on random ids, not on texts"
@@ -165,7 +165,6 @@ def _rows(
 
 
 def _unjoined_pieces(long: str) -> Finding:
-    """The finding for a model that reads a long text in pieces."""
     return Finding(
         "pieces-are-not-joined",
         f"longer texts were read in pieces ({long}), and a graph reads one piece",
@@ -175,14 +174,14 @@ def _unjoined_pieces(long: str) -> Finding:
 
 
 def _int8_ending(subfolder: str) -> str:
-    """The end of the name of an 8-bit graph; in a subfolder as sentence-transformers names it."""
+    """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
     if not subfolder:
         return f"_int8{onnx.ENDING}"
     return f"_qint8_avx512_vnni{onnx.ENDING}" if has_vnni() else f"_qint8{onnx.ENDING}"
 
 
 def _output_settings(model: Model) -> dict[str, Any]:
-    """The settings that a reader of the outputs needs besides the graphs."""
+    """Return the settings that are needed to interpret the outputs of the graphs."""
     labels = list(model.about.labels)
     return {
         "prediction_offset": model.conventions.prediction_offset,

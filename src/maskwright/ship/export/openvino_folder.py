@@ -1,8 +1,8 @@
 """Export to a folder of OpenVINO graphs, each compiled and compared before it is committed.
 
-The graphs are those of the target onnx, read by `Core.read_model`. The files do not determine the
-precision of products: whoever compiles them chooses it (`INFERENCE_PRECISION_HINT`). The effect of
-bfloat16 is measured here if the processor has units for it.
+The graphs are those of the target onnx, read by `Core.read_model`. The precision of products is not
+stored: it is chosen at compilation (`INFERENCE_PRECISION_HINT`). The effect of bfloat16 is measured
+if the processor has matrix units for it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from maskwright.ship.export.model_folder import graphs, predictor_of
 from maskwright.ship.export.target import Report
 
 TARGET = "openvino"
-HALF = 0.05  # largest relative difference of an output with float16 weights
+HALF = 0.05  # maximum relative difference of an output with float16 weights
 
 
 def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
-    """Write the graphs of `model` and their tokenizer and configuration into the new folder `out`.
+    """Write the graphs of `model` with tokenizer and configuration into the new folder `out`.
 
     Args:
-        half: weights in float16.
+        half: whether weights are in float16.
 
     Raises:
         UsageError: a package is missing.
-        IncompatibleError: the model has no graph.
-        CheckpointError: a graph, read again, computes something else.
+        IncompatibleError: the model cannot be exported as a graph.
+        CheckpointError: outputs of a written graph differ from those of the model.
     """
     require("an export to OpenVINO", *engine.NEEDS)
-    answers = predictor_of(model)
-    model_graphs = graphs(model, answers)
+    task_predictor = predictor_of(model)
+    model_graphs = graphs(model, task_predictor)
     comparisons: list[proof.GraphComparison] = []
     bfloat16_comparisons: list[proof.GraphComparison] = []
 
@@ -56,12 +56,12 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
             for graph in model_graphs:
                 (source, *_) = onnx.write(graph, Path(folder))
                 size = graph_folder.add_files(staging, convert(source, half=half))
-                written = staging.path / f"{graph.name}.xml"
-                compared = proof.compare(graph, _runner(written, "float32"), size)
+                graph_file = staging.path / f"{graph.name}.xml"
+                compared = proof.compare(graph, _runner(graph_file, "float32"), size)
                 proof.require_equal(compared, out, HALF if half else proof.TOLERANCE)
                 comparisons.append(compared)
                 if matrix_units("cpu"):
-                    run = _runner(written, "bfloat16")
+                    run = _runner(graph_file, "bfloat16")
                     bfloat16_comparisons.append(proof.compare(graph, run, size, timed=False))
         return {
             **graph_folder.about_source(model),
@@ -71,7 +71,7 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
             "bfloat16": [comparison.plain() for comparison in bfloat16_comparisons],
         }
 
-    texts = graph_folder.documents(model, answers)
+    texts = graph_folder.documents(model, task_predictor)
     size = weights.num_bytes(dict(model.network.named_parameters()))
     about = graph_folder.write_folder(out, fill, texts, target=TARGET, expected_bytes=3 * size)
     for comparison in bfloat16_comparisons:
@@ -94,7 +94,7 @@ def export_openvino(model: Model, out: Path, half: bool, note: Note) -> Report:
 
 
 def convert(source: Path, *, half: bool) -> list[Path]:
-    """Convert the ONNX graph in `source`. Returns the files of OpenVINO, which lie beside it."""
+    """Convert the ONNX graph in `source`. Return the OpenVINO files in the same folder."""
     import openvino
 
     target = source.with_suffix(".xml")
@@ -104,7 +104,7 @@ def convert(source: Path, *, half: bool) -> list[Path]:
 
 
 def _runner(file: Path, precision: str) -> proof.Run:
-    """A function that runs a graph of OpenVINO by the names of its inputs and outputs."""
+    """Return a function that runs an OpenVINO graph, from inputs by name to outputs by name."""
     model = engine.compiled(file, torch.get_num_threads(), precision)
     inputs = [port.get_any_name() for port in model.inputs]
 

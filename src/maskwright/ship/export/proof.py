@@ -1,12 +1,12 @@
 """Comparison of an export with the model.
 
-    compare(graph, run, …) -> GraphComparison    the largest difference of any output over shapes
+    compare(graph, run, …) -> GraphComparison    maximum difference of outputs over input shapes
                                                  that include one row, one token and the longest
-                                                 text; the share of equal answers; milliseconds at
+                                                 text; share of equal predictions; milliseconds for
                                                  three shapes
 
-The reference is the module of the graph in float32, which is the network itself. `require_equal`
-raises an error if the difference is more than rounding.
+The reference is the graph's PyTorch module in float32, which is the network itself. `require_equal`
+raises an error if the difference exceeds rounding errors.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from maskwright.base.errors import CheckpointError
 from maskwright.base.report.tables import Table
 from maskwright.model.graph.graphs import Graph, Port
 
-# The largest accepted difference in float32, relative to the largest value of an output above 1.
+# Maximum accepted difference in float32, relative to the maximum absolute value of an output.
 TOLERANCE = 1e-4
-# (rows, tokens) at which outputs are compared, and at which time is measured; the longest text that
-# is compared if a model reads texts of any length.
+# (rows, tokens) of the inputs for comparing outputs, and for measuring time; maximum text length.
 COMPARED = ((1, 1), (3, 2), (3, 17))
 TIMED = ((1, 16), (1, 128), (8, 64))
 LONGEST = 1024
 PAST, MEMORY = 5, 7
-REPEATS, SECONDS = 15, 1.5  # of a timing, at most
+REPEATS, SECONDS = 15, 1.5  # maximum per timing
+# A function that runs a graph: from inputs by name to outputs by name.
 Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
 
 
@@ -42,11 +42,11 @@ class GraphComparison:
     """The result of the comparison of one graph.
 
     Attributes:
-        difference: the largest absolute difference of any output.
-        relative: the same divided by the largest absolute value of that output, or by 1.
+        difference: the maximum absolute difference of any output.
+        relative: the maximum difference relative to the maximum absolute value of its output.
         agreement: the share of rows or positions with the same highest score.
-        milliseconds, of_torch: the median time by shape, of the export and of the module.
-        bytes: of its files.
+        milliseconds, of_torch: the median time of the export and of the PyTorch module, by shape.
+        bytes: the size of its files.
     """
 
     graph: str
@@ -58,18 +58,18 @@ class GraphComparison:
     bytes: int
 
     def plain(self) -> dict[str, Any]:
-        """As values of JSON."""
+        """Return the attributes as JSON values."""
         return {**vars(self), "milliseconds": dict(self.milliseconds)} | {
             "of_torch": dict(self.of_torch)
         }
 
 
 def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> GraphComparison:
-    """Compare the outputs of `run` with those of the module of the graph.
+    """Compare the outputs of `run` with those of the PyTorch module of the graph.
 
     Args:
-        run: from inputs by name to outputs by name.
-        num_bytes: of the files of the export.
+        run: runs the export.
+        num_bytes: the size of the files of the export.
     """
     differences: list[float] = []
     relative: list[float] = []
@@ -78,42 +78,42 @@ def compare(graph: Graph, run: Run, num_bytes: int, *, timed: bool = True) -> Gr
         inputs = graph.example(sizes, seed=number)
         expected, actual = graph.run(inputs), run(_arrays(inputs))
         for port in graph.outputs:
-            ours, theirs = expected[port.name].numpy(), np.asarray(actual[port.name])
-            if ours.shape != theirs.shape:
+            reference, exported = expected[port.name].numpy(), np.asarray(actual[port.name])
+            if reference.shape != exported.shape:
                 raise CheckpointError(
                     "an output of the export has another shape",
                     where=f"{graph.name}: {port.name}",
-                    found=theirs.shape,
-                    wanted=ours.shape,
+                    found=exported.shape,
+                    wanted=reference.shape,
                 )
-            difference = _largest(ours - theirs)
+            difference = _largest(reference - exported)
             differences.append(difference)
-            relative.append(difference / (_largest(ours) or 1.0))
+            relative.append(difference / (_largest(reference) or 1.0))
             if is_scored(port):
-                equal.append(best_of(ours, port).ravel() == best_of(theirs, port).ravel())
+                equal.append(best_of(reference, port).ravel() == best_of(exported, port).ravel())
     times: dict[str, float] = {}
-    of_torch: dict[str, float] = {}
+    torch_times: dict[str, float] = {}
     if timed:
         for sizes in _sizes(graph, TIMED, longest=False):
             inputs = graph.example(sizes)
             arrays, shape = _arrays(inputs), f"{sizes['batch']}×{sizes['length']}"
             times[shape] = _milliseconds(lambda arrays=arrays: run(arrays))  # type: ignore[misc]
-            of_torch[shape] = _milliseconds(
+            torch_times[shape] = _milliseconds(
                 lambda inputs=inputs: graph.run(inputs)  # type: ignore[misc]
             )
     agreement = float(np.concatenate(equal).mean()) if equal else 1.0
     return GraphComparison(
-        graph.name, worst(differences), worst(relative), agreement, times, of_torch, num_bytes
+        graph.name, worst(differences), worst(relative), agreement, times, torch_times, num_bytes
     )
 
 
 def require_equal(comparison: GraphComparison, where: object, tolerance: float = TOLERANCE) -> None:
-    """Raise an error if an export differs by more than rounding.
+    """Check that the relative difference of an export is at most `tolerance`.
 
     Raises:
-        CheckpointError: naming the difference.
+        CheckpointError: it is larger, or NaN.
     """
-    if comparison.relative <= tolerance:  # which no NaN is
+    if comparison.relative <= tolerance:  # False for NaN
         return
     raise CheckpointError(
         "the export gives other numbers than the model; it was taken away",
@@ -125,27 +125,25 @@ def require_equal(comparison: GraphComparison, where: object, tolerance: float =
 
 
 def worst(differences: Iterable[float]) -> float:
-    """The largest difference, at least 0; NaN if one is NaN, which `max` would ignore."""
+    """Return the maximum difference, at least 0; NaN if one is NaN, which `max` might ignore."""
     return float(np.max([0.0, *differences]))
 
 
 def is_scored(port: Port) -> bool:
-    """Whether an output holds scores, the highest of which is the answer."""
+    """Return whether an output has scores, of which the highest is the prediction."""
     return port.name.endswith("logits")
 
 
 def best_of(scores: NDArray[Any], port: Port) -> NDArray[Any]:
-    """The index of the highest score of each row or position; of a single score its sign."""
+    """Return the index of the highest score of each row or position; the sign of single scores."""
     if port.axes[-1] == 1:
         return scores[..., 0] > 0
     return scores.argmax(-1)
 
 
 def table(title: str, compared: Sequence[GraphComparison]) -> Table:
-    """The comparisons, for a terminal."""
-    shapes = list(
-        dict.fromkeys(shape for comparison in compared for shape in comparison.milliseconds)
-    )
+    """Return the table of the comparisons."""
+    shapes = list(dict.fromkeys(shape for c in compared for shape in c.milliseconds))
     rows = [
         [
             comparison.graph,
@@ -169,19 +167,18 @@ def table(title: str, compared: Sequence[GraphComparison]) -> Table:
 def _sizes(
     graph: Graph, pairs: Sequence[tuple[int, int]], *, longest: bool = True
 ) -> list[dict[str, int]]:
-    """The sizes of the inputs, within what the graph reads."""
+    """Return the sizes of input axes by name for each pair (rows, tokens) and for the `longest`
+    text, limited to what the graph accepts."""
     longest_text = min(graph.longest or LONGEST, LONGEST)
     past = PAST if "past" in graph.sizes and longest_text > PAST else 0
     shapes = [*pairs, (1, longest_text)] if longest else list(pairs)
-    lengths = [(rows, min(length, longest_text - past)) for rows, length in shapes]
+    clipped_shapes = [(rows, min(length, longest_text - past)) for rows, length in shapes]
     sizes = [
         {"batch": rows, "length": length, "past": past, "memory": MEMORY, "choices": 2}
-        for rows, length in dict.fromkeys(lengths)
+        for rows, length in dict.fromkeys(clipped_shapes)
     ]
     if past and longest:
-        sizes.append(
-            {**sizes[0], "past": 0, "length": min(3, longest_text)}
-        )  # a prompt, and no past
+        sizes.append({**sizes[0], "past": 0, "length": min(3, longest_text)})  # no cache
     return sizes
 
 
@@ -194,6 +191,7 @@ def _largest(numbers: NDArray[Any]) -> float:
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
+    """Return the median time of a call in milliseconds, after one call to warm up."""
     call()
     times: list[float] = []
     end = time.perf_counter() + SECONDS

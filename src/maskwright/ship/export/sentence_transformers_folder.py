@@ -1,8 +1,8 @@
 """Export of an embedding model to a folder of sentence-transformers.
 
-A model that was trained to make vectors keeps its pooling and its prompts. Of any other encoder or
-decoder the head is left out and its states are pooled, with a warning: such vectors were never
-trained to be compared.
+A model that was trained to embed texts keeps its pooling and its prompts. For any other encoder or
+decoder the head is dropped and the states are pooled, with a warning, since such embeddings were
+not trained to be compared.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ def export_sentence_transformers(
     """Write `model` as a folder of sentence-transformers.
 
     Args:
-        pooling: of a model without one of its own; None: the model's, or the mean.
-        length: the maximum number of tokens of a text; None: the model's.
-        prompts: by name, beside those of the model.
+        pooling: the pooling, if the model has none; None: that of the model, or the mean.
+        length: the maximum number of tokens of a text; None: that of the model.
+        prompts: further prompts by name.
 
     Raises:
-        UsageError: a pooling for a model that has its own, or a length beyond its positions.
-        IncompatibleError: the layout cannot describe the model.
+        UsageError: the model has its own pooling, or no positions for that length.
+        IncompatibleError: the layout cannot represent the model.
         Others: as `model_folder.write`.
     """
-    answers = predictor_of(model)
-    if answers is not None and answers.task_type.alone and answers.task_type.head is None:
+    embedder = predictor_of(model)
+    if embedder is not None and embedder.task_type.alone and embedder.task_type.head is None:
         if pooling is not None:
             raise UsageError(
                 "this model has its own pooling",
                 where="--pooling",
                 found=pooling,
-                wanted=str(answers.task_type.options.get("pooling", "mean")),
+                wanted=str(embedder.task_type.options.get("pooling", "mean")),
                 do="leave it out",
             )
         network, family = model.network, model.about.family
         _require_plain(model)
     else:
-        answers = _pooled_states(model, pooling or "mean", note)
-        config, family = add_head(model, answers.task_type)
+        embedder = _pooled_states(model, pooling or "mean", note)
+        config, family = add_head(model, embedder.task_type)
         network = transfer(model.network, _without_new_pooler(model, config)).model.eval()
     if family is None:
         raise IncompatibleError(
@@ -79,7 +79,7 @@ def export_sentence_transformers(
             wanted="a model of a family: maskwright list families",
             do="use the model with maskwright itself: predict, embed",
         )
-    task_type, frame = answers.task_type, answers.frame
+    task_type, frame = embedder.task_type, embedder.frame
     if prompts:
         model_prompts: Mapping[str, str] = task_type.options.get(PROMPTS, {})
         task_type = task_type.with_options({PROMPTS: {**model_prompts, **prompts}})
@@ -93,15 +93,15 @@ def export_sentence_transformers(
                 wanted=f"at most {longest}",
             )
         frame = replace(frame, length=length)
-    more = task_type.files(frame, model.config.width)
+    files = task_type.files(frame, model.config.width)
     if model.task is not None and model.task.kind == task_type.task:
         record = replace(model.task, settled=dict(task_type.options), length=frame.length)
-        more[TASK] = replace(record, attached=False).render()
+        files[TASK] = replace(record, attached=False).render()
     content = Content(
         network=network,
         tokenizer=model.tokenizer.padding(),
         about=About(family=family, conventions=model.conventions),
-        more={name: text.encode() for name, text in more.items()},
+        more={name: text.encode() for name, text in files.items()},
     )
     return model_folder.write(
         content,
@@ -116,7 +116,7 @@ def export_sentence_transformers(
 
 
 def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
-    """The predictor that pools the states of a model that was not trained to make vectors."""
+    """Return a predictor that pools the states of a model not trained to embed, with a warning."""
     if (base := head_alone.base_folder(model.home / ADAPTER)) is not None:
         raise IncompatibleError(
             "a head that was learned for a task makes no vectors",
@@ -144,12 +144,12 @@ def _pooled_states(model: Model, pooling: str, note: Note) -> Predictor:
 
 
 def _without_new_pooler(model: Model, config: TransformerConfig) -> TransformerConfig:
-    """The config without a pooler that the model lacks, which would be initialised randomly."""
+    """Return the config without a pooler that the model lacks (it would have random weights)."""
     return replace(config, pooler=config.pooler and model.network.pooler is not None)
 
 
 def _require_plain(model: Model) -> None:
-    """Raise IncompatibleError for modules other than the three of the classic layout."""
+    """Raise an IncompatibleError if there are modules other than those of the classic layout."""
     folder = sentence_transformers_folder.read(model.path) if modules_of(model.path) else None
     modules = [
         module.name for module in (folder.after if folder else ()) if module.name != "Dropout"
@@ -165,11 +165,10 @@ def _require_plain(model: Model) -> None:
 
 
 def _require_read(out: Path, task_type: TaskType, frame: Frame) -> None:
-    """Compare pooling, length and prompts of the written folder. Weights and vectors were compared
-    before.
+    """Check pooling, length and prompts of the written folder, besides the weights and embeddings.
 
     Raises:
-        CheckpointError: naming what differs.
+        CheckpointError: one of them differs.
     """
     folder = sentence_transformers_folder.read(out)
     expected: dict[str, Any] = {

@@ -7,8 +7,8 @@ A module of `ship/export/targets/` defines
               takes its help from the line of each in the docstring
     export    (Model, out: Path, Options, Note) -> Report
 
-and can be imported without torch: `export` imports what computes. It commits the folder `out` only
-after its contents were read again and compared with the model (`proof.py`); a difference raises an
+and can be imported without torch, which only `export` imports. `export` commits the folder `out`
+only after its contents were reread and compared with the model (`proof.py`); a difference raises an
 error, and no folder is left.
 """
 
@@ -38,9 +38,9 @@ class Report:
     Attributes:
         target: the name of the target.
         folder: the folder that was written.
-        about: the contents of `export.json`: what was read, written and measured.
-        tables: measurements, for a terminal.
-        findings: what the user should know.
+        about: the contents of `export.json`: source, settings and measurements.
+        tables: tables of measurements.
+        findings: messages for the user.
         load: lines of code or shell commands that load the folder elsewhere.
     """
 
@@ -56,14 +56,13 @@ Export = Callable[["Model", Path, Any, Note], Report]
 
 
 def targets() -> list[str]:
-    """The names of all targets."""
     return catalogue.names(CATALOGUE)
 
 
 def target(name: str) -> ModuleType:
-    """The module of the target of that name.
+    """Return the module of a target.
 
     Raises:
-        UsageError: there is none; the message lists similar names.
+        UsageError: no such target; the message lists similar names.
     """
     return catalogue.load(CATALOGUE, name)

@@ -23,7 +23,7 @@ from maskwright.ship.export import graph_folder
 from maskwright.ship.export.proof import TOLERANCE, worst
 from maskwright.ship.export.target import Report
 
-# A size that loads quickly from a file server.
+# Size in bytes up to which pages load quickly from a file server.
 USUAL_BYTES = 25_000_000
 LENGTHS = (1, 2, 17)
 
@@ -37,11 +37,11 @@ def export_web(
     checkpoints: int,
     sample: str | None,
 ) -> Report:
-    """Write the pages of `model` into the new folder `out`; arguments as of `targets.web.Options`.
+    """Write the pages of `model` into the new folder `out`; options as in `targets.web.Options`.
 
     Raises:
         IncompatibleError: the model has no tokenizer.
-        CheckpointError: what was written, read again, computes something else.
+        CheckpointError: scores of the written model differ from the original.
     """
     dtype = torch.bfloat16 if bfloat16 else torch.float32
     site = Site.of([model.folder], sample=sample, dtype=dtype, most_checkpoints=checkpoints)
@@ -113,11 +113,11 @@ def export_web(
 
 @torch.no_grad()
 def _compare(model: Model, folder: Path, out: Path, *, exact: bool) -> dict[str, Any]:
-    """The largest differences of scores, relative to the largest score: of the written weights in
-    Python, and of the browser with them.
+    """Return the maximum relative difference and the agreement of scores with the written weights,
+    and the relative difference of scores in the browser (None without Node).
 
     Raises:
-        CheckpointError: a difference is more than rounding.
+        CheckpointError: a difference exceeds rounding errors.
     """
     written = json.loads((folder / "model.json").read_bytes())
     if written != json.loads(json.dumps(facts(model))):
@@ -128,23 +128,23 @@ def _compare(model: Model, folder: Path, out: Path, *, exact: bool) -> dict[str,
     rows = [
         torch.randint(0, size, (min(length, longest),), generator=generator) for length in LENGTHS
     ]
-    reread = check.read_again(model.network, folder)
+    network = check.read_again(model.network, folder)
     ours = [check.scores(model.network, row) for row in rows]
-    read = [check.scores(reread, row) for row in rows]
+    reread = [check.scores(network, row) for row in rows]
     measured: dict[str, Any] = {
-        "difference": worst(map(_difference, ours, read)),
+        "difference": worst(map(_difference, ours, reread)),
         "agreement": float(
             torch.cat(
-                [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, read, strict=True)]
+                [(a.argmax(-1) == b.argmax(-1)).float() for a, b in zip(ours, reread, strict=True)]
             ).mean()
         ),
         "browser": None,
     }
-    if exact and not measured["difference"] <= TOLERANCE:  # which no NaN is
+    if exact and not measured["difference"] <= TOLERANCE:  # also NaN
         raise _differs(out, measured["difference"])
     if check.node() is not None:
         browser_scores = check.in_the_browser(folder, [row.tolist() for row in rows])
-        pairs = zip(read, browser_scores, strict=True)
+        pairs = zip(reread, browser_scores, strict=True)
         measured["browser"] = worst(_difference(a.flatten(), b) for a, b in pairs)
         if not measured["browser"] <= TOLERANCE:
             raise _differs(out, measured["browser"])

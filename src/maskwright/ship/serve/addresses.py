@@ -11,7 +11,7 @@ ANY = "*"
 
 
 def host_name(value: bytes) -> str | None:
-    """The name in a Host header without its port; None if it is invalid."""
+    """Return the name in a Host header without the port; None if it is invalid."""
     text = value.decode("latin-1").lower()
     name, colon, port = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -28,7 +28,7 @@ def host_name(value: bytes) -> str | None:
 
 
 def as_host(address: str) -> str:
-    """A name of this server as in Host headers, with IPv6 addresses in brackets.
+    """Normalise a host name as in Host headers: lower case, IPv6 addresses in brackets.
 
     Raises:
         UsageError: it is not a valid host name.
@@ -48,17 +48,17 @@ def as_host(address: str) -> str:
 
 
 def as_origin(address: str) -> str:
-    """An origin as in browsers: without path, in lower case.
+    """Normalise an origin as browsers send it: lower case, without path and default port.
 
     Raises:
         UsageError: it is not a valid origin.
     """
     url = urlsplit(address.lower())
     origin = f"{url.scheme}://{url.netloc}"
-    sound = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
-    if sound and origin.isascii() and address.lower() in (origin, f"{origin}/"):
-        usual = {"http": ":80", "https": ":443"}[url.scheme]
-        return origin.removesuffix(usual)
+    is_valid = url.scheme in ("http", "https") and host_name(url.netloc.encode()) is not None
+    if is_valid and origin.isascii() and address.lower() in (origin, f"{origin}/"):
+        default_port = {"http": ":80", "https": ":443"}[url.scheme]
+        return origin.removesuffix(default_port)
     raise UsageError(
         "no site that a browser could name",
         where="--allowed-origin",
@@ -68,10 +68,10 @@ def as_origin(address: str) -> str:
 
 
 def listening(address: str) -> str:
-    """The address to listen on.
+    """Normalise the address to listen on: lower case, IPv6 without brackets.
 
     Raises:
-        UsageError: it is empty.
+        UsageError: the address is empty or has a NUL character.
     """
     host = address.removeprefix("[").removesuffix("]") if ":" in address else address.lower()
     if not host or "\0" in host:
@@ -85,7 +85,7 @@ def listening(address: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -35,7 +35,7 @@ from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
 Render = Callable[[Refusal], Response]
-# Maximum number of reported faults of a body that does not fit its schema.
+# Maximum number of validation errors that a response lists.
 FAULTS = 10
 # Maximum number of cached paths.
 PATHS = 1_000
@@ -47,12 +47,12 @@ PAGE_POLICY = (
 
 @dataclass(frozen=True)
 class PostRoute:
-    """A route whose function takes a body and the parameters of its path.
+    """A matched POST route whose function takes only the body and the path parameters.
 
     Attributes:
-        route: of the application.
+        route: the route of the application.
         body: validates the body.
-        names: the parameters of the path.
+        names: the path parameters by name.
     """
 
     route: APIRoute
@@ -60,10 +60,10 @@ class PostRoute:
     names: dict[str, str]
 
     async def __call__(self, body: Any) -> Response:
-        """The response to a body.
+        """Validate a parsed body and call the route.
 
         Raises:
-            Refusal: the body does not fit its schema.
+            Refusal: the body does not match its schema.
             Others: as the route.
         """
         try:
@@ -79,9 +79,9 @@ class PathInfo:
     """The routes at a path.
 
     Attributes:
-        methods: of all its routes; None: there is no such path.
-        render: formats its refusals.
-        post: answers a POST request, if it reads only the path and the body.
+        methods: the methods of all routes; None: the path does not exist.
+        render: formats the refusals of the path.
+        post: the POST route, if its function takes only path and body; else None.
     """
 
     methods: frozenset[str] | None
@@ -90,10 +90,10 @@ class PathInfo:
 
 
 class Application:
-    """The routes, and the dialects that render their refusals.
+    """The FastAPI application, and the dialects that render refusals of their routes.
 
     Args:
-        dialects: modules with `routes` and `render`; None: those of `dialects/`.
+        dialects: modules with `routes` and `render`; None: all modules of `dialects/`.
     """
 
     def __init__(self, host: Host, dialects: Sequence[Any] | None = None) -> None:
@@ -128,7 +128,7 @@ class Application:
         self.app.add_exception_handler(HTTPException, self._http)
 
     def path_info(self, scope: Any) -> PathInfo:
-        """The routes at the path of a request."""
+        """Return the routes at the path of a request (cached)."""
         info = self._paths.get(scope["path"]) or self._find(scope)
         if self.for_browsers.matches(scope)[0] is Match.NONE:
             return info
@@ -136,6 +136,7 @@ class Application:
         return replace(info, methods=(info.methods or frozenset()) | browser_methods)
 
     def _find(self, scope: Any) -> PathInfo:
+        """Match the path with the routes of all routers, and cache the result."""
         methods: set[str] | None = None
         refusal_render: Render | None = None
         posts: list[PostRoute | None] = []
@@ -158,7 +159,8 @@ class Application:
         return info
 
     def _post(self, route: Any, names: dict[str, str]) -> PostRoute | None:
-        """The route, if its function takes only the parameters of its path and a body."""
+        """Return a route that can be called directly; None if its function does not take just the
+        path parameters and a body, or is not annotated to return a Response."""
         if id(route) not in self._bodies:
             signature = inspect.signature(route.endpoint, eval_str=True)
             reads_only_body = isinstance(route, APIRoute) and set(signature.parameters) == {
@@ -176,19 +178,19 @@ class Application:
         return None if body is None else PostRoute(route, body, dict(names))
 
     def hidden(self, name: str) -> str | None:
-        """A path with the name of a model that another route matches; None: there is none."""
+        """Return a path of the model `name` that a preceding route matches; None: no conflict."""
         routes = [route for router, _ in self.routers for route in router.routes]
-        for number, route in enumerate(routes):
+        for index, route in enumerate(routes):
             template = getattr(route, "path", "")
             path = template.replace("{model}", name).replace("{task}", "x")
             for method in getattr(route, "methods", ()) if "{model}" in template else ():
                 scope = {"type": "http", "path": path, "method": method}
-                if any(earlier.matches(scope)[0] is Match.FULL for earlier in routes[:number]):
+                if any(preceding.matches(scope)[0] is Match.FULL for preceding in routes[:index]):
                     return path
         return None
 
     def refusal(self, scope: Any, refusal: Refusal) -> Response:
-        """The response for a refusal on a path."""
+        """Return the response for a refusal, in the format of the path's dialect."""
         return self.path_info(scope).render(refusal)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
@@ -208,12 +210,12 @@ class Application:
 
 
 def _misfit(faults: Sequence[Any]) -> Refusal:
-    """The refusal of a body that does not fit its schema."""
+    """Return the refusal of a body with these validation errors."""
     locations = [".".join(map(str, fault["loc"])) for fault in faults]
     further = list(zip(locations, faults, strict=True))[1:FAULTS]
-    named = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
+    lines = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
     more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    reason = "; ".join(named)
+    reason = "; ".join(lines)
     return Refusal(
         "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
     )
@@ -256,10 +258,10 @@ def _own_routes(host: Host, app: FastAPI) -> APIRouter:
 
     @router.get("/docs/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
-        kinds = {"docs.js": "text/javascript", "docs.css": "text/css"}
-        if name not in kinds:
+        media_types = {"docs.js": "text/javascript", "docs.css": "text/css"}
+        if name not in media_types:
             raise Refusal("not_found", "no such page")
-        return _asset(name, kinds[name])
+        return _asset(name, media_types[name])
 
     return router
 

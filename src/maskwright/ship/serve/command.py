@@ -135,19 +135,19 @@ def serve(
 
 
 def _require_name(name: str, application: Application) -> None:
-    """Refuse a name that requests could not use.
+    """Check that requests can use a name.
 
     Raises:
-        UsageError: it has a slash or an invisible character, or another route has its paths.
+        UsageError: the name has a slash or an invisible character, or conflicts with a route.
     """
-    hidden = application.hidden(name)
+    conflict = application.hidden(name)
     sound = name.isprintable() and name == name.strip() and name not in ("", ".", "..")
-    if sound and "/" not in name and hidden is None:
+    if sound and "/" not in name and conflict is None:
         return
     raise UsageError(
         "a name that requests cannot give",
         where="the name of a model",
-        found=repr(name) if hidden is None else f"{name!r}; {hidden} is something else here",
+        found=repr(name) if conflict is None else f"{name!r}; {conflict} is something else here",
         wanted="visible characters, no / among them, no space at either end",
         do="call it something else: --name NAME=FOLDER",
     )
@@ -156,7 +156,8 @@ def _require_name(name: str, application: Application) -> None:
 def choose_token(
     host: str, token: str | None, insecure: bool, say: Callable[[str], None]
 ) -> str | None:
-    """The token of requests: the given one, or a new one if other machines reach the address.
+    """Return the token that requests must have: `token`, or a new one if other machines can reach
+    the address and `insecure` is not set; None: no token is required.
 
     Raises:
         UsageError: the token is too short or has invalid characters.

@@ -1,5 +1,5 @@
-"""Encoding of the rows of a request, on threads beside the event loop, and their computation, on
-the thread of the device.
+"""Encoding of the rows of a request, on tokenizer threads, and their computation, on the device
+thread.
 
 The rows of a request are divided into parts of limited size, each of which is a queue item.
 """
@@ -43,7 +43,7 @@ class EncodedRows:
     """Some rows of a request, encoded.
 
     Attributes:
-        encoded: as the task encodes them; None for texts without a task.
+        encoded: the encoding by the task; None if no task encoded them.
         lengths: the number of tokens of each row.
         windows: the number of windows of each row.
         truncated: whether each row was truncated.
@@ -56,7 +56,7 @@ class EncodedRows:
 
 
 def split_rows(rows: Sequence[Any]) -> Iterator[range]:
-    """Ranges of the rows of each item."""
+    """Yield the range of row numbers of each part."""
     begin, characters = 0, 0
     for number, row in enumerate(rows):
         row_characters = sum(map(len, texts_of(row)))
@@ -82,11 +82,11 @@ def encode(
 
     Args:
         first_number: the number of the first of these rows in the request.
-        long: the treatment of texts that are longer than the model reads.
-        truncation_hint: what a request has to say so that such texts are truncated.
+        long: how to encode texts that exceed the maximum length.
+        truncation_hint: the option that would truncate such texts, for error messages.
 
     Raises:
-        Refusal: a row of another shape, or one that is too long and may not be truncated.
+        Refusal: a row has the wrong form, or is too long and may not be truncated.
     """
     parsed_rows = []
     for number, row in enumerate(rows, start=first_number):
@@ -103,20 +103,20 @@ def encode(
         limit = f"{frame.length} tokens"
         raise Refusal("validation", reason, field=error.where or field, limit=limit) from error
     assert encoded.extent is not None
-    tokens, windows, cut = (
+    tokens, windows, truncated = (
         column.tolist()
         for column in (encoded.extent.tokens, encoded.extent.windows, encoded.extent.cut > 0)
     )
-    return EncodedRows(encoded, tokens, windows, cut)
+    return EncodedRows(encoded, tokens, windows, truncated)
 
 
 def encode_masked(
     model: Model, texts: Sequence[str], first_number: int, field: str
 ) -> tuple[list[MaskedText], EncodedRows]:
-    """Encode texts with masks, each in the window around its masks.
+    """Encode texts with masks, each in windows around its masks.
 
     Raises:
-        Refusal: a text without a mask.
+        Refusal: a text has no mask.
     """
     masked_texts = []
     for number, text in enumerate(texts, start=first_number):
@@ -135,7 +135,7 @@ def encode_prompts(
     """Encode prompts for a decoder.
 
     Raises:
-        Refusal: a prompt that is longer than the model reads, or a model that scores no prompts.
+        Refusal: a prompt exceeds the maximum length, or the model cannot score prompts.
     """
     prompts: list[PromptTokens] = []
     for number, text in enumerate(texts, start=first_number):
@@ -150,7 +150,7 @@ def encode_prompts(
 # ------------------------------------------------------------ on the device
 @dataclass(frozen=True)
 class TaskPayload:
-    """Rows of a task, and the head that answers them."""
+    """Encoded rows of a task, and the head to apply; `objective` is the network with the head."""
 
     objective: Any
     encoded: Encoded
@@ -163,12 +163,12 @@ class TaskPayload:
         return together.ScoreRequest(self.objective, self.encoded.examples, self.collation)
 
     def steps(self) -> Steps[Outputs]:
-        """The steps that generate the answers of a task."""
+        """Return the steps that generate the outputs of a text-generating task."""
         return self.task_type.steps(self.objective, self.encoded, self.collation)
 
 
 def read_scores(requests: Sequence[TaskPayload]) -> list[Any]:
-    """The scores of each request, also of different heads and adapters on one backbone."""
+    """Return the scores of each request; heads and adapters may differ, but not the backbone."""
     scores_by_request = scores_of_all([request.request for request in requests])
     for scores, request in zip(scores_by_request, requests, strict=True):
         require_finite(scores, request.encoded.examples)
@@ -176,16 +176,16 @@ def read_scores(requests: Sequence[TaskPayload]) -> list[Any]:
 
 
 def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[list[Any]]:
-    """The states of each row of each payload, (T, D) float32."""
-    rows: list[Any] = []
+    """Return the last hidden states, (T, D) float32, of each row of each payload."""
+    token_ids: list[Any] = []
     segments: list[Any] | None = None if payloads[0].segments is None else []
     for examples in payloads:
-        ends = first_places(examples.texts.lengths)[1:]
-        rows += np.split(examples.texts.tokens, ends)
+        boundaries = first_places(examples.texts.lengths)[1:]
+        token_ids += np.split(examples.texts.tokens, boundaries)
         if segments is not None:
             assert examples.segments is not None
-            segments += np.split(examples.segments, ends)
-    states = iter(hidden(opened.network(), rows, segments))
+            segments += np.split(examples.segments, boundaries)
+    states = iter(hidden(opened.network(), token_ids, segments))
     return [
         [finite(next(states)).float().cpu().numpy() for _ in examples.texts.lengths]
         for examples in payloads
@@ -195,14 +195,14 @@ def read_states(opened: OpenModel, payloads: Sequence[EncodedExamples]) -> list[
 def read_masks(
     opened: OpenModel, payloads: Sequence[tuple[list[MaskedText], int]]
 ) -> list[list[tuple[MaskedText, list[Any]]]]:
-    """The predictions for the masks of each text of each payload, with its number of candidates."""
+    """Return each text of each payload (texts, top) with the `top` predictions for its masks."""
     texts = [text for payload_texts, _ in payloads for text in payload_texts]
-    most = max(top for _, top in payloads)
-    holes = iter(
-        inference_texts.read_masks(opened.model, texts, top=most, prepared=opened.network())
+    max_top = max(top for _, top in payloads)
+    by_text = iter(
+        inference_texts.read_masks(opened.model, texts, top=max_top, prepared=opened.network())
     )
     return [
-        [(text, _best(next(holes), top)) for text in payload_texts]
+        [(text, _best(next(by_text), top)) for text in payload_texts]
         for payload_texts, top in payloads
     ]
 
@@ -210,17 +210,19 @@ def read_masks(
 def read_prompts(
     opened: OpenModel, payloads: Sequence[tuple[list[PromptTokens], int]]
 ) -> list[list[tuple[PromptTokens, list[TokenScore]]]]:
-    """The scores of each prompt of each payload, with its number of likeliest tokens."""
-    rows = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
-    most = max(top for _, top in payloads)
-    scores = iter(prompt_scores(opened.network(), rows, most))
+    """Return each prompt of each payload (prompts, top) with the log-probabilities of its tokens
+    and of the `top` likeliest tokens at each position."""
+    prompt_ids = [prompt.ids for payload_prompts, _ in payloads for prompt in payload_prompts]
+    max_top = max(top for _, top in payloads)
+    by_prompt = iter(prompt_scores(opened.network(), prompt_ids, max_top))
     return [
-        [(prompt, [(log, best[:top]) for log, best in next(scores)]) for prompt in payload_prompts]
+        [(prompt, [(p, best[:top]) for p, best in next(by_prompt)]) for prompt in payload_prompts]
         for payload_prompts, top in payloads
     ]
 
 
 def _best(holes: Sequence[HolePrediction | Hole], top: int) -> list[Any]:
+    """Return the predictions of masks with their `top` best candidates only."""
     return [
         replace(hole, candidates=hole.candidates[:top])
         if isinstance(hole, Hole)

@@ -1,4 +1,4 @@
-"""The refusals that clients get. Every dialect renders them in its own format.
+"""The errors that clients get. Every dialect renders them in its own format.
 
     validation      the body or a field is invalid           422
     malformed       the body is not JSON, or invalid HTTP    400
@@ -18,8 +18,8 @@
     backend         the computation failed                   500
     unready         models are loading, or the server stops  503
 
-A refusal names the field and the limit, but never a path of this machine or a traceback. Quotes of
-a request are truncated, so that no answer is longer than 4 KB.
+A refusal names the field and the limit, but never a path of this machine or a traceback. Quoted
+parts of a request are truncated, so that no response is longer than 4 KB.
 """
 
 from __future__ import annotations
@@ -73,20 +73,20 @@ STATUS: dict[Kind, int] = {
     "backend": 500,
     "unready": 503,
 }
-# Maximum characters of a reason, and of a quote.
+# Maximum characters of a reason, and of a quoted part of a request.
 LONGEST, QUOTED = 1_200, 80
 
 
 class Refusal(Exception):  # noqa: N818 - a response to a client, not a fault
-    """A request that is not answered.
+    """An error response to a request.
 
     Args:
-        kind: determines the status.
+        kind: the kind of error, which determines the HTTP status.
         reason: one sentence in lower case, without a full stop.
         field: the invalid field of the body, such as "inputs[3]".
-        limit: the limit that was exceeded, or the values that are allowed.
-        retry_after: seconds until another attempt is worthwhile.
-        allow: the methods of the path, for `method`.
+        limit: the limit that was exceeded, or the allowed values.
+        retry_after: seconds after which the client may retry.
+        allow: the methods of the path, for kind "method".
     """
 
     def __init__(
@@ -113,14 +113,14 @@ class Refusal(Exception):  # noqa: N818 - a response to a client, not a fault
 
     @property
     def message(self) -> str:
-        """The reason with field and limit, for formats without fields for these."""
+        """The reason with field and limit, for formats that have no fields for these."""
         where = "" if self.field is None else f"{self.field}: "
         limit = "" if self.limit is None else f" (limit: {self.limit})"
         return f"{where}{self.reason}{limit}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the response in every dialect."""
+        """The headers of the response, common to all dialects."""
         fields = {}
         if self.retry_after is not None:
             fields["retry-after"] = str(max(1, round(self.retry_after)))
@@ -132,8 +132,8 @@ class Refusal(Exception):  # noqa: N818 - a response to a client, not a fault
 
 
 def of_error(error: BaseException, field: str | None = None, model: str | None = None) -> Refusal:
-    """The refusal for an error of the library. Errors that are caused neither by the client nor by
-    `model` are not described."""
+    """Convert an error of the library to a refusal. Errors that are caused neither by the request
+    nor by `model` are not described to the client."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, IncompatibleError):

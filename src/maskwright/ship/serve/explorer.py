@@ -1,11 +1,11 @@
 """The pages of `maskwright explore` for the served models.
 
-    GET /                    redirects a browser to the pages; others get the answer of a dialect
+    GET /                    redirects browsers to the pages; other clients reach a dialect
     GET /explore/…           the files of the pages
-    POST /explore/ask/NAME   questions of the pages, one at a time
+    POST /explore/ask/NAME   queries of the pages, one at a time
 
-The browser computes the models, so only models that fit are listed. The gate decides which pages
-may ask, as for every POST request.
+The browser runs the models, so only models below a size limit are listed. The gate checks queries
+like every other POST request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host
 
 PREFIX = "/explore"
-# Weights that a browser can load and compute with in one or two seconds.
+# Maximum number of weights, which a browser loads and computes in one or two seconds.
 MOST_WEIGHTS = 60_000_000
 
 
@@ -45,10 +45,9 @@ class _BrowserRoute(Route):
 
 
 def routes(host: Host) -> APIRouter:
-    """The routes of the pages for the models of the host."""
     router = APIRouter()
     site = _sites(host)
-    # A thread of its own, so that questions wait for each other only.
+    # A separate thread, so that queries wait only for each other.
     thread = ThreadPoolExecutor(1, "explorer")
 
     @router.get(PREFIX, include_in_schema=False)
@@ -79,8 +78,8 @@ def routes(host: Host) -> APIRouter:
 
 
 def for_browsers() -> Route:
-    """Redirects browsers from / to the pages. A route of the application itself, because FastAPI
-    does not call `matches` of routes in included routers."""
+    """Return the route that redirects browsers from / to the pages. It must belong to the
+    application itself, because FastAPI does not call `matches` of routes in included routers."""
 
     async def redirect(request: Request) -> Response:
         return RedirectResponse(f"{PREFIX}/")
@@ -89,7 +88,7 @@ def for_browsers() -> Route:
 
 
 def _ready(host: Host, name: str) -> QueryableModel:
-    """A served model for the pages, which computes on the device in turns with other requests."""
+    """Return a served model for the pages; it computes on the device thread, like requests."""
     opened = host.model(name).opened
 
     def compute(function: Callable[[Any], Any]) -> Any:
@@ -99,7 +98,7 @@ def _ready(host: Host, name: str) -> QueryableModel:
 
 
 def _hide_paths(status: int, body: bytes, host: Host) -> bytes:
-    """The response to a question, with paths removed from a refusal."""
+    """Return the response to a query without the paths in a refusal."""
     if status != HTTPStatus.OK:
         return _without_paths(body.decode(), host).encode()
     if b'"refused"' not in body or not (refusal := json.loads(body).get("refused")):
@@ -109,8 +108,7 @@ def _hide_paths(status: int, body: bytes, host: Host) -> bytes:
 
 
 def _without_paths(text: str, host: Host) -> str:
-    """Replace the paths of models by their names. Whole paths only, since the name of a folder may
-    be any word."""
+    """Replace the paths of model folders by the names of the models."""
     for name in host.names:
         folder = host.model(name).folder
         for path in sorted({str(folder.absolute()), str(folder.resolve())}, key=len, reverse=True):
@@ -119,7 +117,7 @@ def _without_paths(text: str, host: Host) -> str:
 
 
 def _sites(host: Host) -> Callable[[], Site]:
-    """A function that returns the site, which is rebuilt after a model was swapped."""
+    """Return a function that returns the site, which is rebuilt after a model was swapped."""
     sites: dict[tuple[str, ...], Site] = {}
 
     def site() -> Site:
@@ -127,12 +125,12 @@ def _sites(host: Host) -> Callable[[], Site]:
         key = tuple(model.fingerprint for _, model in models_by_name)
         if key not in sites:
             sites.clear()
-            site_models = [
+            page_models = [
                 SiteModel(name, model.folder.absolute(), ready=partial(_ready, host, name))
                 for name, model in models_by_name
                 if model.opened.num_parameters <= MOST_WEIGHTS
             ]
-            sites[key] = Site("Models of this server", site_models, live=True)
+            sites[key] = Site("Models of this server", page_models, live=True)
         return sites[key]
 
     return site

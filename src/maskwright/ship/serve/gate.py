@@ -1,10 +1,10 @@
-"""The checks of every request before it reaches a route; denied by default.
+"""The checks of every request before it reaches a route. Requests are denied by default.
 
     connection limit -> Host -> Origin -> token -> path, method, type -> length -> room in the queue
     -> body -> JSON -> route
 
-A request that is refused here costs no more than its headers. The body is received and counted
-here; if the client disconnects, the work for its request is cancelled.
+A request that is refused before its body costs no more than its headers. The body is received here
+up to the limit; if the client disconnects, the work for its request is cancelled.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MAX_HEADERS, MAX_HEADER_BYTES, MAX_URL = 64, 16_384, 2_048
-# Bodies with more bytes are parsed on a thread.
+# Bodies with more bytes than this are parsed on a thread.
 LARGE_JSON = 65_536
 # Paths that require no token.
 OPEN = ("/health",)
-# Lets a browser ask its user for the token.
+# The header by which a browser prompts its user for the token.
 PROMPT = 'Basic realm="Maskwright: the token is the password, the name is any", charset="UTF-8"'
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -49,11 +49,11 @@ HEADERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class AccessPolicy:
-    """The requests that are allowed.
+    """The access rules of a server.
 
     Attributes:
-        token: required in requests; None: no token.
-        hosts: names of this server, besides those of this machine; "*": any.
+        token: the token that requests must have; None: no token is required.
+        hosts: allowed Host names besides those of the loopback interface; "*": any.
         origins: other sites whose pages may send requests.
     """
 
@@ -66,7 +66,7 @@ class Gate:
     """The ASGI application that the HTTP server calls.
 
     Attributes:
-        open_requests: the number of requests that are being answered.
+        open_requests: the number of requests in progress.
     """
 
     def __init__(self, application: Application, policy: AccessPolicy, log: RequestLog) -> None:
@@ -76,6 +76,7 @@ class Gate:
         self.host.metrics.gauges["mw_lost_log_lines"] = lambda: log.lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request: render refusals and internal errors, and log the outcome."""
         if scope["type"] != "http":
             return
         sender = _ResponseSender(send, self.host, self._origin_headers(scope))
@@ -98,8 +99,8 @@ class Gate:
             self.log.failure(sender.request, error)
             self.host.metrics.failed(error)
             if not sender.started:
-                failed = Refusal("backend", "the server failed; its log has the request's id")
-                await self.application.refusal(scope, failed)(scope, receive, sender)
+                failure = Refusal("backend", "the server failed; its log has the request's id")
+                await self.application.refusal(scope, failure)(scope, receive, sender)
         finally:
             self.open_requests -= 1
             method = scope["method"] if scope["method"] in METHODS else "other"
@@ -119,6 +120,7 @@ class Gate:
             )
 
     async def _handle(self, scope: Scope, receive: Receive, sender: _ResponseSender) -> None:
+        """Check a request, receive its body and call its route; failed checks raise a Refusal."""
         headers = _headers(scope)
         self._require_access(scope, headers)
         methods = self.application.path_info(scope).methods
@@ -132,8 +134,8 @@ class Gate:
             raise Refusal("method", "the path has other methods", allow=tuple(sorted(methods)))
         if method != "POST":
             # The server sends no body for HEAD requests.
-            inner = {**scope, "method": "GET"} if method == "HEAD" else scope
-            await self.application.app(inner, receive, sender)
+            get_scope = {**scope, "method": "GET"} if method == "HEAD" else scope
+            await self.application.app(get_scope, receive, sender)
             return
         _require_type(headers)
         self._require_size(headers)
@@ -146,7 +148,6 @@ class Gate:
             content = await _parsed(body)
             await self._answer_watched(scope, body, content, receive, sender)
 
-    # ----------------------------------------------------------------------------------- checks
     def _require_access(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
         _require_valid_target(scope)
         self._require_host(headers)
@@ -163,22 +164,22 @@ class Gate:
             raise Refusal("host", reason, field="Host")
 
     def _require_origin(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse requests of pages of other sites, unless the site is allowed."""
+        """Refuse requests from pages of other sites, unless the site is allowed."""
         origin = headers.get(b"origin")
         if origin is None:
             site = headers.get(b"sec-fetch-site", [b"none"])[0]
             if site in (b"cross-site", b"same-site") and scope["method"] not in ("GET", "HEAD"):
                 raise Refusal("forbidden", "asked by a page of another site", field="Origin")
             return
-        value = origin[0].decode("latin-1")
+        origin_text = origin[0].decode("latin-1")
         own_host = headers.get(b"host", [b""])[0].decode("latin-1")
-        is_same = value in (f"http://{own_host}", f"https://{own_host}")
-        if len(origin) != 1 or not (is_same or value in self.policy.origins):
+        is_same_origin = origin_text in (f"http://{own_host}", f"https://{own_host}")
+        if len(origin) != 1 or not (is_same_origin or origin_text in self.policy.origins):
             reason = "asked by a page of another site; list it with --allowed-origin"
             raise Refusal("forbidden", reason, field="Origin")
 
     def _origin_headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Headers that let a page of an allowed site read the sender."""
+        """Return the CORS headers for a page of an allowed site; empty for other requests."""
         for name, value in scope["headers"]:
             if name == b"origin" and value.decode("latin-1") in self.policy.origins:
                 return [
@@ -188,8 +189,8 @@ class Gate:
         return []
 
     def _require_token(self, scope: Scope, headers: dict[bytes, list[bytes]]) -> None:
-        asks_whether = scope["method"] == "OPTIONS" and self._origin_headers(scope)
-        if self.policy.token is None or scope["path"] in OPEN or asks_whether:
+        is_preflight = scope["method"] == "OPTIONS" and self._origin_headers(scope)
+        if self.policy.token is None or scope["path"] in OPEN or is_preflight:
             return
         values = headers.get(b"authorization", [])
         request_token = _token(values[0]) if len(values) == 1 else None
@@ -200,17 +201,17 @@ class Gate:
             raise Refusal("unauthorised", reason)
 
     def _require_size(self, headers: dict[bytes, list[bytes]]) -> None:
-        """Refuse a body whose announced length is too large."""
-        limit, announced = self.host.limits.max_body_bytes, headers.get(b"content-length")
-        if announced is None:
+        """Refuse a body whose Content-Length is too large."""
+        limit, content_length = self.host.limits.max_body_bytes, headers.get(b"content-length")
+        if content_length is None:
             return
         if b"transfer-encoding" in headers:
             raise Refusal("malformed", "the body has two lengths", field="Content-Length")
-        if int(announced[0]) > limit:  # h11 has validated it
+        if int(content_length[0]) > limit:  # h11 has validated it
             raise Refusal("too_large", "the body is too large", limit=f"{limit} bytes")
 
     async def _body(self, receive: Receive) -> bytes:
-        """Receive the body, up to the limit."""
+        """Receive the whole body; refuse it once it exceeds the limit."""
         limit, body = self.host.limits.max_body_bytes, bytearray()
         while True:
             message = await receive()
@@ -225,15 +226,15 @@ class Gate:
     async def _answer_watched(
         self, scope: Scope, body: bytes, content: Any, receive: Receive, sender: _ResponseSender
     ) -> None:
-        """Answer by the route; cancel if the client disconnects."""
-        disconnected, was_read = asyncio.Event(), False
-        answering = asyncio.current_task()
-        assert answering is not None
+        """Call the route with the body (`content`: parsed); cancel it if the client disconnects."""
+        disconnected, body_delivered = asyncio.Event(), False
+        answer_task = asyncio.current_task()
+        assert answer_task is not None
 
         async def receive_body() -> Message:
-            nonlocal was_read
-            if not was_read:
-                was_read = True
+            nonlocal body_delivered
+            if not body_delivered:
+                body_delivered = True
                 return {"type": "http.request", "body": body, "more_body": False}
             await disconnected.wait()
             return {"type": "http.disconnect"}
@@ -243,9 +244,9 @@ class Gate:
                 pass
             disconnected.set()
             if not sender.ended:
-                answering.cancel()
+                answer_task.cancel()
 
-        watching = asyncio.ensure_future(watch())
+        watch_task = asyncio.ensure_future(watch())
         try:
             if (post := self.application.path_info(scope).post) is None:
                 await self.application.app(scope, receive_body, sender)
@@ -256,20 +257,20 @@ class Gate:
         except MaskwrightError as error:
             raise of_error(error) from error
         except asyncio.CancelledError:
-            if not disconnected.is_set() or answering.uncancel():
+            if not disconnected.is_set() or answer_task.uncancel():
                 raise
             self.host.metrics.disconnected()
             scope["mw_refused"] = "disconnected"
         finally:
-            watching.cancel()
+            watch_task.cancel()
 
 
-# Headers of an answer that a page of another site may read.
+# Response headers that a page of another site may read.
 EXPOSED = b"x-request-id, x-model-id, x-windows, x-truncated, retry-after"
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT")
 
 
-# Not the random source of the system: a system call yields to another thread.
+# Not the random source of the system, since a system call would yield to other threads.
 _IDS = random.Random()
 
 
@@ -278,12 +279,12 @@ class _DisconnectedError(Exception):
 
 
 class _ResponseSender:
-    """`send` with the headers of every answer, and the state of the response."""
+    """An ASGI `send` that adds the common headers and tracks the state of the response."""
 
     def __init__(self, send: Send, host: Host, origin: list[tuple[bytes, bytes]]) -> None:
         self._send, self._host, self.origin = send, host, origin
-        self.request = f"{_IDS.getrandbits(64):016x}"  # its id in the log and in the answer
-        self.facts: dict[str, str] = {}
+        self.request = f"{_IDS.getrandbits(64):016x}"  # its id, in the log and in the response
+        self.facts: dict[str, str] = {}  # values for headers
         self.status, self.started, self.ended, self.closes = 0, False, False, False
 
     async def __call__(self, message: Message) -> None:
@@ -302,18 +303,18 @@ class _ResponseSender:
 
 
 async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
-    """Answer the preflight request of a browser for a page of another site."""
-    allowed = [
+    """Send the response to a CORS preflight request."""
+    response_headers = [
         (b"access-control-allow-methods", ", ".join(sorted(methods)).encode()),
         (b"access-control-allow-headers", b"authorization, content-type, *"),
         (b"access-control-max-age", b"600"),
     ]
-    await sender({"type": "http.response.start", "status": 204, "headers": allowed})
+    await sender({"type": "http.response.start", "status": 204, "headers": response_headers})
     await sender({"type": "http.response.body", "body": b""})
 
 
 def _token(header: bytes) -> bytes | None:
-    """The token of an Authorization header: a bearer token, or the password of any user name."""
+    """Return the bearer token, or the basic password, of an Authorization header; else None."""
     scheme, _, credentials = header.partition(b" ")
     if scheme.lower() == b"bearer":
         return credentials.strip()
@@ -326,7 +327,7 @@ def _token(header: bytes) -> bytes | None:
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser requests a page."""
+    """Return whether a browser requests a page."""
     accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     return scope["method"] == "GET" and b"text/html" in accepted.lower()
 
@@ -339,32 +340,33 @@ def _headers(scope: Scope) -> dict[bytes, list[bytes]]:
 
 
 def _require_valid_target(scope: Scope) -> None:
-    """Refuse targets that are not a path, and URLs and headers that are too long."""
-    raw = scope["raw_path"]
-    if len(raw) + len(scope["query_string"]) > MAX_URL:
+    """Refuse targets that are no path, and URLs and headers that are too long."""
+    raw_path = scope["raw_path"]
+    if len(raw_path) + len(scope["query_string"]) > MAX_URL:
         raise Refusal("long_url", "the URL is too long", limit=f"{MAX_URL} bytes")
     if len(scope["headers"]) > MAX_HEADERS:
         raise Refusal("headers", "too many headers", limit=MAX_HEADERS)
     size = sum(len(name) + len(value) for name, value in scope["headers"])
     if size > MAX_HEADER_BYTES:
         raise Refusal("headers", "the headers are too long", limit=f"{MAX_HEADER_BYTES} bytes")
-    if not raw.startswith(b"/") or raw.startswith(b"//"):
+    if not raw_path.startswith(b"/") or raw_path.startswith(b"//"):
         raise Refusal("malformed", "the target is no path")
 
 
 def _require_type(headers: dict[bytes, list[bytes]]) -> None:
-    coding = headers.get(b"content-encoding", [b"identity"])
+    """Refuse bodies that are not declared as uncompressed JSON in UTF-8."""
+    encodings = headers.get(b"content-encoding", [b"identity"])
     content_types = headers.get(b"content-type", [])
     kind, _, rest = (content_types[0] if len(content_types) == 1 else b"").lower().partition(b";")
     charset = rest.replace(b" ", b"").replace(b'"', b"")
-    sound = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
-    if not sound or coding != [b"identity"]:
+    is_json = kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
+    if not is_json or encodings != [b"identity"]:
         reason = "the body has to be JSON in UTF-8, not compressed: Content-Type: application/json"
         raise Refusal("media_type", reason, field="Content-Type")
 
 
 async def _parsed(body: bytes) -> Any:
-    """Parse strict JSON; refuse what parsers do not agree on."""
+    """Parse strict JSON, on a thread if it is large."""
     if len(body) > LARGE_JSON:
         return await asyncio.get_running_loop().run_in_executor(None, _parse, body)
     return _parse(body)

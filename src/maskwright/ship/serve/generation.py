@@ -1,7 +1,8 @@
-"""Text generation with continuous batching: jobs join and leave, each step adds a token to each.
+"""Text generation with continuous batching: each step adds a token to every job of a batch, which
+jobs join and leave between steps.
 
-The text of a job does not depend on the other jobs of its batch. A job that streams delivers its
-pieces as they come; others are collected on the thread of the device and delivered once.
+The text of a job does not depend on the other jobs. Streaming jobs deliver their pieces at once,
+others when they are complete.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from maskwright.ship.serve.served_model import ModelVariant
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationOptions:
-    """How a text is generated.
+    """Options of text generation.
 
     Attributes:
         tokens: the maximum number of new tokens.
-        temperature: of the scores; 0 for greedy decoding. None: 0.8.
-        top_k, top_p: sample among the likeliest tokens; 0 and 1 for all.
-        seed: of the random numbers, together with the prompt.
-        stop: strings that end the text, which is cut before them.
-        num_beams: above 1 for beam search, without sampling.
+        temperature: sampling temperature; 0: greedy decoding; None: 0.8.
+        top_k, top_p: restrict sampling to the likeliest tokens; 0 and 1: no restriction.
+        seed: seeds the random numbers, together with the prompt.
+        stop: strings at which generation stops; they are not part of the text.
+        num_beams: above 1: beam search without sampling.
         logprobs: the number of likeliest tokens whose log-probabilities are returned at each
             position, besides that of the chosen token; None: no log-probabilities.
     """
@@ -53,10 +54,10 @@ class GeneratedText:
     """A generated text.
 
     Attributes:
-        text: the new text, without a stop string.
-        ids: the new tokens, without the end token.
+        text: the new text, without the stop string.
+        ids: the ids of the new tokens, without the end token.
         pieces: the text token by token.
-        finished: "end", "stop" or "length".
+        finished: the reason for the end: "end", "stop" or "length".
         prompt_tokens: the number of tokens of the prompt.
     """
 
@@ -77,17 +78,17 @@ class GeneratedText:
 
 @dataclass(eq=False)
 class GenerationJob:
-    """A text to generate for a request.
+    """A text to generate, by sampling (`prompt`) or by a `search`; the other of the two is None.
 
     Attributes:
         variant: the model.
-        prompt: of the text; None for a search.
-        search: computes `value` in steps, by beam search or as the answers of a task.
+        prompt: the prompt with its sampling options.
+        search: starts the steps that compute `value`: beam search, or predictions of a task.
         prompt_tokens: the number of tokens of the prompt.
-        tokens: the number of positions that it may need, its prompt included.
+        tokens: the maximum number of positions, including the prompt.
         streams: whether each piece is delivered at once.
-        num_pieces: the number of pieces that were added.
-        skipped: the number of pieces to ignore, which were added before a restart.
+        num_pieces: the number of pieces generated so far.
+        skipped: the number of pieces still to be skipped after a restart.
     """
 
     variant: ModelVariant
@@ -108,7 +109,7 @@ class GenerationJob:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, piece: Piece) -> None:
-        """Add a piece, on the thread of the device. After a restart no piece is added twice."""
+        """Add a piece (on the device thread); skip those that were added before a restart."""
         if self.skipped:
             self.skipped -= 1
         else:
@@ -120,7 +121,7 @@ class GenerationJob:
         """Wait until the job has ended.
 
         Raises:
-            Refusal: it failed.
+            Refusal: the job failed.
         """
         while not self.ended:
             await self._changed.wait()
@@ -128,10 +129,10 @@ class GenerationJob:
         self._raise()
 
     async def text(self) -> GeneratedText:
-        """Wait for the whole text.
+        """Wait for the whole text and return it.
 
         Raises:
-            Refusal: it failed.
+            Refusal: the job failed.
         """
         await self.finish()
         generated = GeneratedText(prompt_tokens=self.prompt_tokens)
@@ -140,10 +141,10 @@ class GenerationJob:
         return generated
 
     async def next(self, deadline: float) -> list[Piece] | None:
-        """Wait for further pieces. Returns at least one, or None after the last.
+        """Wait for the next pieces. Return at least one, or None after the last.
 
         Raises:
-            Refusal: it failed, or the deadline passed.
+            Refusal: the job failed, or the deadline passed.
         """
         while not self._pieces and not self.ended:
             try:
@@ -168,12 +169,12 @@ class GenerationJob:
 class GenerationScheduler:
     """The running and waiting generation jobs of all models.
 
-    Jobs of models on one backbone form a batch. If a step fails, each job of the batch is restarted
-    in a batch of its own: the texts are the same, so only the job that causes the error fails.
+    Jobs of models on the same backbone form a batch. If a step fails, every job of the batch is
+    restarted in a batch of its own, so that only the job that causes the error fails.
 
     Args:
-        max_tokens: positions of the running jobs.
-        max_waiting: positions of the waiting jobs.
+        max_tokens: maximum number of positions of the running jobs.
+        max_waiting: maximum number of positions of the waiting jobs.
         call: runs a function on the event loop.
     """
 
@@ -193,10 +194,10 @@ class GenerationScheduler:
         field: str,
         streams: bool,
     ) -> list[GenerationJob]:
-        """Create a job for each prompt with its options. Runs on a thread that tokenizes.
+        """Create a job for each prompt with its options. Runs on a tokenizer thread.
 
         Raises:
-            Refusal: a prompt that cannot be continued, or an option out of range.
+            Refusal: a prompt cannot be continued, or an option is out of range.
         """
         jobs = []
         for number, (text, options) in enumerate(zip(prompts, settings, strict=True)):
@@ -205,37 +206,37 @@ class GenerationScheduler:
             prompt, search = None, None
             if options.num_beams == 1:
                 prompt = _prompt(variant, text, options, f"{field}[{number}]")
-                count = len(prompt.source or prompt.ids)
+                prompt_tokens = len(prompt.source or prompt.ids)
             else:
                 search = _search(variant, text, options)
-                count = len(variant.opened.model.tokenizer.encode(text))
-            tokens = count + options.tokens * options.num_beams
-            jobs.append(GenerationJob(variant, prompt, search, count, tokens, streams))
+                prompt_tokens = len(variant.opened.model.tokenizer.encode(text))
+            tokens = prompt_tokens + options.tokens * options.num_beams
+            jobs.append(GenerationJob(variant, prompt, search, prompt_tokens, tokens, streams))
         return jobs
 
     def submit(self, jobs: Sequence[GenerationJob]) -> None:
         """Queue all jobs or none.
 
         Raises:
-            NeverFitsError, FullError: as of `Queue.submit`.
+            NeverFitsError, FullError: as in `Queue.submit`.
         """
-        most = max(job.tokens for job in jobs)
-        if most > self.max_tokens:
-            raise NeverFitsError(most, self.max_tokens)
+        most_tokens = max(job.tokens for job in jobs)
+        if most_tokens > self.max_tokens:
+            raise NeverFitsError(most_tokens, self.max_tokens)
         tokens = sum(job.tokens for job in jobs)
         if tokens > self.max_waiting:
             raise NeverFitsError(tokens, self.max_waiting)
         with self._lock:
-            waiting = sum(job.tokens for job in self._waiting)
-            if waiting + tokens > self.max_waiting:
-                raise FullError(f"{tokens} tokens beside {waiting}")
+            waiting_tokens = sum(job.tokens for job in self._waiting)
+            if waiting_tokens + tokens > self.max_waiting:
+                raise FullError(f"{tokens} tokens beside {waiting_tokens}")
             now = time.monotonic()
             for job in jobs:
                 job.submitted = now
             self._waiting.extend(jobs)
 
     def cancel(self, jobs: Sequence[GenerationJob]) -> None:
-        """Cancel jobs: waiting ones are removed, running ones leave at the next step."""
+        """Cancel jobs: waiting jobs are removed now, running jobs at the next step."""
         for job in jobs:
             job.cancelled = True
         with self._lock:
@@ -244,12 +245,11 @@ class GenerationScheduler:
 
     @property
     def num_running(self) -> int:
-        """The number of running jobs."""
         return sum(len(batch.jobs) for batch in list(self._batches))
 
     @property
     def tokens(self) -> int:
-        """The number of positions of the running jobs."""
+        """The number of positions reserved for the running jobs."""
         batches = list(self._batches)
         return sum(job.tokens for batch in batches for job in list(batch.jobs.values()))
 
@@ -262,7 +262,7 @@ class GenerationScheduler:
         return bool(self._batches or self._waiting)
 
     def step(self) -> None:
-        """Add a token to each job of the batch whose turn it is."""
+        """Start waiting jobs, and compute one step of the batch at the front of the rotation."""
         changed = self._start_waiting()
         if self._batches:
             batch = self._batches[0]
@@ -285,7 +285,7 @@ class GenerationScheduler:
         self._wake(jobs)
 
     def _start_waiting(self) -> list[GenerationJob]:
-        """Start the waiting jobs that fit. Returns those that failed to start."""
+        """Start the waiting jobs that fit. Return those that failed to start."""
         failed = []
         for job in self._startable():
             job.waited = time.monotonic() - job.submitted
@@ -298,15 +298,16 @@ class GenerationScheduler:
         return failed
 
     def _startable(self) -> list[GenerationJob]:
+        """Remove and return the waiting jobs, oldest first, that fit beside the running ones."""
         with self._lock:
-            held_tokens, jobs = self.tokens, []
+            running_tokens, jobs = self.tokens, []
             while self._waiting:
                 job = self._waiting[0]
                 if not job.cancelled:
-                    if held_tokens and held_tokens + job.tokens > self.max_tokens:
+                    if running_tokens and running_tokens + job.tokens > self.max_tokens:
                         break
                     jobs.append(job)
-                    held_tokens += job.tokens
+                    running_tokens += job.tokens
                 self._waiting.popleft()
             return jobs
 
@@ -323,8 +324,8 @@ class GenerationScheduler:
     def _restart_separately(
         self, batch: _GenerationBatch, error: BaseException
     ) -> list[GenerationJob]:
-        """Restart each job of a failed batch in a batch of its own; a single job fails. Returns the
-        jobs that failed."""
+        """Restart each job of a failed batch in a batch of its own; the job of a single-job batch
+        fails with `error`. Return the failed jobs."""
         jobs = list(batch.jobs.values())
         batch.jobs.clear()
         if batch.is_single or len(jobs) == 1:
@@ -337,24 +338,24 @@ class GenerationScheduler:
             try:
                 single.add(job)
                 self._batches.append(single)
-            except BaseException as fault:
-                job.error, job.ended = fault, True
+            except BaseException as start_error:
+                job.error, job.ended = start_error, True
                 failed.append(job)
         return failed
 
     def _wake(self, jobs: Iterable[GenerationJob]) -> None:
-        waiting = list(jobs)
+        changed_jobs = list(jobs)
 
         def wake() -> None:
-            for job in waiting:
+            for job in changed_jobs:
                 job._changed.set()
 
-        if waiting:
+        if changed_jobs:
             self._call(wake)
 
 
 class _GenerationBatch:
-    """Jobs that are generated together; `is_single`: one job, which no other joins."""
+    """Jobs that are generated together; `is_single`: a single job, which no other may join."""
 
     def __init__(self, variant: ModelVariant, is_single: bool = False) -> None:
         self.variant, self.is_single = variant, is_single
@@ -374,7 +375,7 @@ class _GenerationBatch:
         self.jobs[self._generation.add(replace(job.prompt, network=adapted_network))] = job
 
     def step(self) -> list[GenerationJob]:
-        """Compute one step. Returns the jobs that got a piece."""
+        """Compute one step. Return the jobs with a new piece or value."""
         for number in [n for n, job in self.jobs.items() if job.cancelled]:
             self.jobs.pop(number).ended = True
             if self._generation is not None:
@@ -405,7 +406,7 @@ class _GenerationBatch:
 
 
 def _prompt(variant: ModelVariant, text: str, options: GenerationOptions, field: str) -> Prompt:
-    """The prompt of a text with the sampling options, as for a request of one text."""
+    """Tokenize one prompt and attach its sampling options."""
     try:
         (prompt,) = inference_texts.prompts_of(
             variant.opened.model,
@@ -422,6 +423,8 @@ def _prompt(variant: ModelVariant, text: str, options: GenerationOptions, field:
 def _search(
     variant: ModelVariant, prompt: str, options: GenerationOptions
 ) -> Callable[[], Steps[str]]:
+    """Return a function that starts the beam search for a prompt."""
+
     def search() -> Steps[str]:
         model, network = variant.opened.model, variant.opened.network()
         (text,) = yield from inference_texts.search(

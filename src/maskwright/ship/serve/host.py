@@ -1,11 +1,10 @@
-"""The interface of the server to its dialects: what a route may ask, and the answers.
+"""The interface between the dialects and the models: one method for each kind of request.
 
     response = await host.predict("reviews", ["a text"], Options(deadline=2.0))
     async for piece in host.stream("gpt", "Once", GenerationOptions(tokens=20), Options()): …
 
-Nothing here blocks the event loop: texts are tokenized on threads, networks run on the thread of
-the device, and answers are formed on threads again. When a request is cancelled (its client
-disconnected, its deadline passed), its items leave the queue.
+Nothing here blocks the event loop: texts are tokenized on threads, networks run on the device
+thread, and results are formatted on threads. Cancelling a request removes its items from the queue.
 """
 
 from __future__ import annotations
@@ -81,18 +80,18 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a request is answered.
+    """Options of a request.
 
     Attributes:
-        truncate: a text that is longer than the model reads is truncated, which the answer reports;
-            otherwise it is read in windows, or refused if the model has none.
-        long: the treatment of such a text, as of `LanguageModel.predict`; None: as `truncate` says.
-        deadline: seconds until the request is given up; None: the limit of the server.
-        adapter: the name of the head or adapter that answers; None: the model itself.
-        top: the number of best answers for each row.
-        raw: return scores of the head, not probabilities.
-        pooling: of vectors, for a model without a pooling of its own.
-        field: the name of the rows in the request, for refusals.
+        truncate: truncate texts that exceed the maximum length, which the response reports;
+            otherwise they are split into windows, or refused if the task has no windows.
+        long: the `long` option of `LanguageModel.predict`; None: determined by `truncate`.
+        deadline: seconds until the request is cancelled; None: the limit of the server.
+        adapter: the name of the head or adapter to use; None: the model itself.
+        top: the number of best predictions per row; None: the default of the method.
+        raw: return the scores of the head instead of probabilities.
+        pooling: the pooling of embeddings, for a model that was not trained to embed.
+        field: the name of the rows in the request body, for error messages.
     """
 
     truncate: bool = False
@@ -106,12 +105,12 @@ class Options:
 
     @property
     def truncation_hint(self) -> str:
-        """What a request has to say so that a text that is too long is truncated."""
+        """The option to set so that too long texts are truncated, for error messages."""
         return "truncate" if self.long is None else 'long="as_trained"'
 
     @property
     def long_text(self) -> LongText:
-        """The treatment of a text that is longer than the model reads."""
+        """How to encode texts that exceed the maximum length."""
         return self.long or ("as_trained" if self.truncate else "windows")
 
 
@@ -120,15 +119,15 @@ DEFAULT_OPTIONS, DEFAULT_GENERATION = Options(), GenerationOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class HostResponse:
-    """The answers to the rows of a request, in their order.
+    """The results of a request; all lists have one element per row, in the order of the rows.
 
     Attributes:
-        values: the answer to each row.
-        tokens: the number of tokens read of each row.
-        windows: the number of windows that each row was read in.
+        values: the result of each row.
+        tokens: the number of input tokens of each row.
+        windows: the number of windows into which each row was split.
         truncated: whether each row was truncated.
-        characters: the number of characters of all texts.
-        fingerprint: of the model that answered, for answers of a task.
+        characters: the total number of characters of all texts.
+        fingerprint: the hash of the model, for results of a task; otherwise empty.
     """
 
     values: list[Any]
@@ -144,39 +143,41 @@ class HostResponse:
         return sum(self.tokens)
 
 
-# The request that is being answered; None if the host is called from inside the process.
+# The current HTTP request; None if the host is called from within the process.
 REQUEST: ContextVar[IncomingRequest | None] = ContextVar("request", default=None)
-# Estimated bytes of a body per token; of an answer per element of a vector, and per candidate.
+# Estimated bytes: of a request body per token, of a response per vector element, per candidate.
 BYTES_A_TOKEN, BYTES_A_FIGURE, BYTES_AROUND = 5, 20, 80
-# Seconds between two measurements of the lag of the event loop; turns of the loop per request.
+# Seconds between measurements of the event loop's lag; iterations of the loop per request.
 TICK, TURNS = 0.05, 3
-# Rows, characters and tokens that are tokenized, or turned into answers, in less time than a round
-# trip to a thread takes.
+# Up to these numbers of rows, characters and tokens, tokenization and formatting take less time
+# than a round trip to a thread.
 LIGHT_ROWS, LIGHT_CHARACTERS, LIGHT_TOKENS = 4, 1_000, 256
 
 TOKENIZER_THREADS = 2
-# A prompt that any tokenizer accepts, and the deadline in seconds of the first answer.
+# Warm-up: a prompt that any tokenizer accepts, and the deadline in seconds of its generation.
 WARM, WARM_SECONDS = "the", 600.0
 
-# The payload of rows, the results of payloads, and the answers of a result.
+# (rows, number of the first row) -> (payload, encoded rows); runs on a tokenizer thread.
 Encode = Callable[[Sequence[Any], int], tuple[Any, EncodedRows]]
+# ([(payload, encoded rows)], deadline) -> the result of each payload; runs on the device thread.
 Answer = Callable[[Sequence[tuple[Any, EncodedRows]], float], Awaitable[list[ItemResult]]]
+# (encoded rows, result of their payload) -> a value for each row.
 Finish = Callable[[EncodedRows, Any], list[Any]]
 
 
 class Host:
-    """The models of a process and the device that answers for them.
+    """The served models, the request queues and the device thread.
 
     Args:
-        limits: of requests and queues.
-        precision, engine: of models that are swapped in.
+        limits: limits of requests and queues; None: the defaults.
+        precision, engine: used for models that `swap` loads.
     """
 
     def __init__(
         self, limits: Limits | None = None, *, precision: Precision = "auto", engine: str = TORCH
     ) -> None:
         self.limits, self.metrics = limits or Limits(), Metrics()
-        self._models: dict[str, ServedModel] = {}  # the first answers requests that name none
+        self._models: dict[str, ServedModel] = {}  # the first is the default
         self._precision, self._engine = precision, engine
         self._pool = concurrent.futures.ThreadPoolExecutor(TOKENIZER_THREADS, "tokenise")
         self._queue = Queue(
@@ -190,11 +191,11 @@ class Host:
         )
         self._device = Device(self._queue, self._deliver, self._generation)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.incoming_tokens = 0  # estimate for the requests that are not in the queue yet
-        self.large = asyncio.Lock()  # held by the one of them that may not fit into the queue
+        self.incoming_tokens = 0  # estimated tokens of requests that are not in the queue yet
+        self.large = asyncio.Lock()  # held by the one request that may not fit into the queue
         self._waking = False
-        # Lag of the event loop in seconds at the last tick, and the smaller of the last two: one
-        # pause of the process is not load.
+        # Lag of the event loop in seconds at the last tick, and the minimum of the last two, which
+        # ignores a single pause of the process.
         self._last_lag = self._lag = 0.0
         self.ready = False
         self.draining = False
@@ -210,16 +211,15 @@ class Host:
             "te_queue_size": lambda: len(self._queue),
         }
 
-    # ------------------------------------------------------------------------------- models
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
 
     def model(self, name: str | None = None) -> ServedModel:
-        """The model of that name; None: the first.
+        """Return the model of that name; None: the first model.
 
         Raises:
-            Refusal: there is none.
+            Refusal: no such model, or no model is loaded yet.
         """
         if not self._models:
             raise Refusal("unready", "the models are being loaded", retry_after=1)
@@ -232,20 +232,19 @@ class Host:
         return self._models[name]
 
     def _variant(self, name: str | None, options: Options) -> ModelVariant:
-        """The model that answers, whose fingerprint is set in the headers of the answer."""
+        """Return the model or adapter to use, and set its fingerprint in the response headers."""
         variant = self.model(name).variant(options.adapter)
         self.budget().facts["model"] = variant.fingerprint[:16]
         return variant
 
     def budget(self) -> RequestBudget:
-        """The budget of the request that is being answered."""
+        """Return the budget of the current request; a new one outside of HTTP requests."""
         return REQUEST.get() or RequestBudget(self.limits)
 
-    # ------------------------------------------------------------------------------------ answers
     async def predict(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """The answers of the task of a model; rows as of `LanguageModel.predict`."""
+        """Return the predictions of the model's task; `rows` as in `LanguageModel.predict`."""
 
         def finish(predictor: Predictor) -> Finish:
             return lambda encoded, outputs: list(
@@ -258,8 +257,8 @@ class Host:
     async def scores(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """(L,) float32 for each row: the probability of every label, in the order of
-        the labels of the task, or with `raw` the scores of the head."""
+        """Return (L,) float32 for each row: the probabilities of the L labels in the order of the
+        task's labels; with `options.raw` the scores of the head."""
 
         def finish(predictor: Predictor) -> Finish:
             return lambda encoded, outputs: list(
@@ -272,7 +271,7 @@ class Host:
     async def embed(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """(D,) float32 for each text, as `LanguageModel.embed`."""
+        """Return a (D,) float32 embedding for each text, as `LanguageModel.embed`."""
 
         def finish(predictor: Predictor) -> Finish:
             return lambda encoded, outputs: list(
@@ -286,7 +285,7 @@ class Host:
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """(T, D) float32 for each text: the states of its tokens in the last layer."""
+        """Return (T, D) float32 for each text: the last hidden state of each of its T tokens."""
         variant, budget = self._variant(name, options), self.budget()
 
         def encode(rows: Sequence[Any], first_number: int) -> tuple[Any, EncodedRows]:
@@ -304,7 +303,7 @@ class Host:
     async def fill_mask(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """The masks of each text with their candidates, as of `LanguageModel.fill_mask`."""
+        """Return the candidates for the masks of each text, as `LanguageModel.fill_mask`."""
         variant = self._variant(name, options)
         _require(variant, "fill_mask", "the model fills no masks")
         top = options.top or 5
@@ -317,7 +316,7 @@ class Host:
             return (masked_texts, top), encoded
 
         def finish(encoded: EncodedRows, holes: Any) -> list[Any]:
-            return [inference_texts.spelled_masks(model, *text_holes) for text_holes in holes]
+            return [inference_texts.spelled_masks(model, *pair) for pair in holes]
 
         answer = partial(self._read_batched, variant, "masks", encoding.read_masks)
         return await self._answer(texts, options, answer, encode, finish)
@@ -325,8 +324,8 @@ class Host:
     async def prompt_scores(
         self, name: str | None, prompts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
-        """`Logprobs` for each prompt: the log-probabilities of its tokens by a decoder, with those
-        of the `options.top` likeliest tokens at each position."""
+        """Return `Logprobs` for each prompt: the log-probabilities of its tokens, and those of the
+        `options.top` likeliest tokens at each position."""
         variant = self._variant(name, options)
         _require(variant, "generate", "the model does not write")
         model, top = variant.opened.model, options.top or 0
@@ -336,7 +335,7 @@ class Host:
             return (tokenized, top), encoded
 
         def finish(encoded: EncodedRows, scores: Any) -> list[Any]:
-            return [logprobs.of_prompt(model.tokenizer, *prompt_score) for prompt_score in scores]
+            return [logprobs.of_prompt(model.tokenizer, *pair) for pair in scores]
 
         answer = partial(self._read_batched, variant, "prompts", encoding.read_prompts)
         return await self._answer(prompts, options, answer, encode, finish)
@@ -348,7 +347,7 @@ class Host:
         generation: GenerationOptions | Sequence[GenerationOptions] = DEFAULT_GENERATION,
         options: Options = DEFAULT_OPTIONS,
     ) -> HostResponse:
-        """A `GeneratedText` for each prompt, with the same or with individual options."""
+        """Return a `GeneratedText` for each prompt; `generation` is for all or one per prompt."""
         variant = self._variant(name, options)
         start, deadline = time.monotonic(), self._deadline(options)
         jobs = await self._submit_jobs(variant, prompts, generation, options)
@@ -379,44 +378,43 @@ class Host:
         options: Options = DEFAULT_OPTIONS,
         on_prompt: Callable[[int], None] = lambda tokens: None,
     ) -> AsyncIterator[Piece]:
-        """Generate the text of one prompt piece by piece. The request is admitted or refused before
-        the first piece; then `on_prompt` is called with the number of tokens of the prompt."""
+        """Yield the continuation of one prompt piece by piece. A refusal is raised before the first
+        piece; `on_prompt` is called with the number of prompt tokens once the job is queued."""
         variant = self._variant(name, options)
-        start, deadline, count = time.monotonic(), self._deadline(options), 0
+        start, deadline, num_written = time.monotonic(), self._deadline(options), 0
         jobs = await self._submit_jobs(variant, [prompt], generation, options, streams=True)
         on_prompt(jobs[0].prompt_tokens)
         try:
             while (pieces := await jobs[0].next(deadline)) is not None:
                 for piece in pieces:
-                    count += piece.id is not None
+                    num_written += piece.id is not None
                     yield piece
             self.metrics.answered(_timings(start, jobs))
         finally:
             self._generation.cancel(jobs)
-            self.metrics.wrote(jobs[0].prompt_tokens, count)
+            self.metrics.wrote(jobs[0].prompt_tokens, num_written)
 
-    # ---------------------------------------------------------------------------------- lifecycle
     def load(self, models: Mapping[str, ServedModel]) -> None:
-        """Serve these models. A process listens before they are loaded, so routes read `names` for
-        each request and not when they are created."""
+        """Set the served models. The server listens before models are loaded, so routes must read
+        `names` per request, not when they are created."""
         self._models = dict(models)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to answer, on this event loop."""
+        """Start the device thread; results are delivered on the event loop `loop`."""
         self._loop = loop
         self._device.start()
         self._tick(loop.time())
 
     def _tick(self, due: float) -> None:
-        """Measure the lag of the event loop, the bottleneck of many requests to tiny models."""
+        """Measure the lag of the event loop, which is the bottleneck with tiny models."""
         assert self._loop is not None
         now = self._loop.time()
-        late = max(0.0, now - due)
-        self._lag, self._last_lag = min(self._last_lag, late), late
+        delay = max(0.0, now - due)
+        self._lag, self._last_lag = min(self._last_lag, delay), delay
         self._loop.call_at(now + TICK, self._tick, now + TICK)
 
     async def warm_up(self) -> None:
-        """Run every model once at common lengths; then set `ready`."""
+        """Run every model at common lengths, initialise the queue's rate, and set `ready`."""
         rates = []
         for model in self._models.values():
             rates.append(await self.run_on_device(model.warm))
@@ -432,7 +430,7 @@ class Host:
         self.ready = True
 
     async def run_on_device(self, function: Callable[[], Any]) -> Any:
-        """Queue a function to run on the thread of the device. Returns its value."""
+        """Run a function on the device thread and return its value."""
         assert self._loop is not None
         operation = BatchOperation(0, "function", lambda payloads: [call() for call in payloads])
         item = QueueItem(operation, [1], function, waiter=self._future())
@@ -444,7 +442,7 @@ class Host:
         return result.value
 
     def run_and_wait(self, function: Callable[[], Any]) -> Any:
-        """As `run_on_device`, called from a thread other than that of the event loop.
+        """Run a function on the device thread and return its value; not from the event loop.
 
         Raises:
             Refusal: the deadline passed, or the queue is full.
@@ -466,13 +464,12 @@ class Host:
             raise _deadline_refusal() from None
 
     def swap(self, name: str, folder: Path | str) -> None:
-        """Replace the model `name` by the model in `folder`, without the adapters of the old one.
-        Admitted requests are still answered by the old one. Call it on a thread, since it reads the
-        folder.
+        """Replace the model `name` by the model in `folder`; adapters of the old model are dropped.
+        Admitted requests still use the old model. Blocks while loading, so call it on a thread.
 
         Raises:
             UsageError: no model has that name.
-            And as `maskwright.load`; the old model then stays.
+            Others: as `maskwright.load`; the old model is kept.
         """
         if name not in self._models:
             raise UsageError(
@@ -487,7 +484,7 @@ class Host:
         self._models = {**self._models, name: new_model}
 
     def stop(self) -> None:
-        """Stop answering."""
+        """Stop the device thread and the tokenizer threads."""
         self._device.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -498,14 +495,14 @@ class Host:
 
     @asynccontextmanager
     async def admit(self, size: int, facts: dict[str, str]) -> AsyncIterator[None]:
-        """A context for a request whose body was received.
+        """Admit a request whose body of `size` bytes was received, as a context manager.
 
-        Until its items are queued or it is refused, it counts with a number of tokens estimated
-        from its size. A request that may not fit into the queue waits for a lock instead, since it
-        would block all others.
+        Until its items are queued, the request counts with an estimated number of tokens. A request
+        that may exceed the whole queue waits for a lock instead, since it would block all others.
+        `facts` receives values for the headers of the response.
 
         Raises:
-            Refusal: there is no room.
+            Refusal: the queue is full, or the deadline passed.
         """
         self.require_room()
         request = IncomingRequest(self, size // BYTES_A_TOKEN, facts)
@@ -519,11 +516,11 @@ class Host:
             request.end()
 
     def require_room(self) -> None:
-        """Raise Refusal if no request is admitted now."""
-        busy = self.incoming_tokens > 0 or len(self._queue) > 0
-        wait = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
-        too_long = busy and wait > self.limits.max_wait_seconds
-        if too_long or self._queue.is_full(self.incoming_tokens):
+        """Raise a Refusal if the expected waiting time or the queue exceeds its limit."""
+        is_busy = self.incoming_tokens > 0 or len(self._queue) > 0
+        wait_seconds = self._queue.seconds(self.incoming_tokens) + TURNS * self._lag
+        waits_too_long = is_busy and wait_seconds > self.limits.max_wait_seconds
+        if waits_too_long or self._queue.is_full(self.incoming_tokens):
             raise self._full()
 
     def _full(self) -> Refusal:
@@ -535,7 +532,6 @@ class Host:
             retry_after=max(1.0, excess),
         )
 
-    # ---------------------------------------------------------------------------------- internals
     async def _answer_task(
         self,
         variant: ModelVariant,
@@ -545,7 +541,7 @@ class Host:
         finish: Callable[[Predictor], Finish],
         embeds: bool = False,
     ) -> HostResponse:
-        """The answers of a head to rows."""
+        """Apply a head to rows; `finish` maps the predictor to a function that formats outputs."""
         loaded = variant.loaded_head(head)
         predictor, objective = loaded or await self._run(False, variant.head, head)
 
@@ -568,7 +564,7 @@ class Host:
     def _operation(
         self, variant: ModelVariant, kind: str, read: Callable[..., Sequence[Any]]
     ) -> BatchOperation:
-        """Scores of models on one backbone are batched together; other operations by model."""
+        """Return the batching key: scores are batched by backbone, other operations by model."""
         if kind == "scores":
             return BatchOperation(variant.backbone, kind, read)
 
@@ -588,14 +584,15 @@ class Host:
         encode: Encode,
         finish: Finish,
     ) -> HostResponse:
+        """Encode rows in chunks, compute their results and format them; record the timings."""
         self.budget().take_rows(rows, options.field)
-        begin, deadline = time.monotonic(), self._deadline(options)
+        started_at, deadline = time.monotonic(), self._deadline(options)
         async with _Deadline(deadline):
             chunks = [(span.start, [rows[n] for n in span]) for span in encoding.split_rows(rows)]
             payloads = await all_of(
                 self._run(_is_light(chunk), encode, chunk, start) for start, chunk in chunks
             )
-            tokenised = time.monotonic()
+            tokenised_at = time.monotonic()
             results = await answer(payloads, deadline)
             encoded = [encoded_rows for _, encoded_rows in payloads]
             answers = await all_of(
@@ -603,8 +600,8 @@ class Host:
                 for encoded_rows, result in zip(encoded, results, strict=True)
             )
         timings = Timings(
-            total=time.monotonic() - begin,
-            tokenise=tokenised - begin,
+            total=time.monotonic() - started_at,
+            tokenise=tokenised_at - started_at,
             queue=max(result.waited for result in results),
             compute=max(result.computed for result in results),
         )
@@ -626,7 +623,7 @@ class Host:
         payloads: Sequence[tuple[Any, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
-        """The results of payloads, batched with those of other requests."""
+        """Compute the results of payloads, in batches with those of other requests."""
         operation = self._operation(variant, kind, read)
         items = [
             QueueItem(operation, encoded_rows.lengths, payload, deadline, waiter=self._future())
@@ -660,12 +657,12 @@ class Host:
         payloads: Sequence[tuple[TaskPayload, EncodedRows]],
         deadline: float,
     ) -> list[ItemResult]:
-        """The answers that a task generates from payloads, in turns with other generation."""
+        """Generate the results of payloads of a text-generating task."""
         jobs = []
         for payload, encoded_rows in payloads:
-            read = sum(encoded_rows.lengths)
-            size = min(2 * read, self.limits.max_writing_tokens)
-            jobs.append(GenerationJob(variant, None, payload.steps, read, size, streams=False))
+            num_read = sum(encoded_rows.lengths)
+            size = min(2 * num_read, self.limits.max_writing_tokens)
+            jobs.append(GenerationJob(variant, None, payload.steps, num_read, size, streams=False))
         begin = time.monotonic()
         self._submit(jobs)
         try:
@@ -677,8 +674,8 @@ class Host:
         return [ItemResult(job.value, None, job.waited, seconds - job.waited) for job in jobs]
 
     def _wake(self) -> None:
-        """Wake the device at the end of the turn of the event loop, so that requests which arrive
-        in the same turn are batched together."""
+        """Wake the device thread at the end of the current iteration of the event loop, so that
+        requests of the same iteration are batched together."""
         if not self._waking:
             assert self._loop is not None
             self._waking = True
@@ -689,7 +686,7 @@ class Host:
         self._device.wake()
 
     def _deliver(self, results: Sequence[tuple[QueueItem, ItemResult]]) -> None:
-        """Pass the results of items to their waiters. Called on the thread of the device."""
+        """Set the results of the items' futures. Called on the device thread."""
         computed = [(item, result) for item, result in results if not result.late]
         if computed:
             lengths = [n for item, _ in computed for n in item.lengths]
@@ -713,7 +710,7 @@ class Host:
         return self._loop.create_future()
 
     async def _run(self, light: bool, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function on a thread, or on the event loop if it is light; errors are refusals."""
+        """Call a function on a thread, or directly if it is `light`; errors become refusals."""
         assert self._loop is not None
         try:
             if light:
@@ -745,10 +742,10 @@ class Host:
         return jobs
 
     def _submit(self, jobs: Sequence[GenerationJob]) -> None:
-        """Queue jobs.
+        """Queue generation jobs.
 
         Raises:
-            Refusal: there is no room for them.
+            Refusal: the queue is full, or the jobs exceed a limit.
         """
         _leave_incoming()
         self.budget().take_tokens(sum(job.tokens for job in jobs))
@@ -762,14 +759,14 @@ class Host:
         self._wake()
 
     def _deadline(self, options: Options) -> float:
-        """The deadline of the request, as of `time.monotonic`."""
+        """Return the deadline of the request on the clock of `time.monotonic`."""
         limit = self.limits.deadline
         seconds = limit if options.deadline is None else min(limit, options.deadline)
         return self.budget().began + seconds
 
 
 class IncomingRequest(RequestBudget):
-    """A request of a client, which counts with an estimate of its tokens until it is queued."""
+    """The budget of an HTTP request, which counts `tokens` (an estimate) until it is queued."""
 
     def __init__(self, host: Host, tokens: int, facts: dict[str, str]) -> None:
         super().__init__(host.limits, facts)
@@ -779,7 +776,7 @@ class IncomingRequest(RequestBudget):
         self._has_ended = False
 
     def end(self) -> None:
-        """Stop counting the estimate: the request is queued or refused."""
+        """Stop counting the estimate, since the request is queued or refused."""
         if not self._has_ended:
             self._has_ended = True
             self._host.incoming_tokens -= self._tokens
@@ -788,19 +785,19 @@ class IncomingRequest(RequestBudget):
 
 
 def _timings(begin: float, jobs: Sequence[GenerationJob]) -> Timings:
-    """The timings of generated texts."""
+    """Return the timings of generation jobs that began at `begin`."""
     total, wait = time.monotonic() - begin, max(job.waited for job in jobs)
     return Timings(total=total, tokenise=0.0, queue=wait, compute=total - wait)
 
 
 def _leave_incoming() -> None:
-    """Stop counting the estimate of the current request: it is about to be queued."""
+    """Stop counting the estimate of the current request, which is about to be queued."""
     if (request := REQUEST.get()) is not None:
         request.end()
 
 
 async def all_of(values: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Await all values; if one fails, cancel the others. A single value gets no task."""
+    """Await all values; if one fails, cancel the others. A single value creates no task."""
     awaitables = list(values)
     if len(awaitables) == 1:
         return [await awaitables[0]]
@@ -828,7 +825,7 @@ def _encoded(rows: EncodedRows) -> Encoded:
 
 
 def _as_single_texts(predictor: Predictor, rows: Sequence[Any]) -> list[Any]:
-    """Texts as rows of a task that makes vectors."""
+    """Return the texts as rows of an embedding task."""
     return [{predictor.task_type.alone: row} for row in rows]
 
 
@@ -838,7 +835,7 @@ def _require(variant: ModelVariant, ability: str, reason: str) -> None:
 
 
 class _Deadline:
-    """A context that is cancelled at a time of `time.monotonic`, with a refusal."""
+    """A timeout at a time of `time.monotonic`, which raises a Refusal."""
 
     def __init__(self, deadline: float) -> None:
         self._timeout = asyncio.timeout(deadline - time.monotonic())

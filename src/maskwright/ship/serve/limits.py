@@ -11,7 +11,7 @@ from typing import Any
 from maskwright.base.errors import UsageError
 from maskwright.ship.serve.errors import Refusal
 
-# Of an answer, as estimated before it is computed: a larger one would delay all other requests.
+# Maximum estimated bytes of a response, since larger ones would delay all other requests.
 MOST_ANSWER_BYTES = 40_000_000
 
 
@@ -69,13 +69,13 @@ class Limits:
 
 
 class RequestBudget:
-    """What a request has used of the limits, which apply to all of it together: the instances of a
-    body, the texts with each label, the copies of each prompt.
+    """The amounts that a request has used of its limits. They apply to the sum over the instances
+    of a body, the combinations of texts with labels, and the copies of prompts.
 
     Attributes:
-        began: time at which its body was received, from which the deadline counts.
-        facts: values for the headers of its answer.
-        is_admitted: whether a part of it is queued already.
+        began: the time at which its body was received; deadlines are relative to it.
+        facts: values for the headers of its response.
+        is_admitted: whether a part of it is already queued.
     """
 
     def __init__(self, limits: Limits, facts: dict[str, str] | None = None) -> None:
@@ -84,10 +84,10 @@ class RequestBudget:
         self._used: Counter[str] = Counter()
 
     def require_inputs(self, count: int, field: str) -> None:
-        """Refuse too many inputs before they are created.
+        """Check a number of inputs before they are created.
 
         Raises:
-            Refusal: with field and limit, like all methods here.
+            Refusal: a limit is exceeded; likewise in all methods of this class.
         """
         count, limit = count + self._used["inputs"], self.limits.max_items
         if count > limit:
@@ -107,15 +107,15 @@ class RequestBudget:
                     reason, where = f"a text of {size} characters", f"{field}[{number}]"
                     raise Refusal("too_large", reason, field=where, limit=longest)
                 characters += size
-        # A text that is paired with several others counts each time.
+        # A text that is paired with several others counts every time.
         self._take("characters", characters, self.limits.max_body_bytes, field)
 
     def take_tokens(self, count: int, field: str | None = None) -> None:
-        """Count tokens that are read or generated."""
+        """Count tokens of inputs or generated texts."""
         self._take("tokens", count, self.limits.max_queue_tokens, field)
 
     def take_answer(self, size: int, field: str) -> None:
-        """Count the estimated bytes of an answer."""
+        """Count the estimated bytes of a response."""
         self._take("bytes to answer with", size, MOST_ANSWER_BYTES, field)
 
     def _take(self, quantity: str, count: int, limit: int, field: str | None) -> None:
@@ -126,7 +126,7 @@ class RequestBudget:
 
 
 def texts_of(row: Any) -> Iterator[str]:
-    """The texts in a row of any form."""
+    """Yield all strings in a row, which may be nested lists, tuples or mappings."""
     if isinstance(row, str):
         yield row
     elif isinstance(row, Mapping):

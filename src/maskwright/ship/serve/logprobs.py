@@ -12,13 +12,13 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass
 class Logprobs:
-    """Lists with an element for each token of a text.
+    """Log-probabilities of a text, as lists with one element per token.
 
     Attributes:
-        tokens: their texts.
-        logprobs: log-probabilities in nats; None for the first token of a prompt.
-        best: log-probabilities of the likeliest tokens at the same position, by their texts.
-        offsets: the characters at which they begin.
+        tokens: the texts of the tokens.
+        logprobs: the log-probabilities in nats; None for the first token of a prompt.
+        best: the likeliest tokens at each position: log-probabilities by token text, or None.
+        offsets: the index of the first character of each token.
     """
 
     tokens: list[str] = field(default_factory=list)
@@ -29,7 +29,6 @@ class Logprobs:
     def add(
         self, token: str, logprob: float | None, best: dict[str, float] | None, offset: int
     ) -> None:
-        """Append a token."""
         self.tokens.append(token)
         self.logprobs.append(logprob)
         self.best.append(best)
@@ -44,20 +43,21 @@ class Logprobs:
 
 
 def of_prompt(tokenizer: Tokenizer, prompt: PromptTokens, scores: Sequence[TokenScore]) -> Logprobs:
-    """The log-probabilities of a prompt; `scores` are those of all its ids after the first."""
+    """Return the log-probabilities of a prompt; `scores` has those of all its ids but the first."""
     logprobs = Logprobs()
-    own_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
+    text_scores = scores[len(scores) + 1 - len(prompt.text_ids) :]
     for nth, (token, offset) in enumerate(zip(prompt.text_ids, prompt.offsets, strict=True)):
         logprob, best = (
-            (None, None) if nth == 0 else (own_scores[nth - 1][0], own_scores[nth - 1][1])
+            (None, None) if nth == 0 else (text_scores[nth - 1][0], text_scores[nth - 1][1])
         )
-        written = tokenizer.decode([token], False)
-        logprobs.add(written, logprob, None if best is None else likeliest(tokenizer, best), offset)
+        text = tokenizer.decode([token], False)
+        logprobs.add(text, logprob, None if best is None else likeliest(tokenizer, best), offset)
     return logprobs
 
 
 def likeliest(tokenizer: Tokenizer, tokens: Sequence[tuple[int, float]]) -> dict[str, float]:
-    """Log-probabilities by the text of the token, the best first; of equal texts the best."""
+    """Return log-probabilities by token text, of equal texts the first; `tokens` are pairs (token
+    id, log-probability) in descending order."""
     logprobs: dict[str, float] = {}
     for token, logprob in tokens:
         logprobs.setdefault(tokenizer.decode([token], False), logprob)

@@ -19,8 +19,8 @@ from typing import Any, TextIO
 
 
 class RequestLog:
-    """A log of JSON lines on a stream; None: no log. A line that cannot be written, because the
-    disk is full or the pipe is closed, is dropped and counted.
+    """A log of JSON lines on a stream; None: no log. Lines that cannot be written (full disk,
+    closed pipe) are dropped and counted.
 
     Attributes:
         lost: the number of lines that could not be written.
@@ -31,7 +31,7 @@ class RequestLog:
         self.lost = 0
 
     def line(self, event: str, **facts: Any) -> None:
-        """Write one line, with control characters escaped as in JSON."""
+        """Write one line with the time, the name of the event, and further fields."""
         if self._stream is None:
             return
         record = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, default=str)
@@ -43,7 +43,7 @@ class RequestLog:
                 self.lost += 1
 
     def failure(self, request: str, error: BaseException) -> None:
-        """Log an error and its place in the code, without its message, which may quote a text."""
+        """Log the type and traceback of an error, but not its message, which may quote a text."""
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         where = [
             f"{frame.filename.rpartition('maskwright/')[2]}:{frame.lineno}" for frame in frames
@@ -53,7 +53,7 @@ class RequestLog:
 
 @dataclass(frozen=True, kw_only=True)
 class Timings:
-    """Seconds of a request: total, tokenization, queue, and device."""
+    """Seconds of a request: in total, for tokenization, in the queue, and on the device."""
 
     total: float
     tokenise: float
@@ -65,7 +65,7 @@ BUCKETS = tuple(0.0005 * 2**n for n in range(17))  # 0.5 ms to 33 s
 
 
 class Histogram:
-    """A histogram of numbers."""
+    """A Prometheus histogram; `buckets` are the upper bounds, in ascending order."""
 
     def __init__(self, buckets: tuple[float, ...] = BUCKETS) -> None:
         self.buckets, self.counts = buckets, [0] * (len(buckets) + 1)
@@ -103,7 +103,7 @@ class Metrics:
         self.tokens = 0
         self.written = 0
         self.batch_tokens = Histogram(POWERS)
-        self.batch_fill = Histogram(TENTHS)  # share of tokens, if rows were padded to the longest
+        self.batch_fill = Histogram(TENTHS)  # tokens / (rows × longest row)
         self.batch_rows = Histogram(POWERS)
         self.batch_seconds = Histogram()
         self.request_seconds = Histogram()
@@ -140,7 +140,7 @@ class Metrics:
             self.failures += 1
 
     def finished(self, status: int, asks: bool) -> None:
-        """Count a finished request, with status 0 without an answer; `asks`: of a model."""
+        """Count a finished request; `status` 0: no response was sent; `asks`: a model was used."""
         with self._lock:
             self.requests += 1
             self.questions += asks
@@ -156,7 +156,7 @@ class Metrics:
             self.disconnects += 1
 
     def render(self) -> str:
-        """All metrics as text."""
+        """Return all metrics in the text format of Prometheus."""
         with self._lock:
             lines = []
             for name, histogram in (

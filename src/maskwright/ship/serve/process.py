@@ -1,12 +1,12 @@
 """The server process: socket, event loop and signals.
 
-    SIGTERM, SIGINT     accept no connections; answer with `Connection: close`; close idle
+    SIGTERM, SIGINT     accept no connections; respond with `Connection: close`; close idle
                         connections after a moment; exit with 0 when none is left
     SIGHUP              as SIGTERM, unless it is ignored (nohup)
     a second signal     exit at once
 
-No request is lost: connections that wait in the kernel are accepted before the listener closes, and
-a connection is closed only after an answer that announced it, or when it is idle.
+No request is lost: connections in the kernel's backlog are accepted before the listener closes, and
+a connection is closed only after a response that announced it, or when it is idle.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from maskwright.ship.serve.protocol import HttpConnection
 
 # Sent when the terminal closes; not on every system.
 HANGUP = getattr(signal, "SIGHUP", None)
-# Seconds after which an idle connection is closed: normally, and while the server stops.
+# Seconds after which an idle connection is closed: normally, and during shutdown.
 KEEP_ALIVE, IDLE_AT_END = 75, 1.0
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A listening socket.
+    """Return a listening socket.
 
     Raises:
-        UsageError: the port is in use (the message names the process), or there is no such address.
+        UsageError: the port is in use (the message names the process), or the address is invalid.
     """
     if not isinstance(port, int) or not 0 <= port <= 65_535:
         raise UsageError("no such port", where="--port", found=repr(port), wanted="0 to 65535")
@@ -47,17 +47,17 @@ def bind_socket(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # Two sockets may bind one port until one listens.
+        # Two sockets can be bound to the same port until one of them listens.
         listener.listen(2048)
     except OSError as error:
         listener.close()
         if error.errno in (98, 48, 10048):
             pid = _listening_process(port)
-            by = "" if pid is None else f" by process {pid}"
+            owner = "" if pid is None else f" by process {pid}"
             raise UsageError(
                 "the port is in use",
                 where=f"--port {port}",
-                found=f"used{by}",
+                found=f"used{owner}",
                 do="give another one with --port (0: any that is free), or end that process",
             ) from None
         raise UsageError(
@@ -71,7 +71,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 class DrainingServer(uvicorn.Server):
-    """The server of uvicorn with a shutdown that loses no request."""
+    """A uvicorn server whose shutdown loses no request."""
 
     def __init__(self, gate: Gate, host: Host, sock: socket.socket) -> None:
         limits = {"max_connections": host.limits.max_connections}
@@ -98,29 +98,29 @@ class DrainingServer(uvicorn.Server):
     async def run_until_stopped(
         self, load: Callable[[], Any], ready: Callable[[], None]
     ) -> MaskwrightError | None:
-        """Serve until a signal; `load` loads the models on a thread.
+        """Serve until a signal comes. `load` runs on a thread; `ready` is called after it.
 
         Returns:
-            The error if the models could not be loaded.
+            The error if the models could not be loaded; else None.
         """
         loop = asyncio.get_running_loop()
         self.host.start(loop)
         serving = asyncio.ensure_future(self._serve([self.sock]))
-        failed: MaskwrightError | None = None
+        load_error: MaskwrightError | None = None
         with self._signal_handlers(loop):
             try:
                 await asyncio.to_thread(load)
                 await self.host.warm_up()
                 ready()
             except MaskwrightError as error:
-                failed, self.should_exit = error, True
+                load_error, self.should_exit = error, True
             except BaseException:
                 self.should_exit = True
                 await serving
                 raise
             await serving
         self.host.stop()
-        return failed
+        return load_error
 
     @contextlib.contextmanager
     def _signal_handlers(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
@@ -130,7 +130,7 @@ class DrainingServer(uvicorn.Server):
         signals = [signal.SIGTERM, signal.SIGINT]
         if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
             signals.append(HANGUP)
-        before = {number: signal.getsignal(number) for number in signals}
+        previous_handlers = {number: signal.getsignal(number) for number in signals}
         for number in signals:
             loop.add_signal_handler(number, self._signalled, number)
         try:
@@ -138,7 +138,7 @@ class DrainingServer(uvicorn.Server):
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
-                signal.signal(number, before[number])
+                signal.signal(number, previous_handlers[number])
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
@@ -147,7 +147,7 @@ class DrainingServer(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connections, answer the open requests, then stop."""
+        """Stop accepting connections, finish open requests within `drain_seconds`, then stop."""
         self.host.draining = True
         await self._close_listeners()
         loop = asyncio.get_running_loop()
@@ -165,17 +165,17 @@ class DrainingServer(uvicorn.Server):
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 
     async def _close_listeners(self) -> None:
-        """Accept the connections that wait in the kernel, then close the listener."""
+        """Accept the connections in the kernel's backlog, then close the listeners."""
         loop = asyncio.get_running_loop()
-        waiting = []
+        pending = []
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self.sock.accept()
-                waiting.append(connection)
+                pending.append(connection)
         for server in self.servers:
             server.close()
         self.sock.close()
-        for connection in waiting:
+        for connection in pending:
             connection.setblocking(False)
             await loop.connect_accepted_socket(self._connection, connection)
 
@@ -188,10 +188,10 @@ class DrainingServer(uvicorn.Server):
 
 
 class BackgroundServer:
-    """A server on a thread of its own, for notebooks and tests.
+    """A server on its own thread, for notebooks and tests.
 
     Attributes:
-        url: its address.
+        url: the address of the server.
     """
 
     def __init__(self, server: DrainingServer, load: Callable[[], Any]) -> None:
@@ -209,7 +209,7 @@ class BackgroundServer:
         return self._server.host
 
     def wait(self) -> BackgroundServer:
-        """Wait until it is ready.
+        """Wait until the server is ready, and return it.
 
         Raises:
             MaskwrightError: the models could not be loaded.
@@ -220,7 +220,7 @@ class BackgroundServer:
         return self
 
     def stop(self) -> None:
-        """Drain and stop."""
+        """Finish open requests and stop."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -232,8 +232,8 @@ class BackgroundServer:
 
     def _run(self) -> None:
         try:
-            failed = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
-            self._error = self._error or failed
+            load_error = asyncio.run(self._server.run_until_stopped(self._load, self._ready.set))
+            self._error = self._error or load_error
         except BaseException as error:
             self._error = error
         finally:
@@ -241,26 +241,26 @@ class BackgroundServer:
 
 
 def run(server: DrainingServer, load: Callable[[], Any], ready: Callable[[], None]) -> None:
-    """Serve until a signal, on this thread.
+    """Serve on the current thread until a signal comes.
 
     Raises:
         MaskwrightError: the models could not be loaded.
     """
-    failed = asyncio.run(server.run_until_stopped(load, ready))
-    if failed is not None:
-        raise failed
+    load_error = asyncio.run(server.run_until_stopped(load, ready))
+    if load_error is not None:
+        raise load_error
 
 
 def _listening_process(port: int) -> int | None:
-    """The process that listens on a port of this machine, according to /proc."""
+    """Return the id of the process that listens on a local port, by /proc; None if unknown."""
     port_suffix = f":{port:04X}"
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
-                words = line.split()
-                if words[1].endswith(port_suffix) and words[3] == "0A":
-                    inodes.add(f"socket:[{words[9]}]")
+                columns = line.split()
+                if columns[1].endswith(port_suffix) and columns[3] == "0A":
+                    inodes.add(f"socket:[{columns[9]}]")
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             for link in (folder / "fd").iterdir():

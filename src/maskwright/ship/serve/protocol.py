@@ -1,17 +1,17 @@
-"""HTTP/1.1 with deadlines: the h11 protocol of uvicorn, which has no deadlines of its own.
+"""HTTP/1.1 with deadlines, based on the h11 protocol of uvicorn, which has none.
 
-    headers       10 s after the connection, or after their first byte
+    headers       10 s after the connection was made, or after their first byte
     body          10 s, and 1 s more for each 64 KB received
-    answer        30 s without progress of its reader
+    response      30 s while the client reads nothing
     connections   a maximum number, and a maximum of bytes of incomplete requests; beyond it the
                   connection that has waited the longest is closed
 
-A client that closes its side after its request (`shutdown(SHUT_WR)`) gets its answer. One that has
-closed both sides looks the same until data is sent to it: after half a second it is sent an interim
+A client that closes its side after its request (`shutdown(SHUT_WR)`) gets the response. One that
+closed both sides looks the same until data is sent: after half a second it is sent an interim
 response, "100 Continue", which a closed socket rejects.
 
-A connection whose request was refused before its body was read is closed gracefully: the answer is
-sent, and further input is discarded for a moment, since a reset would destroy the answer.
+A connection whose request was refused before its body was read is closed gracefully: the response
+is sent and further input is discarded for a moment, since a reset would destroy the response.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ HEADER_SECONDS = 10.0
 BODY_SECONDS, BYTES_A_SECOND = 10.0, 65_536
 WRITE_SECONDS = 30.0
 LINGER_SECONDS, LINGER_BYTES = 2.0, 4_194_304
-# Of all requests whose bodies are incomplete.
+# Maximum bytes of all incomplete request bodies together.
 COMING_BYTES = 67_108_864
-# Between two checks whether a client that has closed its side still reads.
+# Seconds between checks whether a client that has closed its side still reads.
 READER_SECONDS = 0.5
 TOO_MANY = "too many connections"
-# More than this is sent without waiting for the end of the turn of the event loop.
+# Buffered bytes above which writes are sent before the end of the event loop's iteration.
 HELD_BYTES = 65_536
 
 
 class _Transport:
-    """A transport that joins the writes of one turn of the event loop, such as head and body of an
-    answer, and whose `close` lets the peer finish sending."""
+    """A transport that joins the writes of one iteration of the event loop (such as headers and
+    body of a response), and whose `close` lets the peer finish sending."""
 
     def __init__(self, transport: asyncio.Transport, protocol: HttpConnection) -> None:
         self._transport, self._protocol = transport, protocol
@@ -61,9 +61,9 @@ class _Transport:
             self.flush()
 
     def flush(self) -> None:
-        held, self._held = self._held, []
-        if held and not self._transport.is_closing():
-            self._transport.write(b"".join(held))
+        chunks, self._held = self._held, []
+        if chunks and not self._transport.is_closing():
+            self._transport.write(b"".join(chunks))
 
     def close(self) -> None:
         self.flush()
@@ -71,7 +71,7 @@ class _Transport:
 
 
 class HttpConnection(H11Protocol):
-    """One connection."""
+    """One connection; `_phase` is "headers" or "body" while that is awaited, else ""."""
 
     max_connections = 512
 
@@ -85,7 +85,6 @@ class HttpConnection(H11Protocol):
         self._half_closed = False
         self.last_used = time.monotonic()
 
-    # -------------------------------------------------------------------------------- events
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.transport = _Transport(transport, self)  # type: ignore[assignment]
@@ -107,26 +106,19 @@ class HttpConnection(H11Protocol):
         super().data_received(data)
         self._set_deadline()
         if self._phase == "body":
-            receiving = [
-                connection
-                for connection in self._waiting_connections
-                if connection._phase == "body"
-            ]
-            if (
-                sum(connection._received for connection in receiving) + self._received
-                > COMING_BYTES
-            ):
+            receiving = [c for c in self._waiting_connections if c._phase == "body"]
+            if sum(c._received for c in receiving) + self._received > COMING_BYTES:
                 self._make_room(receiving)
 
     @property
     def _waiting_connections(self) -> list[HttpConnection]:
-        """The other connections that wait for their clients: for a request, for the rest of one, or
-        for the reading of an answer."""
+        """The other connections that wait for their clients: for a request, for the rest of one,
+        or until a response is read."""
         connections: Any = self.connections - {self}
         return [connection for connection in connections if connection._is_waited_for]
 
     def _make_room(self, waiting: Sequence[HttpConnection]) -> bool:
-        """Close the connection that has waited the longest. Returns whether there was one."""
+        """Close the connection that has waited the longest. Return whether there was one."""
         if not waiting:
             return False
         oldest = min(waiting, key=lambda connection: connection._since)
@@ -137,8 +129,8 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_waited_for(self) -> bool:
-        idle = self.cycle is None or self.cycle.response_complete
-        return idle or bool(self._phase) or self._writing is not None
+        is_idle = self.cycle is None or self.cycle.response_complete
+        return is_idle or bool(self._phase) or self._writing is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._timer, self._writing):
@@ -159,12 +151,12 @@ class HttpConnection(H11Protocol):
 
     @property
     def _is_answering(self) -> bool:
-        """Whether a request is complete and its answer is not."""
+        """Whether a request was received completely and its response is incomplete."""
         cycle = self.cycle
         return cycle is not None and not (cycle.response_complete or cycle.more_body)
 
     def _watch_reader(self, looks: int = 0) -> None:
-        """Check whether a client that has closed its side still reads."""
+        """Check periodically whether a client that has closed its side still reads; else abort."""
         if not self._is_answering or self.transport.is_closing():
             return
         if self.transport.get_extra_info("socket").getsockopt(SOL_SOCKET, SO_ERROR):
@@ -198,9 +190,8 @@ class HttpConnection(H11Protocol):
         status = getattr(error, "error_status_hint", 400)
         self._refuse(status, "no HTTP request that this server understands")
 
-    # ------------------------------------------------------------------------------ deadlines
     def _set_deadline(self) -> None:
-        """Set the deadline of the current phase."""
+        """Start the timer of the current phase, if the phase has changed."""
         if self.transport.is_closing() or self._lingers:
             return
         state = self.conn.their_state
@@ -234,9 +225,8 @@ class HttpConnection(H11Protocol):
             return
         self._refuse(408, "the request did not come in time")
 
-    # ------------------------------------------------------------------------------- closing
     def _refuse(self, status: int, message: str) -> None:
-        """Send an error without the application, if no response was started, and close."""
+        """Send an error response, unless a response was started, and close the connection."""
         body = f'{{"error": "{message}"}}\n'.encode()
         headers = [
             (b"content-type", b"application/json"),
@@ -258,7 +248,7 @@ class HttpConnection(H11Protocol):
         self.transport.close()
 
     def close_gracefully(self, transport: asyncio.Transport) -> None:
-        """Close the connection; if the peer is still sending, first only our side."""
+        """Close the connection; while the peer is still sending, only the write side first."""
         if transport.is_closing() or self._lingers:
             return
         sending = self.conn.their_state is h11.SEND_BODY or self.conn.their_state is h11.ERROR
@@ -279,15 +269,14 @@ class HttpConnection(H11Protocol):
         self.loop.call_later(LINGER_SECONDS, transport.abort)
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close the connection if it has no request and was idle for `seconds`. Data that waits in
-        the kernel counts as activity."""
-        idle = self.cycle is None or self.cycle.response_complete
-        if not idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
+        """Close the connection if it was idle for `seconds` and has no unread data."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if not is_idle or time.monotonic() - self.last_used < seconds or self._part_of_headers():
             return
         if not self.transport.is_closing():
-            arrived = select.poll()
-            arrived.register(self.transport.get_extra_info("socket"), select.POLLIN)
-            if not arrived.poll(0):
+            poller = select.poll()
+            poller.register(self.transport.get_extra_info("socket"), select.POLLIN)
+            if not poller.poll(0):
                 self.transport.close()
 
     def _abort(self) -> None:

@@ -1,17 +1,17 @@
-"""Batching of requests, and the thread of the device. Nothing here knows HTTP or models.
+"""Batching of requests and the device thread, independent of HTTP and models.
 
-    queue.submit(items, now)      queue all items of a request, or none: FullError, NeverFitsError
-    queue.take(now)               the next batch: the oldest item, then those of its key that were
-                                  passed over too often, then those nearest in length
-    share.choose(ready)           the class of work that has used the least time
+    queue.submit(items, now)      queue all items of a request or none: FullError, NeverFitsError
+    queue.take(now)               the next batch: the oldest item, then items of the same key that
+                                  were passed over too often, then those closest in length
+    share.choose(ready)           the kind of work that has used the least time
 
-    waiting (oldest first)   40  400  38  42  390  41       of one key, lengths in tokens
+    queue (oldest first)     40  400  38  42  390  41       lengths in tokens, all of one key
     first batch              40  41  38  42                 400 and 390 would be outliers
     second batch             400  390                       400 is now the oldest
 
-A queue is bounded by the seconds that its items will take, at the rate at which it empties, and by
-tokens. An item is taken after at most `PATIENCE` batches of its key with younger items. There is no
-timer: a batch is formed when the device is free, unless the queue is configured to `linger`.
+The queue is bounded by the expected waiting time, at the measured rate, and by the tokens.
+At most `PATIENCE` batches with younger items of the same key overtake an item. There is no timer:
+a batch is formed when the device is free, unless the queue is configured to `linger`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# Items within this many batches of the front of the queue are candidates for a batch.
+# Number of batches, from the front of the queue, whose items are candidates for the next batch.
 WINDOW = 8
-# Maximum of n * longest^2 / sum(length^2) of a batch, which measures how different lengths are.
+# Maximum of n * longest^2 / sum(length^2) of a batch, a measure of the spread of lengths (>= 1).
 UNLIKE = 1.5
-# How often younger items of the same key may go before an item.
+# Maximum number of batches of the same key that may overtake an item with younger ones.
 PATIENCE = 2
-# Maximum seconds of a batch, estimated from earlier ones, and the tokens that it may always have:
-# larger batches increase the latency of all requests and hardly the throughput.
+# Maximum estimated seconds of a batch, and the number of tokens that is always allowed: larger
+# batches increase latency without much gain in throughput.
 BATCH_SECONDS, LEAST = 0.1, 512
 # Decay of the measured rate at which the queue empties, per batch.
 DECAY = 0.9
-# Weight in seconds of the rate that is expected before the first measurement.
+# Weight, in seconds of measurement, of the rate that is assumed at the start.
 PRIOR_SECONDS = 0.5
 
 
 class FullError(Exception):
-    """The queue has no room now."""
+    """The queue is currently full."""
 
 
 class NeverFitsError(Exception):
-    """The request does not fit into an empty queue."""
+    """The request has more tokens than even an empty queue admits."""
 
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(f"{tokens} tokens, of {limit}")
@@ -58,11 +58,11 @@ class QueueItem:
         key: items with equal keys can be batched.
         lengths: the number of tokens of each row.
         payload: the input of the computation.
-        deadline: time after which the result is useless; None: never.
+        deadline: time after which the result is useless; None: no deadline.
         arrived: time at which it was submitted.
-        passed: number of batches of its key that held younger items instead.
-        cancelled: whether the request was given up.
-        waiter: the future of its result, which the queue does not use.
+        passed: number of batches of its key that overtook it with younger items.
+        cancelled: whether the request was cancelled.
+        waiter: the future that receives the result; unused by the queue.
     """
 
     key: Hashable
@@ -82,7 +82,7 @@ class QueueItem:
 
 @dataclass(frozen=True)
 class QueuedBatch:
-    """The next batch, and the items that were cancelled or are late."""
+    """A batch, and the items that were dropped because they were cancelled or are late."""
 
     items: list[QueueItem]
     dropped: list[QueueItem]
@@ -93,13 +93,13 @@ class QueuedBatch:
 
 
 class Queue:
-    """Waiting items, oldest first.
+    """A queue of items, oldest first. All times are of the same monotonic clock, in seconds.
 
     Args:
-        max_tokens: of all waiting items.
-        batch_tokens: of a batch, unless one item has more.
-        linger: seconds that an item waits for others if the batch is not full.
-        max_seconds: no item is admitted if the waiting ones take longer than this.
+        max_tokens: maximum number of tokens in the queue.
+        batch_tokens: maximum number of tokens of a batch, unless a single item has more.
+        linger: seconds that an item waits for others while the batch is not full.
+        max_seconds: maximum expected waiting time at which further requests are admitted.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Queue:
     ) -> None:
         self.max_tokens, self.batch_tokens, self.linger = max_tokens, batch_tokens, linger
         self.max_seconds = max_seconds
-        # Tokens that left while others waited, and the time between these batches, with decay.
+        # Decayed sums of the tokens taken while others waited, and of the seconds this took.
         self._left, self._spent = 0.0, 0.0
         self._pressed: tuple[float, int] | None = None
         self._rates: dict[Hashable, float] = {}
@@ -122,12 +122,12 @@ class Queue:
         return len(self._items)
 
     def submit(self, items: Sequence[QueueItem], now: float, further: bool = False) -> None:
-        """Queue all items of a request, or none; `further` items of an admitted request are only
-        refused if they do not fit.
+        """Queue all items of a request or none. For `further` items of an admitted request only
+        `max_tokens` applies.
 
         Raises:
-            NeverFitsError: they have more tokens than the whole queue may have.
-            FullError: there is no room for all of them now.
+            NeverFitsError: the items have more than `max_tokens` tokens.
+            FullError: the queue is currently too full for all of them.
         """
         tokens = sum(item.tokens for item in items)
         if tokens > self.max_tokens:
@@ -141,30 +141,30 @@ class Queue:
 
     @property
     def rate(self) -> float | None:
-        """Tokens per second that leave the queue while others wait; None: not known yet."""
+        """Tokens per second taken while others wait; None: not yet known."""
         return self._left / self._spent if self._spent > 0 else None
 
     def expect(self, rate: float) -> None:
-        """Set the rate before one is measured."""
+        """Set the assumed rate in tokens per second, unless one was measured."""
         if self.rate is None and rate < float("inf"):
             self._left, self._spent = rate * PRIOR_SECONDS, PRIOR_SECONDS
 
     def seconds(self, beside: int = 0) -> float:
-        """Estimated seconds for the waiting tokens and those `beside` them."""
+        """Return the estimated seconds to process the queue and `beside` additional tokens."""
         return 0.0 if self.rate is None else (self.tokens + beside) / max(self.rate, 1e-9)
 
     def is_full(self, beside: int = 0) -> bool:
-        """Whether nothing more is admitted, given the waiting tokens and those `beside` them."""
+        """Return whether requests are refused, given the queue and `beside` additional tokens."""
         tokens = self.tokens + beside
         return tokens >= self.max_tokens or (tokens > 0 and self.seconds(beside) > self.max_seconds)
 
     def discard(self, item: QueueItem) -> None:
-        """Remove an item, if it still waits."""
+        """Remove an item if it is still in the queue."""
         if self._items.pop(id(item), None) is not None:
             self.tokens -= item.tokens
 
     def wait(self, now: float) -> float | None:
-        """Seconds until a batch can be taken; None if nothing waits."""
+        """Return the seconds until a batch can be taken; None if the queue is empty."""
         oldest = next(iter(self._items.values()), None)
         if oldest is None:
             return None
@@ -173,7 +173,7 @@ class Queue:
         return max(0.0, oldest.arrived + self.linger - now)
 
     def take(self, now: float) -> QueuedBatch:
-        """Remove and return the next batch, and the items that are cancelled or late."""
+        """Remove and return the next batch, and the items that were cancelled or are late."""
         dropped = [i for i in self._items.values() if i.cancelled or _is_late(i, now)]
         for item in dropped:
             self.discard(item)
@@ -185,8 +185,8 @@ class Queue:
         same_key = self._window(oldest)
         batch_items = self._fill(oldest, same_key)
         batch_ids = {id(item) for item in batch_items}
-        youngest = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
-        for item in same_key[:youngest]:
+        last_taken = max(n for n, item in enumerate([oldest, *same_key]) if id(item) in batch_ids)
+        for item in same_key[:last_taken]:
             item.passed += id(item) not in batch_ids
         for item in batch_items:
             self.discard(item)
@@ -195,16 +195,16 @@ class Queue:
         return batch
 
     def _measure(self, now: float) -> None:
-        """Measure the time since the last batch, other work included, if items waited meanwhile."""
+        """Update the rate by the time since the last batch, if items have waited since then."""
         if self._pressed is not None:
             start, tokens = self._pressed
             self._left = DECAY * self._left + tokens
             self._spent = DECAY * self._spent + max(now - start, 1e-6)
 
     def note(self, key: Hashable, tokens: int, seconds: float) -> None:
-        """Record the time of a batch, which bounds later ones of its key by `BATCH_SECONDS`."""
+        """Record the time of a batch, by which later batches of its key are limited in size."""
         rate, known_rate = tokens / max(seconds, 1e-6), self._rates.get(key)
-        # The time of a small batch is mostly constant cost, which says nothing about larger ones.
+        # Small batches are dominated by constant overhead and say nothing about larger ones.
         if tokens >= LEAST or (known_rate is not None and rate > known_rate):
             self._rates[key] = rate if known_rate is None else 0.7 * known_rate + 0.3 * rate
 
@@ -215,7 +215,7 @@ class Queue:
         return min(self.batch_tokens, max(LEAST, int(rate * BATCH_SECONDS)))
 
     def _window(self, oldest: QueueItem) -> list[QueueItem]:
-        """The other items near the front with the key of the oldest."""
+        """Return the other items near the front of the queue that have the key of `oldest`."""
         same_key, tokens_left = [], WINDOW * self.batch_tokens
         for item in self._items.values():
             tokens_left -= item.tokens
@@ -226,17 +226,18 @@ class Queue:
         return same_key
 
     def _fill(self, oldest: QueueItem, same_key: Sequence[QueueItem]) -> list[QueueItem]:
-        """The oldest item, those passed over too often, then those nearest in length."""
-        due = [item for item in same_key if item.passed >= PATIENCE]
-        rest = [item for item in same_key if item.passed < PATIENCE]
-        rest.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
+        """Return the items of the next batch: `oldest`, then items that were overtaken `PATIENCE`
+        times, then those closest in length to `oldest`, as far as the token limit allows."""
+        overdue = [item for item in same_key if item.passed >= PATIENCE]
+        by_length = [item for item in same_key if item.passed < PATIENCE]
+        by_length.sort(key=lambda item: abs(item.longest - oldest.longest))  # stable: older first
         tokens_left = self._max_batch_tokens(oldest.key) - oldest.tokens
         certain, free = [oldest], list[QueueItem]()
-        for item in due:
+        for item in overdue:
             if item.tokens <= tokens_left:
                 certain.append(item)
                 tokens_left -= item.tokens
-        for item in rest:
+        for item in by_length:
             if item.tokens <= tokens_left:
                 free.append(item)
                 tokens_left -= item.tokens
@@ -244,9 +245,9 @@ class Queue:
 
 
 class FairShare:
-    """Fair sharing of one device among classes of work, by the seconds that each has used.
+    """Fair sharing of one device among kinds of work, by the seconds that each has used.
 
-    A class that was idle gains no credit: it continues where the others are.
+    A kind of work that was idle gains no credit: its time is raised to the minimum of the others.
     """
 
     def __init__(self) -> None:
@@ -254,17 +255,17 @@ class FairShare:
         self._ready: set[Hashable] = set()
 
     def choose(self, ready: Sequence[Hashable]) -> Hashable:
-        """The class of work that is next, of those that are ready."""
-        ready_before = [self._seconds[c] for c in ready if c in self._ready]
+        """Return the kind of work, among those ready, that has used the least time."""
+        used_seconds = [self._seconds[c] for c in ready if c in self._ready]
         for work in ready:
             if work not in self._ready:
-                begin = min(ready_before, default=0.0)
-                self._seconds[work] = max(self._seconds.get(work, 0.0), begin)
+                start_seconds = min(used_seconds, default=0.0)
+                self._seconds[work] = max(self._seconds.get(work, 0.0), start_seconds)
         self._ready = set(ready)
         return min(ready, key=self._seconds.__getitem__)
 
     def spent(self, work: Hashable, seconds: float) -> None:
-        """Record the time of a turn."""
+        """Add the seconds that a kind of work has used."""
         self._seconds[work] = self._seconds.get(work, 0.0) + seconds
 
 
@@ -273,35 +274,36 @@ def _is_late(item: QueueItem, now: float) -> bool:
 
 
 def _similar_lengths(certain: Sequence[QueueItem], free: Sequence[QueueItem]) -> list[QueueItem]:
-    """The `free` items that keep the lengths of the batch similar."""
-    waits = deque(sorted(free, key=lambda item: item.longest))
-    bound = max(item.longest for item in certain)
-    lengths = [length for item in (*certain, *waits) for length in item.lengths]
-    rows, squares = len(lengths), sum(length * length for length in lengths)
-    while waits:
-        longest = max(bound, waits[-1].longest)
-        if rows * longest**2 <= UNLIKE * squares:
+    """Return the `free` items to add to the `certain` ones so that lengths stay similar: outliers
+    are removed until the spread is at most `UNLIKE`."""
+    remaining = deque(sorted(free, key=lambda item: item.longest))
+    longest_certain = max(item.longest for item in certain)
+    lengths = [length for item in (*certain, *remaining) for length in item.lengths]
+    num_rows, sum_of_squares = len(lengths), sum(length * length for length in lengths)
+    while remaining:
+        longest = max(longest_certain, remaining[-1].longest)
+        if num_rows * longest**2 <= UNLIKE * sum_of_squares:
             break
         # Remove the longest, or the shortest if the longest item is certain.
-        item = waits.pop() if waits[-1].longest > bound else waits.popleft()
-        rows -= len(item.lengths)
-        squares -= sum(length * length for length in item.lengths)
-    return list(waits)
+        item = remaining.pop() if remaining[-1].longest > longest_certain else remaining.popleft()
+        num_rows -= len(item.lengths)
+        sum_of_squares -= sum(length * length for length in item.lengths)
+    return list(remaining)
 
 
 READ, WRITE = "read", "write"
-# Seconds that the thread sleeps at most when there is nothing to do.
+# Maximum seconds for which the idle device thread sleeps.
 IDLE = 1.0
 
 
 @dataclass(frozen=True)
 class BatchOperation:
-    """The computation of items, and the key by which they are batched.
+    """The computation of items, which is also the key by which they are batched.
 
     Attributes:
         backbone: identifies the weights.
-        kind: scores, states, masks.
-        read: computes the results of payloads, in their order.
+        kind: the name of the computation, such as "scores", "states" or "masks".
+        read: maps payloads to their results, in the same order.
     """
 
     backbone: int
@@ -314,11 +316,10 @@ class ItemResult:
     """The result of an item.
 
     Attributes:
-        value: of the computation.
-        error: the exception that was raised instead.
+        value, error: the output of the computation, or the exception that was raised.
         waited, computed: seconds in the queue and on the device.
-        late: its deadline passed while it waited.
-        together: the number of tokens of its batch.
+        late: whether the deadline passed in the queue.
+        together: the number of tokens of the batch.
     """
 
     value: Any = None
@@ -330,28 +331,28 @@ class ItemResult:
 
 
 class SteppedWork(Protocol):
-    """Work in steps, such as text generation."""
+    """Work that is computed in steps, such as text generation."""
 
     def ready(self) -> bool:
-        """Whether there is a step to compute."""
+        """Return whether there is a step to compute."""
 
     def step(self) -> None:
         """Compute one step. Never raises."""
 
     def stop(self, error: BaseException) -> None:
-        """End all work with an error."""
+        """Fail all jobs with an error."""
 
 
 Deliver = Callable[[Sequence[tuple[QueueItem, ItemResult]]], None]
 
 
 class Device:
-    """The thread that computes.
+    """The thread that runs all computations.
 
     Args:
-        queue: items to compute in batches.
-        deliver: receives items with their results, on the thread of the device.
-        stepped: work in steps, in turns with the queue.
+        queue: items that are computed in batches.
+        deliver: called on the device thread with pairs of items and results.
+        stepped: work that is computed in steps, alternating with batches.
     """
 
     def __init__(self, queue: Queue, deliver: Deliver, stepped: SteppedWork) -> None:
@@ -370,7 +371,7 @@ class Device:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop after the current batch or step."""
+        """Stop the thread after the current batch or step."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -378,7 +379,7 @@ class Device:
             self._thread.join()
 
     def submit(self, items: Sequence[QueueItem], further: bool = False) -> None:
-        """Queue all items or none, as `Queue.submit`; an idle device starts after `wake`."""
+        """Queue all items or none, as `Queue.submit`; does not `wake` an idle device."""
         with self._changed:
             self.queue.submit(items, time.monotonic(), further)
 
@@ -413,7 +414,7 @@ class Device:
             self._share.spent(kind, seconds)
 
     def _turn(self) -> QueuedBatch | str | None:
-        """Wait for the next batch or step; None if the thread is to stop."""
+        """Wait for work. Return a batch, `WRITE` for a step, or None if the thread shall stop."""
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
@@ -429,6 +430,7 @@ class Device:
             return None
 
     def _read(self, batch: QueuedBatch) -> list[tuple[QueueItem, ItemResult]]:
+        """Compute a batch; if it fails, compute each item by itself. Return items with results."""
         items, start = batch.items, time.monotonic()
         operation = items[0].key
         assert isinstance(operation, BatchOperation)

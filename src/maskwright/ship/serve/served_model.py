@@ -1,8 +1,8 @@
-"""A served model: an opened folder, with the heads and adapters on it.
+"""A served model: an opened folder with its heads and adapters.
 
-    open_all(["topics", "mood"], …) -> {"topics": ServedModel, "mood": ServedModel}
+    open_all({"topics": …, "mood": …}, …) -> {"topics": ServedModel, "mood": ServedModel}
 
-Folders with equal weights below the heads share them, and requests to both are batched together.
+Models with equal weights below the heads share them, and their requests are batched together.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import home_of, open_model
 from maskwright.ship.serve.errors import Refusal
 
-# Identifies a head: that of the task, or the pooling that makes vectors.
+# Identifies a head: ("task", None), or ("vectors", pooling) for embeddings.
 Head = tuple[str, str | None]
 TASK: Head = ("task", None)
 
-# Lengths in tokens and batch sizes of the texts with which a model is warmed up.
+# Warm-up: lengths in tokens, batch sizes, and the word of which the texts consist.
 LENGTHS, ROWS, WORD = (8, 32, 128, 512), (1, 8), "the "
 
 
 def vectors(pooling: str | None) -> Head:
-    """The head that makes vectors of texts; None: the pooling of the model, or the mean."""
+    """Return the embedding head; `pooling` None: the pooling of the model, or else the mean."""
     return ("vectors", pooling)
 
 
 @dataclass(eq=False)
 class ModelVariant:
-    """An opened model, alone or with an adapter.
+    """An opened model, without an adapter or with one.
 
     Attributes:
-        name: in requests.
-        opened: the model.
-        backbone: equal for all variants on the same weights.
+        name: the name in requests.
+        opened: the model, with the adapter applied.
+        backbone: an id that is equal for all variants with the same backbone weights.
     """
 
     name: str
@@ -70,7 +70,7 @@ class ModelVariant:
         return self.opened.predictor
 
     def _vectors(self, pooling: str | None) -> Predictor:
-        """The predictor that makes vectors of texts: as trained, or by pooling."""
+        """Return the predictor for embeddings: the trained one, or one that pools states."""
         if "predict" in self.opened.abilities and self.predictor.task_type.alone:
             if pooling is not None:
                 raise Refusal("validation", "this model has its own pooling", field="pooling")
@@ -80,11 +80,11 @@ class ModelVariant:
         return self.opened.pooled(pooling or "mean")
 
     def loaded_head(self, head: Head) -> tuple[Predictor, Any] | None:
-        """The value of `head`, if it was called before; else None."""
+        """Return the value of `head` if it was already created; else None."""
         return self._heads.get(head)
 
     def head(self, head: Head) -> tuple[Predictor, Any]:
-        """The predictor and its network with the head, created once.
+        """Return the predictor of a head and its objective (network with head), created once.
 
         Raises:
             IncompatibleError: the model has no such head.
@@ -104,9 +104,9 @@ class ServedModel:
     """A model that is served under a name.
 
     Attributes:
-        name: in requests.
+        name: the name in requests.
         language_model: the opened folder.
-        backbone: equal for all models on the same weights.
+        backbone: an id that is equal for all models with the same backbone weights.
     """
 
     name: str
@@ -119,10 +119,10 @@ class ServedModel:
         self._variants[None] = ModelVariant(self.name, opened, self.backbone)
 
     def variant(self, adapter: str | None = None) -> ModelVariant:
-        """The model, with an adapter.
+        """Return the model with the adapter of that name; None: without an adapter.
 
         Raises:
-            Refusal: it has no adapter of that name.
+            Refusal: the model has no adapter of that name.
         """
         if adapter not in self._variants:
             names = ", ".join(self.adapters) or "none"
@@ -132,7 +132,8 @@ class ServedModel:
         return self._variants[adapter]
 
     def add_adapter(self, name: str, folder: Path) -> None:
-        """Raises UsageError if the name is taken, IncompatibleError if it is for another model."""
+        """Add the adapter in `folder`. Raises UsageError if the name is taken, IncompatibleError if
+        the adapter is for another model."""
         self.language_model.load_adapter(folder, name)
         self._variants[name] = ModelVariant(name, self.language_model.opened(name), self.backbone)
         _ = self._variants[name].fingerprint
@@ -151,21 +152,21 @@ class ServedModel:
 
     @property
     def abilities(self) -> tuple[str, ...]:
-        """The names of its abilities, as of `LanguageModel`."""
+        """The abilities of the model, as in `LanguageModel.abilities`."""
         return self.opened.abilities
 
     @property
     def longest(self) -> int | None:
-        """The maximum number of tokens of a text, with special tokens; None: any number."""
+        """The maximum number of tokens of a text, including special tokens; None: unlimited."""
         if "predict" in self.abilities:
             return self._variants[None].predictor.frame.length
         return self.opened.model.config.longest
 
     def warm(self) -> float:
-        """Run the networks of the model and of its adapters once at common lengths, on this thread.
+        """Run the networks of the model and its adapters at common lengths, on the current thread.
 
         Returns:
-            Tokens per second of the largest batch, of the slowest network.
+            The tokens per second of the slowest network with the largest batch.
 
         Raises:
             CheckpointError: an output is not finite.
@@ -175,10 +176,10 @@ class ServedModel:
             model = variant.opened.model
             if model.words is None:
                 continue
-            most = model.config.longest
-            most = LENGTHS[-1] if most is None else most - model.positions
+            max_tokens = model.config.longest
+            max_tokens = LENGTHS[-1] if max_tokens is None else max_tokens - model.positions
             network = variant.opened.network()
-            for length in sorted({min(length, most) for length in LENGTHS}):
+            for length in sorted({min(length, max_tokens) for length in LENGTHS}):
                 ids = model.tokenizer.frame(model.tokenizer.encode(WORD * length))[0][:length]
                 for rows in ROWS:
                     start = time.perf_counter()
@@ -201,7 +202,7 @@ def open_one(
     note: Note = ignore,
     engine: str = TORCH,
 ) -> ServedModel:
-    """Open the model in `folder`, on the weights of one of the `others` if they are equal.
+    """Open the model in `folder`, sharing equal backbone weights with one of the `others`.
 
     Raises:
         As `maskwright.load`.
@@ -209,9 +210,9 @@ def open_one(
     model = open_model(folder)
     for finding in model.findings:
         note(finding)
-    for shared_with in others:
-        if (shared := shared_with.opened.root.sharing(model)) is not None:
-            served = ServedModel(name, LanguageModel.of(shared), shared_with.backbone)
+    for candidate in others:
+        if (shared_model := candidate.opened.root.sharing(model)) is not None:
+            served = ServedModel(name, LanguageModel.of(shared_model), candidate.backbone)
             break
     else:
         language_model = LanguageModel(model, precision, engine)
@@ -233,8 +234,8 @@ def open_all(
 
     Raises:
         UsageError: no model, or no such folder.
-        IncompatibleError: an adapter that fits none of the models.
-        And as `maskwright.load`.
+        IncompatibleError: an adapter fits none of the models.
+        Others: as `maskwright.load`.
     """
     if not models:
         raise UsageError("no model to serve", do="maskwright serve MODEL")
@@ -247,8 +248,8 @@ def open_all(
 
 
 def _attach_adapter(name: str, folder: Path, models: Sequence[ServedModel]) -> None:
-    """Add an adapter to the first model that it fits, and to those on the same weights."""
-    refusal: MaskwrightError | None = None
+    """Add an adapter to the first model that it fits, and to all models that share its backbone."""
+    last_error: MaskwrightError | None = None
     for model in models:
         try:
             model.add_adapter(name, folder)
@@ -257,26 +258,26 @@ def _attach_adapter(name: str, folder: Path, models: Sequence[ServedModel]) -> N
                     sibling._variants[name] = model._variants[name]
             return
         except IncompatibleError as error:
-            refusal = error
-    assert refusal is not None
-    raise refusal
+            last_error = error
+    assert last_error is not None
+    raise last_error
 
 
 def folders_by_name(folders_given: Sequence[Path | str]) -> dict[str, Path]:
-    """Names of folders that were given without one.
+    """Return a dictionary from default names to folders.
 
     Raises:
-        UsageError: two folders have one name.
+        UsageError: two folders have the same name.
     """
-    folder_names: dict[str, Path] = {}
+    folder_by_name: dict[str, Path] = {}
     for folder in map(Path, folders_given):
         name = folders.called(home_of(folder)) if folder.is_dir() else folder.name
-        if name in folder_names:
+        if name in folder_by_name:
             raise UsageError(
                 "two models of one name",
                 where=folder,
                 found=name,
                 do="name one of them: --name NAME=FOLDER",
             )
-        folder_names[name] = folder
-    return folder_names
+        folder_by_name[name] = folder
+    return folder_by_name

@@ -1,5 +1,5 @@
-"""A model with its adapter merged into its weights, in float32 and cast only then, or with the head
-that was saved alone; and how far merging moved the weights of the base."""
+"""A model with its adapter merged into the weights (in float32, then cast), or with a head that was
+saved without its base; and the changes of the base's weights by merging."""
 
 from __future__ import annotations
 
@@ -64,27 +64,28 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
 
 
 def _base_of(adapter: Path) -> Path | None:
-    """The folder of the model that an adapter, or a head saved alone, was trained on."""
+    """Return the folder of the base of an adapter, or of a head saved without its base; None if it
+    is unknown or does not exist."""
     from maskwright.model.adapters.base.folder import base_named
     from maskwright.model.opening import head_alone
 
     if (base := head_alone.base_folder(adapter)) is not None:
         return base
-    named = base_named(adapter)
-    return Path(named) if isinstance(named, str) and Path(named).is_dir() else None
+    base_name = base_named(adapter)
+    return Path(base_name) if isinstance(base_name, str) and Path(base_name).is_dir() else None
 
 
 def _weight_changes(model: Model, base: Path) -> dict[str, float]:
-    """The largest difference of a weight from that of the base, and the number of tensors with
-    any. A head that the base does not have is not counted."""
+    """Return the maximum change of a weight ("largest"), and the number of tensors that changed
+    ("count") among those that model and base have in common ("of")."""
     from maskwright.model.opening.open import open_weights
 
     before = open_weights(base).network.state_dict()
     after = model.network.state_dict()
-    common = [n for n in after if n in before and before[n].shape == after[n].shape]
-    differences = [float((after[n] - before[n].float()).abs().max()) for n in common]
+    common_names = [n for n in after if n in before and before[n].shape == after[n].shape]
+    differences = [float((after[n] - before[n].float()).abs().max()) for n in common_names]
     return {
         "largest": max(differences, default=0.0),
         "count": sum(difference > 0 for difference in differences),
-        "of": len(common),
+        "of": len(common_names),
     }

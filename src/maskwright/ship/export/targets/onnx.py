@@ -1,9 +1,9 @@
-"""ONNX: graphs with flat inputs for ONNX Runtime and whatever else reads them.
+"""ONNX: graphs with flat inputs for ONNX Runtime and other programs.
 
 model.onnx                                  an encoder, or a decoder with its past
-encoder.onnx decoder_first.onnx decoder_step.onnx      an encoder and a decoder that write
-onnx/model.onnx                             of a model that makes vectors, where
-                                            sentence-transformers looks for it
+encoder.onnx decoder_first.onnx decoder_step.onnx      an encoder-decoder that generates text
+onnx/model.onnx                             an embedding model, where sentence-transformers
+                                            expects it
 """
 
 from __future__ import annotations

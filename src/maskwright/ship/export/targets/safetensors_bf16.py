@@ -1,5 +1,4 @@
-"""bfloat16: the same folder with weights of half the size. The float32 masters stay where they
-are."""
+"""bfloat16: a copy of the model folder with weights of half the size."""
 
 from __future__ import annotations
 

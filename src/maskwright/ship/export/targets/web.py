@@ -1,7 +1,7 @@
-"""A folder for the browser: the pages of `maskwright explore`, the model computed in them.
+"""A folder for the browser: the pages of `maskwright explore`, which run the model themselves.
 
-index.html  app.js  pages/  …   from any file server, without network
-data/                           models, tokenizers and what the pages show
+index.html  app.js  pages/  …   for any file server
+data/                           models, tokenizers and the data of the pages
 index.html alone                with single_file: opens by a double click, without a server
 """
 

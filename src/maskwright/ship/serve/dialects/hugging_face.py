@@ -2,8 +2,8 @@
 
     InferenceClient().text_classification(text, model="http://…/models/reviews/pipeline/text-classification")
 
-TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}, answers those of the
-hub; the answer to a list of inputs is a list. Unsupported parameters are refused by name.
+TASK is the name of a task on the hub. Bodies are {"inputs", "parameters"}; responses are those of
+the hub, for a list of inputs a list. Unsupported parameters are refused by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENTAILMENT, CONTRADICTION = "entail", "contradict"
 TEMPLATE = "This example is {}."
 FINISHED = {"end": "eos_token", "stop": "stop_sequence", "length": "length"}
 TOKENS = 100
-# Range of random seeds, as of other servers.
+# Range of random seeds, as in other servers.
 SEEDS = 2**31
 WITHIN = "parameters."
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -45,7 +45,7 @@ Reply = tuple[Any, list[HostResponse]]
 
 
 def render(refusal: Refusal) -> Response:
-    """{"error", "error_type"}."""
+    """Render {"error", "error_type"}."""
     return JSONResponse(failure(refusal), refusal.status, headers=refusal.headers)
 
 
@@ -149,12 +149,12 @@ class _FeatureBody(Body):
 
 
 def _body(inputs: Any, parameters: type[Body]) -> type[Body]:
-    """A body with these inputs and parameters."""
+    """Create the schema of a body from the type of `inputs` and the schema of `parameters`."""
     from pydantic import create_model
 
-    needs = any(field.is_required() for field in parameters.model_fields.values())
+    is_required = any(field.is_required() for field in parameters.model_fields.values())
     fields: dict[str, Any] = {"inputs": (inputs, ...)}
-    fields["parameters"] = (parameters, ...) if needs else (parameters | None, None)
+    fields["parameters"] = (parameters, ...) if is_required else (parameters | None, None)
     fields["options"] = (dict[str, Any] | None, None)
     fields["stream"] = (bool | None, None)
     return create_model(f"{parameters.__name__}Body", __base__=Body, **fields)
@@ -201,7 +201,6 @@ def _checked(body_type: type[Body], body: dict[str, Any]) -> Body:
         raise Refusal("validation", faults[0]["msg"], field=where or "body") from None
 
 
-# ---------------------------------------------------------------------------- masks, vectors
 async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> Reply:
     refuse_unsupported(
         parameters, {"targets": []}, "only the likeliest tokens are returned", WITHIN
@@ -214,7 +213,7 @@ async def _masks(model: ModelReference, body: Any, parameters: _MaskFields) -> R
 
 
 def _holes(holes: Sequence[Any]) -> Any:
-    """The candidates of the only hole, or those of each."""
+    """Return the candidates of each mask, the best first; of a single mask without outer list."""
     candidates = [
         [
             {
@@ -261,9 +260,8 @@ async def _similarities(model: ModelReference, body: Any, parameters: _Fields) -
     return similarities, [response]
 
 
-# ---------------------------------------------------------------------------- tasks with a head
 async def _classes(model: ModelReference, body: Any, parameters: _ClassFields) -> Reply:
-    """A list of classes for each text; of one text a list of one such list."""
+    """Return a list of classes for each text, also for a single text."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     function = parameters.function_to_apply
     raw = function is not None
@@ -300,19 +298,19 @@ async def _tagged_words(model: ModelReference, body: Any, parameters: _TagFields
 
 
 async def _answers(model: ModelReference, body: Any, parameters: _AnswerFields) -> Reply:
-    fixed = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
-    fixed |= {"align_to_words": True, "handle_impossible_answer": True}
-    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
-    many = isinstance(body.inputs, list)
-    rows = [question.model_dump() for question in (body.inputs if many else [body.inputs])]
+    usual = dict.fromkeys(("doc_stride", "max_answer_len", "max_seq_len", "max_question_len"))
+    usual |= {"align_to_words": True, "handle_impossible_answer": True}
+    refuse_unsupported(parameters, usual, "the model keeps what it was trained with", WITHIN)
+    is_list = isinstance(body.inputs, list)
+    rows = [question.model_dump() for question in (body.inputs if is_list else [body.inputs])]
     top = parameters.top_k if (parameters.top_k or 1) > 1 else None
     options = model.options("inputs", truncate=bool(parameters.truncate), top=top)
     response = await model.host.predict(model.name, rows, options)
-    return response.values if many else response.values[0], [response]
+    return response.values if is_list else response.values[0], [response]
 
 
 async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields) -> Reply:
-    """Scores of arbitrary labels, each a hypothesis that the text entails or contradicts."""
+    """Score arbitrary labels by entailment: each label is a hypothesis about the text."""
     names = [label.lower() for label in model.labels] if model.scores_whole_texts else []
     entailments = [n for n, name in enumerate(names) if name.startswith(ENTAILMENT)]
     contradictions = [n for n, name in enumerate(names) if name.startswith(CONTRADICTION)]
@@ -343,77 +341,77 @@ async def _zero_shot(model: ModelReference, body: Any, parameters: _LabelFields)
             )
             if contradiction is None:
                 raise model.unable(f"a label that begins with {CONTRADICTION}")
-            shares = np.array(
+            probs = np.array(
                 [
                     apply_function(row[[contradiction, entailment]], "softmax")[1]
                     for row in text_logits
                 ]
             )
         else:
-            shares = apply_function(text_logits[:, entailment], "softmax")
-        classifications.append(classes(labels, shares))
+            probs = apply_function(text_logits[:, entailment], "softmax")
+        classifications.append(classes(labels, probs))
     return classifications[0] if isinstance(body.inputs, str) else classifications, [response]
 
 
 async def _generated_answers(model: ModelReference, body: Any, parameters: _TextFields) -> Reply:
-    fixed: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
-    fixed |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
-    refuse_unsupported(parameters, fixed, "the model keeps what it was trained with", WITHIN)
+    usual: dict[str, Any] = {"clean_up_tokenization_spaces": False, "truncation": "do_not_truncate"}
+    usual |= {"src_lang": None, "tgt_lang": None, "generate_parameters": {}}
+    refuse_unsupported(parameters, usual, "the model keeps what it was trained with", WITHIN)
     value, responses = await _of_task(model, body.inputs, parameters)
     return [value] if isinstance(body.inputs, str) else value, responses
 
 
 async def _of_task(model: ModelReference, inputs: Any, parameters: _Fields) -> Reply:
-    """The answers of the task: one, or a list of them."""
+    """Return the prediction of the task for one input, or a list of them for a list."""
     rows = inputs if isinstance(inputs, list) else [inputs]
     options = model.options("inputs", truncate=bool(parameters.truncate))
     response = await model.host.predict(model.name, rows, options)
     return response.values if isinstance(inputs, list) else response.values[0], [response]
 
 
-# ---------------------------------------------------------------------------- generation
 async def _generated_texts(
     model: ModelReference, body: Any, parameters: _GenerationFields
 ) -> Response:
+    """Continue texts: a JSON response, or an event stream for a single text."""
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
-    fixed: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
-    fixed |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
+    usual: dict[str, Any] = {"best_of": 1, "decoder_input_details": False, "watermark": False}
+    usual |= {"frequency_penalty": 0, "repetition_penalty": 1, "typical_p": 1, "top_n_tokens": 0}
     refuse_unsupported(
-        parameters, fixed | {"grammar": {}, "truncate": None}, "not supported", WITHIN
+        parameters, usual | {"grammar": {}, "truncate": None}, "not supported", WITHIN
     )
     sampling = (parameters.temperature, parameters.top_k, parameters.top_p)
-    draws = parameters.do_sample or any(setting is not None for setting in sampling)
-    if parameters.do_sample is False and draws:
+    samples = parameters.do_sample or any(setting is not None for setting in sampling)
+    if parameters.do_sample is False and samples:
         reason = "sampling is off, but its settings are given"
         raise Refusal("validation", reason, field="parameters.do_sample")
     generation = GenerationOptions(
         tokens=parameters.max_new_tokens or TOKENS,
-        temperature=(parameters.temperature or 1.0) if draws else 0.0,
+        temperature=(parameters.temperature or 1.0) if samples else 0.0,
         top_k=parameters.top_k or 0,
         top_p=parameters.top_p or 1.0,
-        seed=_seed(parameters, draws),
+        seed=_seed(parameters, samples),
         stop=tuple(parameters.stop or ()),
         logprobs=0 if parameters.details or body.stream else None,
     )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    full = bool(parameters.return_full_text)
+    with_prompt = bool(parameters.return_full_text)
     options = model.options("inputs")
     if body.stream:
         if not isinstance(body.inputs, str):
             raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
-        read: list[int] = []
-        pieces = model.host.stream(model.name, texts[0], generation, options, read.append)
-        before = texts[0] if full else ""
+        lengths: list[int] = []
+        pieces = model.host.stream(model.name, texts[0], generation, options, lengths.append)
+        prefix = texts[0] if with_prompt else ""
 
         def events(stream: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-            return _events(model, stream, before, read, generation.seed)
+            return _events(model, stream, prefix, lengths, generation.seed)
 
         return await event_stream(pieces, events, failure, {"x-windows": "1"})
     response = await model.host.generate(model.name, texts, generation, options)
     values = []
     for text, generated in zip(texts, response.values, strict=True):
-        value: dict[str, Any] = {"generated_text": (text if full else "") + generated.text}
+        value: dict[str, Any] = {"generated_text": (text if with_prompt else "") + generated.text}
         if parameters.details:
             value["details"] = _details(model, generated, generation.seed)
         values.append(value)
@@ -421,7 +419,7 @@ async def _generated_texts(
 
 
 def _seed(parameters: _GenerationFields, draws: bool) -> int:
-    """The seed of the request; without one a random seed if tokens are sampled."""
+    """Return the seed of the request; by default a random one if tokens are sampled, else 0."""
     if parameters.seed is not None:
         return parameters.seed
     return secrets.randbelow(SEEDS) if draws else 0
@@ -438,12 +436,12 @@ def _details(model: ModelReference, generated: GeneratedText, seed: int) -> dict
 
 
 def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict[str, Any]:
-    """A token of the text; the end token has no text."""
-    end = model.tokenizer.end if piece.id is None else piece.id
-    shown = "" if piece.id is None else model.tokenizer.decode([piece.id])
+    """Describe a generated token; the end token has no text."""
+    token_id = model.tokenizer.end if piece.id is None else piece.id
+    token_text = "" if piece.id is None else model.tokenizer.decode([piece.id])
     return {
-        "id": -1 if end is None else end,
-        "text": shown if text is None else text,
+        "id": -1 if token_id is None else token_id,
+        "text": token_text if text is None else text,
         "logprob": piece.logprob,
         "special": piece.id is None,
     }
@@ -452,18 +450,18 @@ def _token(model: ModelReference, piece: Piece, text: str | None = None) -> dict
 async def _events(
     model: ModelReference, pieces: AsyncIterator[Piece], before: str, read: list[int], seed: int
 ) -> AsyncIterator[Any]:
-    """An event for each token, with its text; the last with the whole text, and the number of
-    tokens that were `read`."""
-    text, count, index = before, 0, 0
+    """Yield an event for each token; the last has the whole text, which begins with `before`, and
+    details. `read` has the number of prompt tokens as its element once generation has started."""
+    text, num_written, index = before, 0, 0
     async for piece in pieces:
         index += 1
-        count += piece.id is not None
+        num_written += piece.id is not None
         text += piece.text
         details = None
         if piece.finished is not None:
             details = {
                 "finish_reason": FINISHED[piece.finished],
-                "generated_tokens": count,
+                "generated_tokens": num_written,
                 "input_length": sum(read),
                 "seed": seed,
             }
@@ -476,7 +474,7 @@ async def _events(
 
 
 Handler = Callable[[ModelReference, Any, Any], Awaitable[Any]]
-# Tasks of models with an ability, and tasks that a model must have been trained for.
+# Tasks that require an ability, and tasks that a model must have been trained for.
 TASKS: dict[str, tuple[type[Body], Handler]] = {
     "fill-mask": (_body(Many, _MaskFields), _masks),
     "feature-extraction": (_FeatureBody, _embeddings),

@@ -45,18 +45,18 @@ LOGPROBS, CHOICES, STOPS = 5, 8, 4
 
 
 def render(refusal: Refusal) -> Response:
-    """{"error": {"message", "type", "param", "code"}}, and the same at the top."""
+    """Render {"error": {"message", "type", "param", "code"}, "message", "type", "code"}."""
     status = STATUS.get(refusal.kind, refusal.status)
-    named = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}
-    kind = (named | {424: "server_error"}).get(
+    error_types = {429: "rate_limit_error", 401: "authentication_error", 404: "not_found_error"}
+    error_type = (error_types | {424: "server_error"}).get(
         status, "invalid_request_error" if status < 500 else "server_error"
     )
     code = "model_not_found" if refusal.kind == "not_found" else refusal.kind
-    error = {"message": refusal.message, "type": kind, "param": refusal.field, "code": code}
-    again = status in (429, 503)
-    headers = {**refusal.headers, "x-should-retry": "true" if again else "false"}
-    plain = {"message": refusal.message, "type": kind, "code": status}
-    return JSONResponse({"error": error, **plain}, status, headers=headers)
+    error = {"message": refusal.message, "type": error_type, "param": refusal.field, "code": code}
+    should_retry = status in (429, 503)
+    headers = {**refusal.headers, "x-should-retry": "true" if should_retry else "false"}
+    tei_fields = {"message": refusal.message, "type": error_type, "code": status}
+    return JSONResponse({"error": error, **tei_fields}, status, headers=headers)
 
 
 class EmbeddingsRequest(Body):
@@ -116,10 +116,7 @@ def routes(host: Host) -> APIRouter:
     @router.get("/v1/models", response_model=None)
     async def models() -> dict[str, Any]:
         """All models and adapters."""
-        return {
-            "object": "list",
-            "data": [described(reference) for reference in all_references(host)],
-        }
+        return {"object": "list", "data": [described(model) for model in all_references(host)]}
 
     @router.get("/v1/models/{model}", response_model=None)
     async def model(model: str) -> dict[str, Any]:
@@ -163,6 +160,7 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
 
 
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
+    """Validate a completion request, score its prompts if needed, and generate or stream texts."""
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
     refuse_unsupported(
@@ -184,9 +182,9 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     prompts = texts_in(body.prompt, model, "prompt")
     copies, seed = body.n or 1, body.seed
     first_seed = secrets.randbelow(SEEDS) if seed is None else seed % SEEDS
-    scores = body.echo and (body.logprobs is not None or not tokens)
-    reads = copies + bool(scores and tokens)  # of each prompt
-    model.host.budget().require_inputs(len(prompts) * reads, "prompt")
+    wants_scores = body.echo and (body.logprobs is not None or not tokens)
+    num_inputs = copies + bool(wants_scores and tokens)  # of each prompt
+    model.host.budget().require_inputs(len(prompts) * num_inputs, "prompt")
     generation = GenerationOptions(
         tokens=tokens,
         temperature=1.0 if body.temperature is None else body.temperature,
@@ -198,7 +196,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
     if body.stream and len(prompts) * copies != 1:
         raise Refusal("validation", "one text is streamed at a time", field="stream", limit=1)
     options, scored = model.options("prompt"), None
-    if scores:
+    if wants_scores:
         score_options = model.options("prompt", top=body.logprobs)
         scored = await model.host.prompt_scores(model.name, prompts, score_options)
     completions = _CompletionsResponse(model, body, prompts, copies, scored)
@@ -217,34 +215,32 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         response = await model.host.generate(
             model.name, all_prompts, variants * len(prompts), options
         )
-        texts, one_of_each = (
-            response.values,
-            slice(None, None, copies),
-        )  # of the copies of each prompt
+        texts, first_copies = response.values, slice(None, None, copies)
         response = replace(
-            response, tokens=response.tokens[one_of_each], windows=response.windows[one_of_each]
+            response, tokens=response.tokens[first_copies], windows=response.windows[first_copies]
         )
-        scored = scored or replace(response, truncated=response.truncated[one_of_each])
+        scored = scored or replace(response, truncated=response.truncated[first_copies])
     assert scored is not None
     completions.set_prompt_tokens(sum(scored.tokens))
     return JSONResponse(completions.whole(texts), headers=headers_of(model, [scored]))
 
 
 async def _none() -> AsyncIterator[Piece]:
-    """The pieces of an empty text."""
+    """Yield the pieces of an empty text."""
     yield Piece(0, None, "", "length")
 
 
 def failure(refusal: Refusal) -> dict[str, Any]:
-    """The event for an error in the middle of a stream."""
+    """Return the content of the event for an error within a stream."""
     error = {"message": refusal.message, "type": "server_error", "param": None}
     return {"error": {**error, "code": refusal.kind}}
 
 
 class _CompletionsResponse:
-    """The response to a request in the format of OpenAI.
+    """Formats responses to a completion request as OpenAI does.
 
     Args:
+        copies: the number of texts per prompt.
         scored: the log-probabilities of each prompt; None if not requested.
     """
 
@@ -267,48 +263,47 @@ class _CompletionsResponse:
         }
 
     def set_prompt_tokens(self, tokens: int) -> None:
-        """Set the number of tokens of the prompts."""
         self.prompt_tokens = tokens
 
     def whole(self, texts: Sequence[GeneratedText]) -> dict[str, Any]:
-        """The body with all texts; the copies of a prompt are consecutive. `texts` is empty if no
-        token was requested."""
+        """Return the body of a response that is not streamed; copies of a prompt are consecutive.
+        `texts` is empty if no tokens were requested."""
         choices = []
         for number in range(len(self.prompts) * self.copies):
             generated = texts[number] if texts else GeneratedText()
-            before = self.prompts[number // self.copies] if self.body.echo else ""
+            echoed = self.prompts[number // self.copies] if self.body.echo else ""
             choices.append(
                 {
                     "index": number,
-                    "text": before + generated.text,
+                    "text": echoed + generated.text,
                     "logprobs": self._logprobs(
-                        generated.pieces, len(before), number // self.copies
+                        generated.pieces, len(echoed), number // self.copies
                     ),
                     "finish_reason": _reason(generated.finished),
                 }
             )
-        written = sum(len(text.ids) for text in texts)
-        return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, written)}
+        num_written = sum(len(text.ids) for text in texts)
+        return {**self.head, "choices": choices, "usage": _usage(self.prompt_tokens, num_written)}
 
     async def events(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Any]:
-        """A chunk for each piece with text, then the final events."""
+        """Yield a chunk for each piece with text, then the usage if requested, then [DONE]."""
         options = self.body.stream_options
         wants_usage = options is not None and bool(options.include_usage)
-        more = {"usage": None} if wants_usage else {}
+        usage_field = {"usage": None} if wants_usage else {}
         count, offset = 0, 0
         if self.body.echo:
-            yield self._chunk(self.prompts[0], self._logprobs([], 0, 0), None) | more
+            yield self._chunk(self.prompts[0], self._logprobs([], 0, 0), None) | usage_field
             offset = len(self.prompts[0])
-        held: list[Piece] = []
+        pending: list[Piece] = []
         async for piece in pieces:
             count += piece.id is not None
-            held.append(piece)
+            pending.append(piece)
             if piece.text or piece.finished:
-                text = "".join(held_piece.text for held_piece in held)
-                logprobs = self._logprobs(held, offset)
-                yield self._chunk(text, logprobs, _reason(piece.finished)) | more
+                text = "".join(pending_piece.text for pending_piece in pending)
+                logprobs = self._logprobs(pending, offset)
+                yield self._chunk(text, logprobs, _reason(piece.finished)) | usage_field
                 offset += len(text)
-                held = []
+                pending = []
         if wants_usage:
             yield {**self.head, "choices": [], "usage": _usage(self.prompt_tokens, count)}
         yield "[DONE]"
@@ -320,8 +315,8 @@ class _CompletionsResponse:
     def _logprobs(
         self, pieces: list[Piece], offset: int = 0, number: int | None = None
     ) -> dict[str, Any] | None:
-        """The log-probabilities of the tokens of pieces, which begin at `offset` of the text, after
-        those of prompt `number` if it was scored."""
+        """Return the log-probabilities of pieces whose text begins at character `offset`, after
+        those of prompt `number` if it was scored; None if not requested."""
         if self.body.logprobs is None:
             return None
         tokenizer, logprobs = self.model.tokenizer, Logprobs()
@@ -345,7 +340,7 @@ class _CompletionsResponse:
 
 
 def _reason(finished: str | None) -> str | None:
-    """The reason why a text ended."""
+    """Return the finish_reason of OpenAI; None while the text is incomplete."""
     return None if finished is None else "length" if finished == "length" else "stop"
 
 

@@ -1,5 +1,5 @@
-"""Maskwright's own route: rows of a task, as of `maskwright predict` and `LanguageModel.predict`,
-and their answers, with the tokens that were read of each.
+"""Maskwright's own routes: predictions for rows of a task, as with `maskwright predict` and
+`LanguageModel.predict`, and the numbers of tokens of the rows.
 
     GET  /v1/models/NAME/task     the task of the model, and the columns that it reads
     POST /v1/predict              {"model", "rows": […]} -> {"answers": […], "windows": […], …}
@@ -70,11 +70,11 @@ def routes(host: Host) -> APIRouter:
 
 def _described(model: ModelReference) -> dict[str, Any]:
     model.task()  # raises Refusal for a model without one
-    asking = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
-    predictor, task = asking.predictor, asking.predictor.task_type
+    variant = model.served.variant(model.adapter)  # once: another model may take the name meanwhile
+    predictor, task = variant.predictor, variant.predictor.task_type
     return {
         "model": model.called,
-        "fingerprint": asking.fingerprint,
+        "fingerprint": variant.fingerprint,
         "task": task.task,
         "labels": list(task.labels),
         "options": dict(task.options),

@@ -5,9 +5,9 @@
     GET  /info /ping /
 
 Each is also available under the name of a model or adapter, such as /reviews/predict; without a
-name the only served model answers. POST / and /invocations return vectors or classes, depending on
-the model. Differences to the original: a text that is too long is read in windows unless `truncate`
-is true, multiple labels are scored independently, and unknown fields are refused.
+name the only served model is used. POST / and /invocations return embeddings or classes, depending
+on the model. Differences to the original: texts that are too long are split into windows unless
+`truncate` is true, multiple labels are scored independently, and unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ STATUS: dict[Kind, int] = {"backend": 424}
 
 
 class _EmptyInput(Refusal):
-    """The refusal of a request without inputs."""
+    """The error for a request without inputs."""
 
     def __init__(self, field: str) -> None:
         super().__init__("malformed", "cannot be empty", field=field)
 
 
 def render(refusal: Refusal) -> Response:
-    """The format of an error: {"error", "error_type"}; without a body for a wrong token."""
+    """Render {"error", "error_type"}; a response to a wrong token has no body."""
     status = STATUS.get(refusal.kind, refusal.status)
     if refusal.kind == "unauthorised":
         return Response(status_code=status, headers=refusal.headers)
@@ -90,7 +90,7 @@ class _TruncatableBody(Body):
         """Whether texts may be truncated.
 
         Raises:
-            Refusal: if at their beginning.
+            Refusal: truncation at the beginning is requested.
         """
         if self.truncate and self.truncation_direction.lower() == "left":
             reason = "texts can only be truncated at their end; leave it out, or say truncate=false"
@@ -214,7 +214,7 @@ def routes(host: Host) -> APIRouter:
 
 
 def _routes(host: Host) -> dict[str, Callable[..., Any]]:
-    """The function for each path, which takes a body and the name of a model."""
+    """Return the function of each path, which takes a body and the name of a model."""
 
     async def embed(body: EmbedRequest, model: Name) -> Response:
         return _response(*await _embed(resolve(host, model), body))
@@ -252,7 +252,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
             for n, instance in enumerate(body.instances)
         ]
         results = await all_of(handler() for handler in handlers)
-        responses = [response for _, _, of_instance in results for response in of_instance]
+        responses = [response for _, _, responses in results for response in responses]
         return _response({"predictions": [value for value, _, _ in results]}, reference, responses)
 
     return {
@@ -273,7 +273,7 @@ def _routes(host: Host) -> dict[str, Callable[..., Any]]:
 
 
 def _without_name(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without the name, for the only model."""
+    """Return the function without the parameter `model`, for the only served model."""
     body = function.__annotations__["body"]
 
     async def only(body: Any) -> Response:
@@ -334,6 +334,7 @@ def _row(texts: Any) -> Any:
 
 
 async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
+    """Score texts by their relevance for a query and sort them, in the format of the request."""
     field, texts = body.text_field
     if body.model not in (None, model.called):
         reason = f"the path names another model, {model.called}"
@@ -346,18 +347,18 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
     scores = [rounded(score) for (score,) in response.values]
     order = sorted(range(len(scores)), key=lambda n: (-scores[n], n))[: body.top_n]
     if body.return_text or body.return_documents:
-        shown = [{"text": text} for text in texts]
+        documents = [{"text": text} for text in texts]
     else:
-        shown = [{}] * len(texts)
+        documents = [{}] * len(texts)
     if field == "texts":
-        return [{"index": n, **shown[n], "score": scores[n]} for n in order], model, [response]
+        return [{"index": n, **documents[n], "score": scores[n]} for n in order], model, [response]
     value = {
         "id": str(uuid.uuid4()),
         "object": "list",
         "model": model.called,
         "results": [
             {"index": n, "relevance_score": scores[n]}
-            | ({"document": shown[n]} if shown[n] else {})
+            | ({"document": documents[n]} if documents[n] else {})
             for n in order
         ],
         "usage": {"total_tokens": response.prompt_tokens},
@@ -380,12 +381,13 @@ async def _similarity(model: ModelReference, body: SimilarityRequest) -> Reply:
 
 
 def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[str, Any]]]:
+    """Return the tokens of each text with their ids, texts and character offsets."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     _require_some(texts, "inputs")
     budget, tokenizer = model.host.budget(), model.tokenizer
     texts = add_prompt(model, texts, body.prompt_name)
     budget.take_rows(texts, "inputs")
-    before, after = _margins(model) if body.add_special_tokens else ([], [])
+    leading, trailing = _margins(model) if body.add_special_tokens else ([], [])
     encoded = tokenizer.encode_batch(texts, offsets=True)
     budget.take_answer(BYTES_A_TOKEN * sum(len(ids) for ids, _ in encoded), "inputs")
     token_lists = []
@@ -399,39 +401,39 @@ def _tokenize(model: ModelReference, body: TokenizeRequest) -> list[list[dict[st
                 {"id": n, "text": token, "special": True, "start": None, "stop": None}
                 for n, token in zip(special_ids, tokenizer.tokens(special_ids), strict=True)
             ]
-            for special_ids in (before, after)
+            for special_ids in (leading, trailing)
         ]
         token_lists.append([*special[0], *text_tokens, *special[1]])
     return token_lists
 
 
 def _margins(model: ModelReference) -> tuple[list[int], list[int]]:
-    """The special tokens before and after a text."""
+    """Return the ids of the special tokens before and after a text."""
     tokenizer = model.tokenizer
-    around, before = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
-    return around[:before], around[before:]
+    special_ids, num_leading = tokenizer.frame([])[0], tokenizer.frame_margins()[0]
+    return special_ids[:num_leading], special_ids[num_leading:]
 
 
 def _decode(model: ModelReference, body: DecodeRequest) -> list[str]:
     _require_some(body.ids, "ids")
-    flat = isinstance(body.ids[0], int)
-    rows: Any = [body.ids] if flat else body.ids
+    is_single = isinstance(body.ids[0], int)
+    rows: Any = [body.ids] if is_single else body.ids
     model.host.budget().require_inputs(len(rows), "ids")
-    most = model.tokenizer.vocabulary_size - 1
+    last_id = model.tokenizer.vocabulary_size - 1
     for number, row in enumerate(rows):
-        if any(not 0 <= token_id <= most for token_id in row):
-            field = "ids" if flat else f"ids[{number}]"
-            raise Refusal("validation", "an id outside the vocabulary", field=field, limit=most)
+        if any(not 0 <= token_id <= last_id for token_id in row):
+            field = "ids" if is_single else f"ids[{number}]"
+            raise Refusal("validation", "an id outside the vocabulary", field=field, limit=last_id)
     return [model.tokenizer.decode(row, body.skip_special_tokens) for row in rows]
 
 
 def _own(
     model: ModelReference, body: dict[str, Any], field: str = "body"
 ) -> Callable[[], Awaitable[Reply]]:
-    """The function for a body that is not for a particular route: rerank, predict or embed.
+    """Return the handler of a body that was sent to no particular route: rerank, predict or embed.
 
     Raises:
-        Refusal: the body does not fit its schema.
+        Refusal: the body does not match its schema.
     """
     if "query" in body:
         return partial(_rerank, model, _checked(RerankRequest, body, field))
@@ -452,28 +454,29 @@ def _checked(body_type: type[BodyType], body: dict[str, Any], field: str) -> Bod
 
 
 def _info(model: ModelReference) -> dict[str, Any]:
+    """Return the body of /info: the model, its type and the limits of the server."""
     limits, opened = model.host.limits, model.opened
     task, longest = model.task_type, model.served.longest
     labels = model.labels if model.scores_whole_texts else ()
-    named = {
+    label_maps = {
         "id2label": {str(n): label for n, label in enumerate(labels)},
         "label2id": {label: n for n, label in enumerate(labels)},
     }
     if model.scores_whole_texts:
-        single = task is not None and task.num_outputs == 1 and model.takes_pairs
-        kind: dict[str, Any] = {"reranker" if single else "classifier": named}
+        is_reranker = task is not None and task.num_outputs == 1 and model.takes_pairs
+        model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
     elif model.makes_vectors:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
-        kind = {"embedding": {"pooling": pooling}}
+        model_type = {"embedding": {"pooling": pooling}}
     else:
-        kind = {task.pipeline if task is not None else "text-generation": {}}
+        model_type = {task.pipeline if task is not None else "text-generation": {}}
     precision = str(opened.network().dtype).removeprefix("torch.")
     return {
         "model_id": model.called,
         "model_sha": model.fingerprint,
         "model_dtype": precision,
         "served_model_name": model.called,
-        "model_type": kind,
+        "model_type": model_type,
         "max_concurrent_requests": limits.max_connections,
         "max_input_length": limits.max_queue_tokens if longest is None else longest,
         "max_batch_tokens": limits.max_batch_tokens,

@@ -1,12 +1,12 @@
-"""Answers in the forms that several dialects share: vectors, classes, headers and event streams.
+"""Responses that several dialects share: embeddings, classes, headers and event streams.
 
-Headers of every answer:
+Headers of every response:
 
 x-compute-type        cpu or cuda
 x-compute-characters, x-compute-tokens        of all texts
 x-total-time, x-tokenization-time, x-queue-time, x-inference-time, x-compute-time      ms
 x-windows             the number of windows of each text, such as 1,3,1
-x-truncated           the numbers of the texts that were cut, from 0, such as 2,5; none
+x-truncated           the indices of the truncated texts, such as 2,5; "none" without any
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ScoreFunction = Literal["sigmoid", "softmax", "none"]
 
 
 def render(refusal: Refusal) -> Response:
-    """A refusal in the plain format: {"error", "kind", "field", "limit"}."""
+    """Render a refusal in the plain format: {"error", "kind", "field", "limit"}."""
     body: dict[str, Any] = {"error": refusal.reason, "kind": refusal.kind}
     body |= {} if refusal.field is None else {"field": refusal.field}
     body |= {} if refusal.limit is None else {"limit": refusal.limit}
@@ -48,15 +48,15 @@ async def embeddings_of(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[list[NDArray[np.float32]], HostResponse]:
-    """The vector (D,) of each text, and the response of the host.
+    """Return the embedding (D,) of each text, and the response of the host.
 
     Args:
-        normalize: scale vectors to length 1; else as the model makes them.
-        dimensions: the required number of dimensions.
-        prompt: the name of the prompt before each text; None: the default of the model.
+        normalize: scale embeddings to unit length.
+        dimensions: the required number of dimensions; None: any.
+        prompt: the name of the prompt to prepend; None: the default of the model.
 
     Raises:
-        Refusal: the model makes no vectors, has no such prompt, or has other dimensions.
+        Refusal: the model makes no embeddings, has no such prompt, or has other dimensions.
     """
     if not model.makes_vectors:
         raise model.unable("a model that makes vectors")
@@ -69,10 +69,10 @@ async def embeddings_of(
 
 
 def require_dimensions(requested: int | None, available: int) -> None:
-    """Refuse to truncate vectors, which changes them unless a model was trained for it.
+    """Check a requested number of dimensions; embeddings are never truncated.
 
     Raises:
-        Refusal: with the available number of dimensions.
+        Refusal: another number is available.
     """
     if requested is not None and requested != available:
         reason = (
@@ -82,10 +82,10 @@ def require_dimensions(requested: int | None, available: int) -> None:
 
 
 def add_prompt(model: ModelReference, texts: Sequence[str], name: str | None) -> list[str]:
-    """The texts with the prompt of that name before them.
+    """Prepend the prompt `name` to the texts; None: the default, which the model itself adds.
 
     Raises:
-        Refusal: there is none, or the model has a fixed prompt.
+        Refusal: there is no such prompt, or the model has a fixed prompt.
     """
     options: dict[str, Any] = dict(model.task_type.options) if model.task_type else {}
     if name is None or name == options.get(NAME):
@@ -110,8 +110,8 @@ def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
 async def similarities_to(
     model: ModelReference, source: str, texts: Sequence[str], **options: Any
 ) -> tuple[list[float], HostResponse]:
-    """The similarity of `source` to each of the texts, by the function that the folder of the model
-    names; further arguments and errors as of `embeddings_of`."""
+    """Return the similarity of `source` to each text, by the similarity function of the model's
+    folder; options and errors as in `embeddings_of`."""
     (source_embedding, *text_embeddings), response = await embeddings_of(
         model, [source, *texts], normalize=False, **options
     )
@@ -124,10 +124,10 @@ async def similarities_to(
 async def class_scores(
     model: ModelReference, rows: Sequence[Any], *, field: str, truncate: bool, raw: bool = False
 ) -> HostResponse:
-    """The probabilities (L,) of each text or pair, or with `raw` the scores of the head.
+    """Return the probabilities (L,) of each text or pair, or with `raw` the scores of the head.
 
     Raises:
-        Refusal: the model has no scores of whole texts.
+        Refusal: the model does not score whole texts.
     """
     model.require_scores()
     options = model.options(field, truncate=truncate, raw=raw)
@@ -137,25 +137,25 @@ async def class_scores(
 def classes(
     labels: Sequence[str], scores: NDArray[np.floating], top: int | None = None
 ) -> list[dict[str, Any]]:
-    """The labels with their scores, the best first."""
+    """Return the `top` best labels with their scores, in descending order; None: all labels."""
     order = np.argsort(-scores, kind="stable")[:top]
     return [{"score": rounded(scores[index]), "label": labels[index]} for index in order]
 
 
 def apply_function(logits: NDArray[np.floating], function: ScoreFunction) -> NDArray[np.float64]:
-    """Probabilities of logits (L,), without overflow."""
-    wide = logits.astype(np.float64)
+    """Apply a numerically stable softmax or sigmoid to logits (L,); "none" returns them."""
+    wide_logits = logits.astype(np.float64)
     if function == "softmax":
-        shifted = np.exp(wide - wide.max())
-        return np.asarray(shifted / shifted.sum())
+        exponentials = np.exp(wide_logits - wide_logits.max())
+        return np.asarray(exponentials / exponentials.sum())
     if function == "sigmoid":
-        half = np.exp(-np.abs(wide))
-        return np.asarray(np.where(wide >= 0, 1.0, half) / (1.0 + half))
-    return wide
+        decay = np.exp(-np.abs(wide_logits))
+        return np.asarray(np.where(wide_logits >= 0, 1.0, decay) / (1.0 + decay))
+    return wide_logits
 
 
 def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict[str, str]:
-    """The headers of a response made of these responses of the host, computed concurrently."""
+    """Return the headers of a response; times are the maximum over the responses of the host."""
 
     def slowest(name: str) -> str:
         return str(round(1000 * max(getattr(r.timings, name) for r in responses)))
@@ -176,7 +176,7 @@ def headers_of(model: ModelReference, responses: Sequence[HostResponse]) -> dict
 
 
 def event(value: Any) -> bytes:
-    """One server-sent event."""
+    """Format a server-sent event; values other than strings become JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"data: {text}\n\n".encode()
 
@@ -187,12 +187,12 @@ async def event_stream(
     failed: Callable[[Refusal], Any],
     headers: dict[str, str],
 ) -> StreamingResponse:
-    """The response of an admitted request, whose first piece was generated.
+    """Wait for the first piece, then return a response that streams events.
 
     Args:
-        pieces: of the host; closed when the response ends or fails.
-        events: from pieces to the contents of events.
-        failed: the content of the event for an error after the first piece.
+        pieces: the pieces from the host; closed when the response ends or fails.
+        events: maps pieces to the contents of events.
+        failed: returns the content of the event for an error after the first piece.
 
     Raises:
         Refusal: the request is refused before anything was sent.

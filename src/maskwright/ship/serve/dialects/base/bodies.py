@@ -17,7 +17,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Body(BaseModel):
-    """A body, or a part of one; nothing is converted or ignored."""
+    """A request body or a part of one, with strict types and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
 
@@ -28,7 +28,7 @@ def _wrong(message: str) -> PydanticCustomError:
 
 
 def valid_text(value: Any) -> Any:
-    """Raise an error for characters that no text may contain, in strings at any depth."""
+    """Check strings, also in nested lists, for NUL characters and lone surrogates."""
     if isinstance(value, str):
         if "\0" in value:
             raise _wrong("a text holds the character NUL")
@@ -45,7 +45,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Any:
-    fits = isinstance(value, str) or (
+    is_valid = isinstance(value, str) or (
         isinstance(value, list)
         and (
             all(isinstance(element, str) for element in value)
@@ -53,7 +53,7 @@ def _texts(value: Any) -> Any:
             or all(isinstance(element, list) and all(map(_is_id, element)) for element in value)
         )
     )
-    if not fits:
+    if not is_valid:
         raise _wrong("wanted a text, a list of texts, token ids, or a list of lists of these")
     return valid_text(value)
 
@@ -107,10 +107,10 @@ TextsOrPairs = Annotated[str | list[str] | list[list[str]], BeforeValidator(_row
 def texts_in(
     inputs: str | list[str] | list[int] | list[list[int]], model: ModelReference, field: str
 ) -> list[str]:
-    """The texts of an input: one, several, or those of token ids.
+    """Return an input as a list of texts; token ids are decoded.
 
     Raises:
-        Refusal: token ids that are not the encoding of a text.
+        Refusal: token ids are not the encoding of any text.
     """
     if isinstance(inputs, str):
         return [inputs]
@@ -132,22 +132,23 @@ def _text_of_ids(ids: Sequence[int], model: ModelReference, field: str) -> str:
         raise Refusal(
             "validation", "a token id outside the vocabulary", field=field, limit=error.wanted
         ) from error
-    plain = tokenizer.encode(text) if text.strip() else []
-    if list(ids) not in (plain, tokenizer.frame(plain)[0]):
+    text_ids = tokenizer.encode(text) if text.strip() else []
+    if list(ids) not in (text_ids, tokenizer.frame(text_ids)[0]):
         reason = "these token ids are those of no text; give the text"
         raise Refusal("validation", reason, field=field)
     return text
 
 
 def refuse_unsupported(body: BaseModel, usual: dict[str, Any], why: str, within: str = "") -> None:
-    """Refuse fields with values that are not supported.
+    """Refuse a body that has fields with unsupported values.
 
     Args:
-        usual: the supported values by field; None is always supported.
+        usual: the only supported value of each field, besides None.
+        why: the reason, for the error message.
         within: the prefix of the fields in the request, such as "parameters.".
 
     Raises:
-        Refusal: naming the first field.
+        Refusal: a field has another value.
     """
     for name, plain in usual.items():
         value = getattr(body, name)

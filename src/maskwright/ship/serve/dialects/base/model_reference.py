@@ -1,7 +1,6 @@
 """The model that a request refers to, and its abilities.
 
-A request names a model, or an adapter, which then answers on its model. Of a single served model
-no name is required.
+A request names a model or an adapter. If a single model is served, no name is required.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ModelReference:
-    """A served model, alone or with an adapter.
+    """A served model, without an adapter or with one.
 
     Attributes:
-        name: of the model.
-        adapter: the name of the adapter or head; None: the model alone.
+        name: the name of the model.
+        adapter: the name of the adapter or head; None: the model itself.
     """
 
     host: Host
@@ -44,7 +43,7 @@ class ModelReference:
 
     @property
     def fingerprint(self) -> str:
-        """The hash of its files when it was opened."""
+        """The hash of the model's files when it was opened."""
         return self.served.variant(self.adapter).fingerprint
 
     @property
@@ -54,14 +53,14 @@ class ModelReference:
 
     @property
     def task_type(self) -> TaskType | None:
-        """The task that it was trained for; None: no task."""
+        """The task that the model was trained for; None: no task."""
         if "predict" not in self.opened.abilities:
             return None
         return self.served.variant(self.adapter).predictor.task_type
 
     @property
     def makes_vectors(self) -> bool:
-        """Whether it was trained to embed texts, or for no task and its states can be pooled."""
+        """Whether the model was trained to embed texts, or can embed and has no other task."""
         task = self.task_type
         if task is None or self.opened.model.writes_for_texts:
             return "embed" in self.opened.abilities
@@ -69,39 +68,39 @@ class ModelReference:
 
     @property
     def scores_whole_texts(self) -> bool:
-        """Whether it scores a text, or a pair of texts."""
+        """Whether the model's task scores whole texts or pairs."""
         return self.task_type is not None and self.task_type.head == "sequence"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the scores; LABEL_0, … if they have none, as in transformers."""
+        """The labels of the task; LABEL_0, … if it has none, as in transformers."""
         task = self.task_type
         assert task is not None
         return task.labels or tuple(f"LABEL_{n}" for n in range(task.num_outputs))
 
     @property
     def takes_pairs(self) -> bool:
-        """Whether it reads pairs of texts."""
+        """Whether the model's task accepts pairs of texts."""
         task = self.task_type
         return task is not None and (len(task.roles) == 2 or bool(task.options.get(UNTOLD)))
 
     def task(self) -> TaskType:
-        """The task that it was trained for.
+        """Return the task that the model was trained for.
 
         Raises:
-            Refusal: it was trained for none.
+            Refusal: the model was trained for no task.
         """
         if (task_type := self.task_type) is None:
             raise self.unable("a model that was fine-tuned for a task")
         return task_type
 
     def require_scores(self) -> None:
-        """Raise Refusal if it has no scores of whole texts."""
+        """Raise a Refusal if the model does not score whole texts."""
         if not self.scores_whole_texts:
             raise self.unable("a model that gives classes or a number of whole texts")
 
     def unable(self, requirement: str) -> Refusal:
-        """The refusal of something that the model cannot do."""
+        """Return the refusal for a missing ability; `requirement` describes a suitable model."""
         abilities = ", ".join(self.opened.abilities)
         reason = (
             f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
@@ -109,7 +108,6 @@ class ModelReference:
         return Refusal("model", reason, field="model")
 
     def options(self, field: str = "inputs", **settings: Any) -> Options:
-        """The options of a request to the host."""
         return Options(adapter=self.adapter, field=field, **settings)
 
 
@@ -117,7 +115,7 @@ def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelRe
     """Find the model or adapter of that name.
 
     Raises:
-        Refusal: there is none, or several are served and none is named.
+        Refusal: it does not exist, or `name` is None and several models are served.
     """
     if name is None:
         if len(host.names) > 1:
@@ -134,7 +132,7 @@ def resolve(host: Host, name: str | None, adapter: str | None = None) -> ModelRe
 
 
 def all_references(host: Host) -> list[ModelReference]:
-    """References to all models, then to all adapters."""
+    """Return references to all models, then to all adapters; names are unique."""
     models = [ModelReference(host, name, None) for name in host.names]
     references = {reference.called: reference for reference in models}
     for reference in models:
