@@ -55,8 +55,7 @@ class Prompt:
         copy: a number that distinguishes rows with the same prompt and seed.
         logprobs: whether to return the log-probability of each token.
         top_logprobs: number of most likely tokens whose log-probabilities are returned as well.
-        network: a network with an adapter, prepared `like` that of the `Generation`; None for the
-            latter.
+        network: the network with an adapter, prepared `like` that of the `Generation`, if any.
     """
 
     ids: Sequence[int]
@@ -95,12 +94,8 @@ class Generation:
         one_way: bool = False,
     ) -> None:
         decoding.require_writer(network.config, one_way=one_way)
-        self.network, self.bidirectional_prefix, self.one_way = (
-            network,
-            bidirectional_prefix,
-            one_way,
-        )
-        self.context = context
+        self.network, self.context = network, context
+        self.bidirectional_prefix, self.one_way = bidirectional_prefix, one_way
         self._crowds: list[_RowPool] = []
         self._next = 0
 
@@ -124,14 +119,8 @@ class Generation:
         """
         network = prompt.network or self.network
         sources = None if prompt.source is None else [prompt.source]
-        decoding.check(
-            network.config,
-            [prompt.ids],
-            [prompt.count],
-            sources,
-            self.context,
-            one_way=self.one_way,
-        )
+        ids, counts, one_way = [prompt.ids], [prompt.count], self.one_way
+        decoding.check(network.config, ids, counts, sources, self.context, one_way=one_way)
         decoding.check_forbidden(prompt.sampling.forbidden, network.config.tokens.vocabulary)
         require_stop(prompt.stop)
         for name, value, minimum in (
@@ -263,8 +252,7 @@ class _RowPool:
         return rows, torch.cat(scores) if scores else torch.empty(0)
 
     def _join(self, network: Prepared, rows: list[_Row]) -> Float[Tensor, "B V"]:
-        """Process the contexts of rows of one network, append them to the active rows and return
-        their next-token scores."""
+        """Append rows of one network to the active rows and return their next-token scores."""
         reader = self._reader(network, rows)
         if reader.writer is None:
             scores = []
@@ -375,9 +363,8 @@ def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
             np.array([row.written for row in group]),
         )
         group_scores = scores if len(indices) == len(rows) else scores[indices]
-        for index, token in zip(
-            indices, decoding.chosen(group_scores, sampling, keys), strict=True
-        ):
+        new_tokens = decoding.chosen(group_scores, sampling, keys)
+        for index, token in zip(indices, new_tokens, strict=True):
             tokens[index] = token
     return tokens
 
@@ -391,19 +378,14 @@ def _log_probabilities(
     if not indices:
         return {}
     logs = scores[indices].double().log_softmax(-1)
-    token_log_probabilities = logs.gather(-1, torch.tensor([[tokens[index]] for index in indices]))[
-        :, 0
-    ].tolist()
+    of_tokens = logs.gather(-1, torch.tensor([[tokens[index]] for index in indices]))[:, 0].tolist()
     max_top = max(rows[index].prompt.top_logprobs for index in indices)
     best = logs.topk(min(max_top, logs.shape[-1]), dim=-1)
     log_probabilities = {}
     for number, index in enumerate(indices):
         count = rows[index].prompt.top_logprobs
         ids, values = best.indices[number, :count].tolist(), best.values[number, :count].tolist()
-        log_probabilities[index] = (
-            token_log_probabilities[number],
-            tuple(zip(ids, values, strict=True)),
-        )
+        log_probabilities[index] = of_tokens[number], tuple(zip(ids, values, strict=True))
     return log_probabilities
 
 
