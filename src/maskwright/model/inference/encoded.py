@@ -32,14 +32,9 @@ WIDTH, MULTIPLE = 128, 32
 
 @dataclass(frozen=True)
 class Collation:
-    """How texts are collated for a model.
-
-    Attributes:
-        pad: id of the padding token.
-        last: whether the vector of a text is the state at its last token or at its first.
-        decoder_start: id of the decoder start token of an encoder-decoder model, else None.
-        alone: give each text a row of its own.
-    """
+    """How texts are collated for a model: `pad` is the padding id, `last` says whether the state at
+    the last token or at the first represents a text, and `decoder_start` is the start token of an
+    encoder-decoder model, else None. With `alone` each text has a row of its own."""
 
     pad: int
     last: bool
@@ -199,7 +194,7 @@ class EncodedExamples:
     def of_answers(
         self, numbers: NDArray[np.int64]
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
-        """Return the ids of each text of the examples `numbers`, the segments of each (or None), and
+        """Return the ids of each text of the examples `numbers`, the segments of each or None, and
         a batch without tokens, whose targets map each text to its example."""
         import torch
 

@@ -52,24 +52,16 @@ class BinaryMetrics:
 
     @classmethod
     def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> BinaryMetrics:
-        """Compute the metrics of scores (N,), positive for True, and truth (N,); `told_apart` is NaN
+        """Compute the metrics of scores (N,), above 0 for True, and truth (N,); `told_apart` is NaN
         if only one class occurs."""
         positives, negatives = scores[truth], np.sort(scores[~truth])
-        rank_sums = np.searchsorted(negatives, positives, "left") + np.searchsorted(
-            negatives, positives, "right"
-        )
-        auc = (
-            float(rank_sums.mean() / (2 * len(negatives)))
-            if len(positives) and len(negatives)
-            else math.nan
-        )
-        positive_share = float(truth.mean())
-        return cls(
-            decides,
-            auc,
-            float(((scores > 0) == truth).mean()),
-            max(positive_share, 1 - positive_share),
-        )
+        wins = np.searchsorted(negatives, positives, "left")
+        wins = wins + np.searchsorted(negatives, positives, "right")  # doubled, ties counted once
+        auc = math.nan
+        if len(positives) and len(negatives):
+            auc = float(wins.mean() / (2 * len(negatives)))
+        share = float(truth.mean())
+        return cls(decides, auc, float(((scores > 0) == truth).mean()), max(share, 1 - share))
 
     def render(self) -> str:
         """One line."""
@@ -206,16 +198,8 @@ def evaluate(
         logits, labels = (np.concatenate(arrays) for arrays in zip(*decisions, strict=True))
         decided = BinaryMetrics.of(objective.decides, logits, labels)
     kinds = {name: total / number for name, (total, number) in losses_by_kind.items() if number}
-    return HeldOutMetrics(
-        mean,
-        perplexity,
-        bits,
-        hits[0] / num_targets,
-        hits[1] / num_targets,
-        num_targets,
-        decided,
-        kinds,
-    )
+    top1, top5 = (total / num_targets for total in hits)
+    return HeldOutMetrics(mean, perplexity, bits, top1, top5, num_targets, decided, kinds)
 
 
 def with_prepared(objective: Objective) -> Objective:
@@ -264,9 +248,8 @@ def reference_lines(
             train_targets = _targets(objective, train, rows, batch_rows)
             train_counts = np.bincount(train_targets, minlength=len(counts))
             in_text = counts > 0
-            counts[~in_text] = train_counts[~in_text] * (
-                counts.sum() / max(1, train_counts[in_text].sum())
-            )
+            scale = counts.sum() / max(1, train_counts[in_text].sum())
+            counts[~in_text] = train_counts[~in_text] * scale
     size = len(counts)
     frequencies = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
