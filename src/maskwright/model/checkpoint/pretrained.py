@@ -115,8 +115,8 @@ def load(
     model = matching.fill(form, tensors, file_names, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
-    if tokenizer_paths := tokenizer_files(folder):
-        for name in tokenizer_paths:
+    if tokenizer_names := tokenizer_files(folder):
+        for name in tokenizer_names:
             regular_file(folder, name)
         # A different tokenizer is reported as such below, not as a damaged file.
         tokenizer = Tokenizer.load(folder, as_saved=False)
@@ -188,8 +188,7 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Chec
                 where=folder,
                 found=listed(subfolders),
                 wanted="the folder of one model",
-                do=f"name {folder / subfolders[0]}"
-                + (", or another" if len(subfolders) > 1 else ""),
+                do=f"name {folder / subfolders[0]}{', or another' if len(subfolders) > 1 else ''}",
             )
         if is_curated(folder):
             raise CheckpointError(
