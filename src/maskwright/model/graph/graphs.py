@@ -78,9 +78,8 @@ class Graph:
         return tuple(name for name in dict.fromkeys(axes) if name != "total")
 
     def example(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Tensor]:
-        """Return example inputs of these sizes, by name, determined by the seed: random ids and
-        vectors, masks with padding at the end of all rows but the first, positions after the past.
-        """
+        """Return example inputs by name: random ids and vectors, masks with padding at the end of
+        all rows but the first, and positions that continue after the past."""
         generator = torch.Generator().manual_seed(seed)
         tensors: dict[str, Tensor] = {}
         for port in self.inputs:
@@ -301,10 +300,9 @@ class _GraphFactory:
         stack = self.network.config.decoder
         assert stack is not None
         _require_equal_layers(stack)
-        absolute_positions = _counts_positions(stack)
-        optional_inputs = (
-            [self.integers(POSITIONS, "batch", "length")] if absolute_positions else []
-        )
+        optional_inputs = []
+        if _counts_positions(stack):
+            optional_inputs.append(self.integers(POSITIONS, "batch", "length"))
         if prefix:
             optional_inputs.append(Port(PREFIX, ("batch",), self.ids))
         read, scores = self._written()
@@ -424,18 +422,16 @@ def _require_equal_layers(stack: Stack) -> None:
         for attention in (block.attention, block.cross_attention)[:1]
         if attention is not None
     }
-    cross_shapes = {
+    cross = {
         (block.cross_attention.heads, block.cross_attention.head_width)
         for block in stack.blocks
         if block.cross_attention is not None
     }
-    if len(shapes) > 1 or len(cross_shapes) > 1:
+    if len(shapes) > 1 or len(cross) > 1:
         raise IncompatibleError(
             "the keys of the decoder's layers have different shapes",
             where="decoder.blocks",
-            found=" and ".join(
-                f"{heads} × {width}" for heads, width in sorted(shapes | cross_shapes)
-            ),
+            found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes | cross)),
             wanted="as many heads of the same width in every layer",
             do=OTHER_ENGINE,
         )

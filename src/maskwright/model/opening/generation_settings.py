@@ -32,7 +32,15 @@ FOLLOWED: dict[str, tuple[str, int | None]] = {
 ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
 USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
 # Parts of keys that are read elsewhere, or do not affect the generated text.
-ELSEWHERE = "_token_id output_ return_dict _version _from_model use_cache cache_".split()
+ELSEWHERE = (
+    "_token_id",
+    "output_",
+    "return_dict",
+    "_version",
+    "_from_model",
+    "use_cache",
+    "cache_",
+)
 
 
 def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
