@@ -1,10 +1,10 @@
-"""The conventions of a model: how it is asked, in the table `maskwright` of its config.json.
+"""The conventions of using a model, in the table `maskwright` of its config.json.
 
     "maskwright": {"conventions": {"prediction_offset": 1, "writes": true, …}}
 
-Other libraries ignore the table and keep it when they save the folder again. A folder without it
-has the usual conventions of its class (`Conventions()`), as in the library that it comes from.
-Earlier releases wrote `maskwright_taught` for models that are asked otherwise; that is read, too.
+Other libraries ignore the table and keep it when they save the folder. A folder without it has the
+defaults (`Conventions()`), as in the library that it comes from. The table `maskwright_taught` of
+earlier releases is read, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from maskwright.base.errors import ConfigError
 
 KEY = "maskwright"
 EARLIER = "maskwright_taught"
-# What earlier folders call the fields.
+# Names of the fields in folders of earlier releases.
 EARLIER_NAMES = {
     "shift": "prediction_offset",
     "whole": "bidirectional_prefix",
@@ -72,15 +72,15 @@ class Conventions:
 
 
 def table(conventions: Conventions) -> dict[str, Any]:
-    """The conventions as a table of config.json."""
+    """Return the conventions as a table for config.json."""
     return {"conventions": dict(to_plain(conventions))}
 
 
 def read(config: Mapping[str, Any]) -> Conventions | None:
-    """The conventions in a config.json; None if it has none.
+    """Read the conventions in a config.json; None if it has none.
 
     Raises:
-        ConfigError: the table is not one of conventions; the message names the field.
+        ConfigError: an invalid table; the message names the field.
     """
     our_table = config.get(KEY)
     if our_table is not None and not isinstance(our_table, dict):

@@ -1,13 +1,13 @@
-"""Tensors on disk in the safetensors format, one file or several with an index; no pickle, ever.
+"""Tensors in the safetensors format, in one file or in several with an index; never pickles.
 
     8 bytes      length of the header, little-endian
     header       JSON: {"__metadata__": {...}, name: {"dtype", "shape", "data_offsets"}, ...}
-    data         the tensors end to end, without a gap
+    data         the tensors, contiguous
 
-The header is checked here, more strictly than the format's own library does (a key twice, holes,
-bytes that no tensor owns, counts that would overflow), before a byte of data is read; shapes can be
-compared with a config's before anything is allocated. Writing streams one tensor at a time, so that
-saving needs no second copy of the model.
+The header is checked more strictly than by the format's own library (duplicate keys, gaps, bytes
+that belong to no tensor, overflowing counts) before data is read, so that shapes can be compared
+with a config before allocation. Writing streams one tensor at a time, without a second copy of the
+model.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DTYPES = {
     "BOOL": torch.bool,
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-# The format's other types: a file with one of them is whole, but nothing here computes with it.
+# The other dtypes of the format: valid in a file, but not supported here.
 UNREAD = {
     *("F4", "F6_E2M3", "F6_E3M2", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
     *("U16", "U32", "U64", "C64"),
@@ -59,12 +59,12 @@ UNREAD = {
 
 Chunks = Iterator[bytes | memoryview]
 Content = bytes | Callable[[], Chunks]
-"""What a file consists of: its bytes, or a function that gives them piece by piece."""
+"""The content of a file: its bytes, or a function that yields them in chunks."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The place of one tensor: its file, first byte and number of bytes."""
+    """The location of one tensor: its file, first byte and number of bytes."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -75,16 +75,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tensors:
-    """The tensors of a file or folder by name: headers read and checked, data not yet."""
+    """The tensors of a file or folder by name; only the headers have been read and checked."""
 
     entries: dict[str, Entry]
     files: tuple[Path, ...]
 
     def read(self, name: str) -> Tensor:
-        """One tensor, in memory of its own.
+        """Read one tensor into new memory.
 
         Raises:
-            StorageError: the file became shorter, or cannot be read.
+            StorageError: the file was truncated meanwhile, or cannot be read.
         """
         entry = self.entries[name]
         data = bytearray(entry.bytes)
@@ -106,10 +106,10 @@ class Tensors:
 
 # ------------------------------------------------------------------------------ reading
 def open_file(path: Path) -> Tensors:
-    """The tensors of one safetensors file.
+    """Read and check the header of one safetensors file.
 
     Raises:
-        CheckpointError: torn, damaged or not a safetensors file.
+        CheckpointError: truncated, damaged or not a safetensors file.
         StorageError: it cannot be read.
     """
     with reading(path), open(path, "rb") as file:
@@ -142,10 +142,10 @@ def open_file(path: Path) -> Tensors:
 
 
 def open_folder(folder: Path) -> Tensors:
-    """The weights of a model folder: `model.safetensors`, or the files its index lists.
+    """Open the weights of a model folder: `model.safetensors`, or the files in its index.
 
     Raises:
-        CheckpointError: there are none, only pickled ones, or they are damaged.
+        CheckpointError: there are none, only pickles, or they are damaged.
         StorageError: they cannot be read.
     """
     with reading(folder):
@@ -189,11 +189,11 @@ def _open_shards(folder: Path) -> Tensors:
     entries: dict[str, Entry] = {}
     files = tuple(regular_file(folder, file) for file in sorted(set(weight_map.values())))
     for path in files:
-        listed = {name for name, file in weight_map.items() if file == path.name}
-        opened = open_file(path).entries
-        # The other way round is usual: an index also lists the second names of tied tensors, which
-        # its files leave out. What is needed and in no file is missed when names are matched.
-        if unlisted := sorted(set(opened) - listed):
+        listed_names = {name for name, file in weight_map.items() if file == path.name}
+        shard_entries = open_file(path).entries
+        # The reverse is common: indices also list second names of tied tensors, which the files
+        # omit. Tensors that are needed but in no file are detected by `matching.match`.
+        if unlisted := sorted(set(shard_entries) - listed_names):
             raise CheckpointError(
                 "the file holds tensors that the index does not list for it",
                 where=path,
@@ -201,7 +201,7 @@ def _open_shards(folder: Path) -> Tensors:
                 wanted=f"all of them in {INDEX}",
                 do="copy or download the folder again",
             )
-        entries |= opened
+        entries |= shard_entries
     return Tensors(entries, files)
 
 
@@ -239,8 +239,8 @@ def _damaged(path: Path, field: str, content: str) -> CheckpointError:
 
 # ------------------------------------------------------------------------------ writing
 def chunks(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Chunks:
-    """A safetensors file piece by piece. Wide dtypes come first, then names in order, so that data
-    is aligned and equal tensors give equal bytes."""
+    """Yield the bytes of a safetensors file in chunks. Tensors are ordered by decreasing item size,
+    then by name, so that data is aligned and equal tensors give equal bytes."""
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
     end = 0
@@ -265,8 +265,8 @@ def num_bytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 def weight_files(tensors: Mapping[str, Tensor], largest: int = LARGEST_SHARD) -> dict[str, Content]:
-    """The files that hold the weights of a model: one, or several and an index when they are more
-    than `largest` bytes (a single tensor is never split)."""
+    """Return the weight files of a model by name: one, or several and an index if they exceed
+    `largest` bytes (a single tensor is never split)."""
     shards: list[dict[str, Tensor]] = [{}]
     for name, tensor in tensors.items():
         if shards[-1] and num_bytes(shards[-1]) + num_bytes({name: tensor}) > largest:

@@ -1,14 +1,13 @@
 """The folder of a fine-tuning: the record of its task, and whether it is finished.
 
     out/
-      adapter/  model/   each committed by itself; of a head trained alone the adapter only
-      task.json          the columns that are read, and the names of the answers; in model/, too
-      MANIFEST.json      last: the hashes of the files above and of the manifests of both folders
+      adapter/  model/   each committed separately; only the adapter if just a head was trained
+      task.json          the input columns and the names of labels; a copy is in model/
+      MANIFEST.json      written last: hashes of the files above and of both folders' manifests
 
-The commits are valid only together: a model without its adapter would answer as if it had not been
-trained. So a folder without the last manifest is not opened. A folder of an earlier release that
-wrote none (`format` 1) counts as finished unless it holds remains of a stopped training, and its
-copies of the record are compared.
+Without its adapter the model would predict as if it had not been trained, so a folder without the
+last manifest is not opened. Earlier releases wrote none (`format` 1): such a folder counts as
+finished unless it has remains of a stopped training, and its copies of the record are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from maskwright.base.terminal import shell_word
 
 TASK, MODEL, ADAPTER, UNFINISHED = "task.json", "model", "adapter", "unfinished"
 FORMAT = 2
-ABOUT = {"kind": "fine-tuning"}  # in the last manifest
+ABOUT = {"kind": "fine-tuning"}  # of the last manifest
 LARGEST = 16 << 20  # bytes of task.json
 LONGEST = 1 << 24  # tokens of an example
 PARTS = (TASK, f"{MODEL}/{MANIFEST}", f"{ADAPTER}/{MANIFEST}")
@@ -47,16 +46,16 @@ class TaskRecord:
     """The content of `task.json`.
 
     Attributes:
-        format: 1 where no last manifest was written.
-        kind: the task.
-        columns: what is read of a row, by role.
-        targets: where the training data had what is to be answered, by role.
-        length: the most tokens of an example.
-        long: what becomes of a longer text.
-        labels: the names of the classes in the order of the head's outputs.
-        values: the numbers that stood in the data for the labels; None: these stood there.
-        separator: what stood between several labels of a cell.
-        settled: what was chosen on validation data.
+        format: 1 if no last manifest was written.
+        kind: the type of task.
+        columns: role -> names of the input columns.
+        targets: role -> names of the columns with the targets in the training data.
+        length: maximum number of tokens of an example; None for no maximum.
+        long: treatment of longer texts.
+        labels: names of the classes in the order of the head's outputs.
+        values: numbers that represented the labels in the data; None if the names did.
+        separator: string between several labels in a cell; None for single labels.
+        settled: settings chosen on validation data.
         attached: whether the trained weights are in the folder `adapter/` next to the model.
     """
 
@@ -101,16 +100,16 @@ class TaskRecord:
                 )
 
     def render(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return json.dumps(to_plain(self), indent=2) + "\n"
 
 
 def read_task(folder: Path) -> TaskRecord | None:
-    """The record in the `task.json` of `folder`; None if there is none.
+    """Read the `task.json` of `folder`; None if there is none.
 
     Raises:
-        CheckpointError: not JSON, a field that is missing, unknown or of another type, or not the
-            file that was saved.
+        CheckpointError: invalid JSON, a field that is missing, unknown or of the wrong type, or not
+            the file that was saved.
     """
     path = folder / TASK
     if not path.is_file():
@@ -138,21 +137,21 @@ def read_task(folder: Path) -> TaskRecord | None:
 
 
 def result_around(folder: Path) -> Path | None:
-    """The fine-tuning folder that `folder` is, or is the `model` or `adapter` of; None if
+    """Return the fine-tuning folder that `folder` is, or whose `model` or `adapter` it is; None if
     neither."""
     if _is_result(folder):
         return folder
-    full = Path(folder).resolve()
-    if full.name not in (MODEL, ADAPTER) or not _is_result(full.parent):
+    resolved = Path(folder).resolve()
+    if resolved.name not in (MODEL, ADAPTER) or not _is_result(resolved.parent):
         return None
-    return folder.parent if folder.name == full.name else full.parent
+    return folder.parent if folder.name == resolved.name else resolved.parent
 
 
 def require_finished(folder: Path) -> Path | None:
-    """The folder of a fine-tuning around `folder`, as `result_around`, if it is finished.
+    """Return `result_around(folder)` after checking that the fine-tuning is finished.
 
     Raises:
-        CheckpointError: a stopped fine-tuning, with the way on; or its parts do not belong
+        CheckpointError: it was stopped (the message says how to resume), or its parts do not belong
             together.
     """
     home = result_around(folder)
@@ -162,7 +161,7 @@ def require_finished(folder: Path) -> Path | None:
         manifest = read_manifest(home)
         for name in (name for name in PARTS if name in manifest.files):
             _require(home, name, manifest)
-        read_task(home / MODEL)  # which is read where that is copied away
+        read_task(home / MODEL)  # check the copy, too, which is used if `model` is moved
         return home
     unfinished = (home / UNFINISHED).is_dir()
     records = [read_task(folder) for folder in (home, home / MODEL)]
@@ -195,7 +194,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def finish(folder: Path, names: list[str]) -> None:
-    """Write the last manifest, over the files `names` of the folder."""
+    """Write the last manifest, with the hashes of the files `names` and of `PARTS`."""
     present = [name for name in (*names, *PARTS) if (folder / name).is_file()]
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": hash_file(folder / name)}
@@ -207,15 +206,15 @@ def finish(folder: Path, names: list[str]) -> None:
 def require_agreement(
     record: TaskRecord, labels: tuple[str, ...], head: str, outputs: int, where: Path
 ) -> None:
-    """Refuse a task whose classes differ from those in the model's config.json.
+    """Check that the classes of a task are those of the model's config.json.
 
     Args:
-        labels: of the config's `id2label`; empty where it names none.
+        labels: names in the config's `id2label`; empty if it has none.
         head: the type of the model's head, for messages.
-        outputs: how many scores the head gives.
+        outputs: number of outputs of the head.
 
     Raises:
-        CheckpointError: naming both.
+        CheckpointError: they differ; the message has both.
     """
     if labels and record.labels and labels != record.labels:
         raise CheckpointError(

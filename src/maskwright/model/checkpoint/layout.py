@@ -1,8 +1,8 @@
-"""How a model is laid out in its folder: under a family's names, or under our own.
+"""The layout of a model folder: with the names of a family, or with our own.
 
-A `CheckpointLayout` joins a config with the rules for its tensors and the keys of its config.json.
-Files are written for both generations of transformers: `dtype` and `torch_dtype`, labels spelled
-out, ids explicit even where they are null.
+A `CheckpointLayout` combines a config with the rules for its tensors and the keys of config.json.
+Files suit both generations of transformers: they have `dtype` and `torch_dtype`, all labels, and
+all token ids, even if null.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OURS = conventions.KEY
 OUR_ARCHITECTURE = "Transformer"
 OUR_FORMAT = 1
 WRITTEN_FOR = "4.57.6"
-"""The oldest release of transformers whose reading of these files is tested."""
+"""The oldest release of transformers with which these files are tested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class About:
 
 @dataclass(frozen=True)
 class CheckpointLayout:
-    """`family` None means our own names and our own config.json."""
+    """A config and its family; None means our own names and our own config.json."""
 
     config: TransformerConfig
     family: Family | None
@@ -84,28 +84,29 @@ class CheckpointLayout:
         return [Rename(name, name) for name in shapes.parameters(self.config)]
 
     def carriers(self) -> list[Carrier]:
-        """The rules that name a tensor of ours."""
+        """The rules that map parameters of ours to tensors of the file."""
         return carriers(self.rules())
 
     def known_names(self) -> set[str]:
         return set() if self.family is None else self.family.known_names(self.config)
 
     def switched(self, hf: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """`hf` without the optional parts of the family whose tensors are not among `names`."""
+        """Return `hf` with optional parts of the family disabled if `names` lacks their tensors."""
         switches = {} if self.family is None else self.family.switches
         names = list(names)
-        absent = [key for key, ending in switches.items() if not any(ending in n for n in names)]
-        return {**hf, **dict.fromkeys(absent, False)}
+        disabled = [key for key, ending in switches.items() if not any(ending in n for n in names)]
+        return {**hf, **dict.fromkeys(disabled, False)}
 
     def generates(self) -> bool:
         return self.family is not None and self.family.architectures[self.architecture].generates
 
 
 def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointLayout:
-    """The layout of the family `name`, else of the first family that fits the config, else our own.
+    """Return the layout of the family `name`; None chooses the first family that fits the config,
+    else our own names.
 
     Raises:
-        IncompatibleError: the config departs from the family; the message says where.
+        IncompatibleError: the config does not fit the family; the message says where.
     """
     if name is None:
         return CheckpointLayout(config, family_of(config))
@@ -115,11 +116,11 @@ def of_config(config: TransformerConfig, name: str | None = None) -> CheckpointL
 
 
 def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointLayout:
-    """The layout of a config.json, read as `architecture` of its family if that is not None.
+    """Return the layout of a config.json, as `architecture` of its family if that is not None.
 
     Raises:
-        ConfigError: an unknown model type, or a key that is wrong.
-        CheckpointError: written by a later format of ours.
+        ConfigError: an unknown model type, or an invalid key.
+        CheckpointError: written in another version of our format.
         IncompatibleError: the model's family has no such architecture.
     """
     member = _family_of(hf)
@@ -138,7 +139,7 @@ def of_hf(hf: Mapping[str, Any], architecture: str | None = None) -> CheckpointL
 
 
 def _family_of(hf: Mapping[str, Any]) -> Family | None:
-    """The family of a config.json; None if it is our own."""
+    """Return the family of a config.json; None if it is our own."""
     model_type = hf.get("model_type")
     families = catalogue.names("families")
     if model_type == OURS:
@@ -154,7 +155,7 @@ def _family_of(hf: Mapping[str, Any]) -> Family | None:
 
 
 def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
-    """The family, label names and problem type in a config.json."""
+    """Return the family, label names, problem type and conventions in a config.json."""
     names, problem = hf.get("id2label"), hf.get("problem_type")
     labels: tuple[str, ...] = ()
     if isinstance(names, dict) and _classes(form.config) == len(names):
@@ -178,7 +179,7 @@ def about_of(hf: Mapping[str, Any], form: CheckpointLayout) -> About:
 
 
 def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
-    """The keys of a config.json that do not follow from the config."""
+    """Return the keys of a config.json that are not determined by the config."""
     ours = {"model_type", OURS} if form.family is None else {*form.family.hf_config(form.config)}
     return {key: value for key, value in hf.items() if key not in ours}
 
@@ -186,16 +187,17 @@ def rest_of(hf: Mapping[str, Any], form: CheckpointLayout) -> dict[str, Any]:
 def documents(
     form: CheckpointLayout, tokenizer: Tokenizer | None, about: About, tensors: Mapping[str, Tensor]
 ) -> dict[str, Content]:
-    """The texts of config.json and, where they apply, generation_config.json and README.md."""
+    """Return the contents of config.json and, if they apply, generation_config.json and README.md,
+    by name."""
     ids = _ids(form, tokenizer, about)
     if tokenizer is not None:
         _require_ids(form, ids)
     files: dict[str, Content] = {"config.json": write_json(_hf(form, ids, about, tensors))}
     if form.generates():
-        # An answer that reaches its length ends there; the library would put the end in its place.
-        unforced = dict.fromkeys({"forced_eos_token_id"} & ids.keys()) if about.writing else {}
+        # Otherwise the library would replace the last id of a text of maximum length by the end id.
+        unset = dict.fromkeys({"forced_eos_token_id"} & ids.keys()) if about.writing else {}
         files["generation_config.json"] = write_json(
-            {**ids, **unforced, **about.writing, "transformers_version": WRITTEN_FOR}
+            {**ids, **unset, **about.writing, "transformers_version": WRITTEN_FOR}
         )
     if about.readme is not None:
         files["README.md"] = about.readme.encode()
@@ -203,10 +205,10 @@ def documents(
 
 
 def require(config: TransformerConfig, tokenizer: Tokenizer | None, name: str | None) -> None:
-    """Refuse a model that could not be saved under the family `name`.
+    """Check that a model can be saved with the names of the family `name`.
 
     Raises:
-        IncompatibleError: the config departs from the family, or the tokenizer from the config.
+        IncompatibleError: the config does not fit the family, or the tokenizer not the config.
     """
     documents(of_config(config, name), tokenizer, About(family=name), {})
 
@@ -251,18 +253,17 @@ def _hf(
 
 
 def _classes(config: TransformerConfig) -> int:
-    """The number of labels of the head that the config's labels name; 0 without one."""
+    """Return the number of labels of the head `classifier`; 0 without one."""
     return next((head.labels for head in config.heads if head.name == "classifier"), 0)
 
 
 def _ids(
     form: CheckpointLayout, tokenizer: Tokenizer | None, about: About
 ) -> dict[str, int | None]:
-    """Ids by the keys of config.json, explicit even where the vocabulary has no such token.
+    """Return special token ids by the keys of config.json; None for tokens that do not exist.
 
-    A model that writes ends a text with the separator if there is no end token, and a decoder of
-    two stacks starts with the opening token if there is no begin token; the folder records that, so
-    that other libraries can write with the model.
+    A decoder uses the separator if there is no end token, and an encoder-decoder the opening token
+    if there is no begin token; these are recorded, so that other libraries can generate.
     """
     roles = {"pad_token_id": "pad", "bos_token_id": "begin", "eos_token_id": "end"}
     roles |= {} if form.family is None else form.family.token_ids
@@ -278,8 +279,8 @@ def _ids(
 
 
 def _require_ids(form: CheckpointLayout, ids: Mapping[str, int | None]) -> None:
-    """Refuse a tokenizer whose special tokens differ from the model's (RoBERTa counts positions
-    from the padding token's id)."""
+    """Check that special tokens are those of the model (RoBERTa counts positions from the padding
+    token's id)."""
     decided = {} if form.family is None else form.family.hf_config(form.config)
     for key in decided.keys() & ids.keys():
         if decided[key] != ids[key]:

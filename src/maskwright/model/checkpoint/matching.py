@@ -1,18 +1,18 @@
-"""A file's tensors against a config's parameters.
+"""Match the tensors of a file with the parameters of a config.
 
-`match` compares names, shapes and dtypes, on headers alone; `fill` makes the model, reads one
-tensor at a time into it, and checks that its values are finite. A tensor that another architecture
-of the family would use is allowed and reported; any other unknown tensor is refused, and so is a
-missing one: no head is ever left random in silence.
+`match` compares names, shapes and dtypes in the headers; `fill` builds the model, reads the tensors
+one at a time and checks that they are finite. A tensor that belongs to another architecture of the
+family is allowed and reported; other unknown tensors, and missing ones, are errors, so that no head
+silently stays randomly initialised.
 
-Names of tensors may have a prefix from a wrapper (parallel training, compiling, a trainer):
+Names of tensors may have a prefix from a wrapper (parallel training, compilation, a trainer):
 
-    module.bert.encoder…                DataParallel and its like
+    module.bert.encoder…                DataParallel or similar
     _orig_mod.module.bert.encoder…      compiled as well
-    model.bert.encoder…                 a module of a trainer around the model
+    model.bert.encoder…                 a trainer's module that contains the model
     bert.encoder.layer.0._fsdp_wrapped_module.attention…     sharded by layers
 
-The common prefix is found by trying: without it, the names are those that the config asks for.
+The common prefix is the one without which most names are expected by the config.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ from maskwright.model.families.base import weights
 from maskwright.model.nn.meta_init import materialise
 from maskwright.model.nn.transformer import Transformer
 
-# Parts of names that adapters leave in a file which is not merged.
+# Parts of tensor names in files with adapters that are not merged.
 OF_ADAPTERS = (".base_layer.", ".lora_", ".ia3_", ".modules_to_save.")
-# Parts of a name that wrappers add anywhere; no model has modules called so.
+# Components that wrappers insert anywhere in a name; no model has modules of these names.
 INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
-DEEPEST = 4  # wrappers before a name
+DEEPEST = 4  # maximum number of components of a prefix
 
 
 def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Canonical name -> name in the file for the tensors to read, and the names of the others.
+    """Return {canonical name: name in the file} of the tensors, and the names in the file of those
+    that the config does not need.
 
     Raises:
-        CheckpointError: a tensor is missing, unknown, or of another shape or type.
+        CheckpointError: a tensor is missing, unknown, or has the wrong shape or dtype.
     """
     rules, expected_shapes = weights.for_reading(form.rules()), shapes.parameters(form.config)
     expected = {name for rule in weights.carriers(rules) for name in rule.names()}
@@ -53,8 +54,8 @@ def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tup
     )
     file_names = weights.canonical(plain, expected, form.prefix, form.ignored)
     file_names = {canonical: plain[name] for canonical, name in file_names.items()}
-    carriers = [(rule, rule.reads(file_names)) for rule in weights.carriers(rules)]
-    missing = sorted(name for _, name in carriers if name not in file_names)
+    required = [(rule, rule.reads(file_names)) for rule in weights.carriers(rules)]
+    missing = sorted(name for _, name in required if name not in file_names)
     rest = sorted(set(file_names) - expected)
     family_names = form.known_names() if rest else set()
     unknown = [file_names[name] for name in rest if name not in family_names]
@@ -63,7 +64,7 @@ def match(form: CheckpointLayout, tensors: Tensors) -> tuple[dict[str, str], tup
             "the weights do not match config.json",
             where=where,
             found=f"missing {missing[:10]}, unknown {unknown[:10]}",
-            wanted=f"{len(carriers)} tensors of {form.architecture}",
+            wanted=f"{len(required)} tensors of {form.architecture}",
             do="merge the adapter into its model before it is saved (peft: merge_and_unload)"
             if any(mark in name for name in unknown for mark in OF_ADAPTERS)
             else "check that config.json belongs to this file",
@@ -91,7 +92,8 @@ def fill(
     file_names: Mapping[str, str],
     dtype: torch.dtype | None,
 ) -> Transformer:
-    """The model with the file's weights, each checked to be finite."""
+    """Build the model with the weights of the file; each tensor must be finite. `file_names` is
+    from `match`; `dtype` None keeps a dtype that all tensors share, else float32 is used."""
 
     def read(name: str) -> Tensor:
         tensor = tensors.read(file_names[name])
@@ -102,10 +104,10 @@ def fill(
     rules = weights.for_reading(form.rules())
     read_names = {rule.reads(file_names) for rule in weights.carriers(rules)}
     stored = {tensors.entries[file_names[name]].dtype for name in read_names}
-    alike = next(iter(stored)) if len(stored) == 1 else torch.float32
+    stored_dtype = next(iter(stored)) if len(stored) == 1 else torch.float32
     with torch.device("meta"):
         model = Transformer(form.config)
-    materialise(model, "cpu", dtype or alike)
+    materialise(model, "cpu", dtype or stored_dtype)
     model.eval()
     parameters = dict(model.named_parameters())
     for ours, tensor in weights.load(rules, file_names, read):
@@ -114,17 +116,17 @@ def fill(
         t for t in weights.ties(rules) if t.theirs in file_names and t.theirs not in read_names
     ):
         where = f"{tensors.files[0]}: {file_names[tie.theirs]}"
-        theirs = read(tie.theirs)
+        tied_tensor = read(tie.theirs)
         if isinstance(tie, weights.Zeros):
-            if theirs.any():
+            if tied_tensor.any():
                 raise CheckpointError(
                     "an unsupported tensor has values other than zero",
                     where=where,
-                    found=f"{int((theirs != 0).sum())} of {theirs.numel()} are not zero",
+                    found=f"{int((tied_tensor != 0).sum())} of {tied_tensor.numel()} are not zero",
                     wanted="zeros",
                     do="use a model without it",
                 )
-        elif not torch.equal(theirs.to(parameters[tie.ours].dtype), parameters[tie.ours]):
+        elif not torch.equal(tied_tensor.to(parameters[tie.ours].dtype), parameters[tie.ours]):
             raise CheckpointError(
                 "two tensors are tied in config.json but differ in the file",
                 where=where,
@@ -134,10 +136,10 @@ def fill(
 
 
 def require_finite(tensor: Tensor, where: str, do: str) -> None:
-    """Refuse a tensor with a value that is infinite or not a number.
+    """Check that all values of a tensor are finite.
 
     Raises:
-        CheckpointError: with how many values are.
+        CheckpointError: the message has the number of infinite and NaN values.
     """
     finite = torch.isfinite(tensor)
     if not finite.all():
@@ -152,14 +154,14 @@ def require_finite(tensor: Tensor, where: str, do: str) -> None:
 def unwrapped(
     names: Iterable[str], is_expected: Callable[[str], bool], where: object
 ) -> dict[str, str]:
-    """Name without wrappers -> name in the file.
+    """Return {name without wrappers: name in the file}.
 
     Args:
-        is_expected: whether the config asks for a tensor of that name.
+        is_expected: whether the config needs a tensor of that name.
         where: the file, for messages.
 
     Raises:
-        CheckpointError: two models lie in one file, or two names become one.
+        CheckpointError: the file contains several models, or two names become equal.
     """
     plain: dict[str, str] = {}
     for name in names:
@@ -172,11 +174,11 @@ def unwrapped(
         counts.update(
             prefix for name in plain for prefix, tail in _divided(name) if is_expected(tail)
         )
-    most = max(counts.values())
-    best = [prefix for prefix, count in counts.items() if count == most]
+    max_count = max(counts.values())
+    best = [prefix for prefix, count in counts.items() if count == max_count]
     prefix = min(best, key=len)
-    rivals = [other_prefix for other_prefix in best if not other_prefix.startswith(prefix)]
-    if prefix and rivals:
+    other_prefixes = [other_prefix for other_prefix in best if not other_prefix.startswith(prefix)]
+    if prefix and other_prefixes:
         raise CheckpointError(
             "the weights file holds several models",
             where=where,
@@ -203,7 +205,7 @@ def _two(short: str, name: str, other_name: str, where: object) -> CheckpointErr
 
 
 def _divided(name: str) -> Iterator[tuple[str, str]]:
-    """The name split after each of its first `DEEPEST` components."""
+    """Yield `name` as (prefix, rest), split after each of its first `DEEPEST` components."""
     end = 0
     for _ in range(min(DEEPEST, name.count("."))):
         end = name.index(".", end) + 1

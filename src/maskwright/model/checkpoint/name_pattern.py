@@ -1,8 +1,8 @@
-"""Patterns of module names as adapter folders have them, without a regular expression.
+"""Patterns of module names in adapter folders, matched without `re`.
 
-A pattern from a file never reaches `re`: one such as `(a+)+$` would not end (Davis et al. 2018,
-doi:10.1145/3236024.3236027). What `peft` and those who use it write is simple, and is read here in
-time that grows with the name times the pattern:
+A pattern from an untrusted file must not reach `re`: one such as `(a+)+$` takes exponential time
+(Davis et al. 2018, doi:10.1145/3236024.3236027). The subset of the syntax that `peft` and its users
+need is matched here in time proportional to the length of the name times that of the pattern:
 
     attn.c_attn      .*\\.(q|v)_proj      layers\\.[0-9]+\\.fc1      encoder\\.layer\\.(?:0|1)\\..*
 
@@ -22,7 +22,7 @@ Fits = Callable[[str], bool]
 
 
 class PatternError(ValueError):
-    """The pattern is not of a form that is read."""
+    """The pattern is not in the supported subset."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ _Part = _Character | _Alternatives
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether `pattern` is all of the dotted `name`, or its end behind a dot.
+    """Whether `pattern` matches the whole dotted `name`, or its end after a dot.
 
     Raises:
-        PatternError: the pattern is not of a form that is read.
+        PatternError: the pattern is not in the supported subset.
     """
     group = _parsed(pattern)
-    if pattern.startswith("^"):  # and not behind a dot
+    if pattern.startswith("^"):  # matches at the beginning only
         if len(group.alternatives) > 1:
             raise PatternError("alternatives of which one begins with '^'")
         return len(name) in _through(group, name, {0})
@@ -65,7 +65,7 @@ def _parsed(pattern: str) -> _Alternatives:
 
 
 def _group(text: str, index: int, depth: int) -> tuple[_Alternatives, int]:
-    """The alternatives from `index` on, and where they end: at a bracket, or at the end."""
+    """Parse alternatives from `index` on; return them and the index of the closing bracket."""
     if depth > DEEPEST:
         raise PatternError("groups in groups in groups")
     alternatives: list[tuple[_Part, ...]] = []
@@ -117,7 +117,7 @@ def _character(text: str, index: int) -> tuple[_Character, int]:
 
 
 def _through(part: _Part, name: str, positions: set[int]) -> set[int]:
-    """The positions in `name` after `part`, from any of these positions."""
+    """Return the possible ends in `name` of matches of `part` that start at `positions`."""
     if isinstance(part, _Alternatives):
         reached_after: set[int] = set()
         for alternative in part.alternatives:

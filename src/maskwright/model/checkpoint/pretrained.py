@@ -1,12 +1,12 @@
-"""A model folder is a Hugging Face folder: load one, save one.
+"""Load and save model folders, in the format of Hugging Face.
 
-    load    config.json -> config -> bytes needed -> header against shapes -> tensors -> tokenizer
+    load    config.json -> config -> memory check -> header against shapes -> tensors -> tokenizer
     save    config.json, model.safetensors, tokenizer files, MANIFEST.json last
 
-Everything is compared before anything is allocated: the config's sizes with the free memory, the
-names and shapes of the file with those of the config. A model that belongs to a family is saved
-under that family's names and loads in transformers; any other is saved with `model_type:
-maskwright` and our own config. No code in a folder is ever run.
+All checks precede allocation: the size of the model is compared with the free memory, the names and
+shapes in the file with those of the config. A model that belongs to a family is saved with the
+names of that family and loads in transformers; any other is saved with `model_type: maskwright` and
+our own config. Code in a folder is never executed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
-ADAPTER = "adapter_config.json"  # of an adapter alone, in the form of `peft`
-OWN_ADAPTER = "adapter.json"  # of an adapter that `peft` has no form for
-SPARE_MEMORY = 0.9  # share of the free memory that a model may take
+ADAPTER = "adapter_config.json"  # in the folder of an adapter in the format of `peft`
+OWN_ADAPTER = "adapter.json"  # in that of an adapter for which `peft` has no format
+SPARE_MEMORY = 0.9  # maximum share of the free memory for a model
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,15 @@ class PretrainedModel:
 
     Attributes:
         model: on the CPU, in evaluation mode.
-        tokenizer: None where the folder has none.
+        tokenizer: None if the folder has none.
         config: the config of the model.
         model_type: the family's name, or `maskwright`.
-        about: names of labels and the like, ready to be saved again.
-        extra: the keys of config.json that do not follow from the config.
-        unused: tensors of the file that belong to another architecture of the family.
-        tokenizer_fingerprint: of the tokenizer the weights were saved with, where that is recorded.
-        hashes: SHA-256 of the files that were compared with the folder's manifest, by name.
+        about: further information such as label names, in the form that `save` takes.
+        extra: the keys of config.json that are not determined by the config.
+        unused: names of tensors that belong to another architecture of the family.
+        tokenizer_fingerprint: fingerprint of the tokenizer that was saved with the weights; None if
+            not recorded.
+        hashes: file name -> SHA-256, for the files that were compared with the folder's manifest.
     """
 
     model: Transformer
@@ -85,21 +86,21 @@ def load(
     largest_bytes: int | None = None,
     other_tokenizer: bool = False,
 ) -> PretrainedModel:
-    """The model in `folder`.
+    """Load the model in `folder`.
 
     Args:
-        dtype: of the parameters, whatever the file's: a CPU is slow in half precision, and its
-            figures are others. None keeps the file's where all are alike, else float32.
-        architecture: read the weights as this class of the family, not as the declared one.
-        largest_bytes: refuse a larger model; None: what fits the free memory.
+        dtype: dtype of the parameters; CPUs are slow and less exact in half precision. None keeps
+            that of the file if all tensors have the same, else float32.
+        architecture: load the weights as this class of the family, not as the declared one.
+        largest_bytes: maximum size of the parameters; None for what fits the free memory.
         other_tokenizer: accept a tokenizer that is not the one the weights were saved with.
 
     Raises:
         UsageError: no such folder.
-        ConfigError, CheckpointError, TokenizerError: a file in it is wrong; the message says where.
+        ConfigError, CheckpointError, TokenizerError: a file is invalid; the message says where.
         IncompatibleError: the tokenizer does not belong to the weights, or the family has no such
             architecture.
-        ResourceError: the model does not fit the memory.
+        ResourceError: the model does not fit into memory.
     """
     folder = model_folder(folder)
     hf, form = _meant(folder, architecture)
@@ -114,10 +115,10 @@ def load(
     model = matching.fill(form, tensors, file_names, dtype)
     recorded = manifest.about.get("tokenizer") if manifest is not None else None
     tokenizer = None
-    if found_files := tokenizer_files(folder):
-        for name in found_files:
+    if tokenizer_names := tokenizer_files(folder):
+        for name in tokenizer_names:
             regular_file(folder, name)
-        # Another tokenizer is reported as such, not as a damaged file.
+        # A different tokenizer is reported as such below, not as a damaged file.
         tokenizer = Tokenizer.load(folder, as_saved=False)
         require_room(tokenizer, form.config)
         if recorded is not None and not other_tokenizer:
@@ -139,10 +140,10 @@ def load(
 
 
 def described(folder: Path | str, architecture: str | None = None) -> CheckpointLayout:
-    """The layout of the model in `folder`, read as `architecture` of its family if given.
+    """Return the layout of the model in `folder`, as `architecture` of its family if given.
 
     Raises:
-        UsageError: no such folder.  ConfigError, CheckpointError: a file in it is wrong.
+        UsageError: no such folder.  ConfigError, CheckpointError: a file in it is invalid.
         IncompatibleError: the model's family has no such architecture.
     """
     folder = model_folder(folder)
@@ -151,7 +152,11 @@ def described(folder: Path | str, architecture: str | None = None) -> Checkpoint
 
 
 def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], CheckpointLayout]:
-    """The config.json in `folder`, and its layout."""
+    """Return the content of config.json in `folder` and its layout.
+
+    Raises:
+        CheckpointError, IncompatibleError: it is no model folder; the message says what it is.
+    """
     require_finished(folder)
     if not (folder / CONFIG).exists():
         if form := next((name for name in (ADAPTER, OWN_ADAPTER) if (folder / name).is_file()), ""):
@@ -173,17 +178,17 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Chec
                 wanted="one of them",
                 do=f"name {folder / adapters[0]}, or another",
             )
-        within = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
-        within += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
-        if within:
+        subfolders = sorted({p.parent.name for p in folder.glob(f"*/{CONFIG}")})
+        subfolders += sorted(p.name for p in folder.glob("*") if (p / "checkpoints").is_dir())
+        if subfolders:
             raise CheckpointError(
                 "the folder holds several models"
-                if len(within) > 1
+                if len(subfolders) > 1
                 else "the folder is not a model, but holds one",
                 where=folder,
-                found=listed(within),
+                found=listed(subfolders),
                 wanted="the folder of one model",
-                do=f"name {folder / within[0]}" + (", or another" if len(within) > 1 else ""),
+                do=f"name {folder / subfolders[0]}{', or another' if len(subfolders) > 1 else ''}",
             )
         if is_curated(folder):
             raise CheckpointError(
@@ -215,10 +220,10 @@ def _meant(folder: Path, architecture: str | None) -> tuple[dict[str, Any], Chec
 
 
 def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer that is not the one the weights were trained with.
+    """Check that a tokenizer is the one the weights were trained with.
 
     Raises:
-        IncompatibleError: with both fingerprints.
+        IncompatibleError: the fingerprints differ; the message has both.
     """
     if tokenizer.fingerprint != fingerprint:
         raise IncompatibleError(
@@ -231,10 +236,10 @@ def require_tokenizer(fingerprint: str, tokenizer: Tokenizer) -> None:
 
 
 def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
-    """Refuse a tokenizer with ids beyond the model's embedding table.
+    """Check that all ids of a tokenizer are in the model's embedding table.
 
     Raises:
-        IncompatibleError: with the largest id and the number of rows.
+        IncompatibleError: they are not; the message has the largest id.
     """
     if tokenizer.vocabulary_size > config.tokens.vocabulary:
         raise IncompatibleError(
@@ -247,7 +252,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
 
 
 def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
-    """The result of `act`; errors also name the file."""
+    """Call `act`; errors it raises get `path` in their location."""
     try:
         return act()
     except MaskwrightError as error:
@@ -274,14 +279,14 @@ def _bearable(folder: Path, needed: int, largest: int | None) -> None:
 
 
 def _verified(folder: Path, names: list[str], hashes: dict[str, str]) -> commit.Manifest | None:
-    """The folder's manifest, checked against the weights; adds their hashes to `hashes`."""
+    """Return the folder's manifest, or None; check the weights and add their hashes to `hashes`."""
     if not (folder / commit.MANIFEST).exists():
         return None
     manifest = commit.read_manifest(folder)
     weights = [name for name in manifest.files if name.endswith(".safetensors") and "/" not in name]
     for name in names:
         hashes[name] = require_as_saved(folder / name, beside=weights)
-    return manifest  # config.json is looked at whenever it is read
+    return manifest  # config.json is checked by `read_json`
 
 
 # ------------------------------------------------------------------------------ saving
@@ -292,16 +297,16 @@ def save_files(
     *,
     state: Mapping[str, Tensor] | None = None,
 ) -> dict[str, files.Content]:
-    """The files of a model folder: the bytes of each, or a function that yields them in pieces.
+    """Return the files of a model folder: name -> bytes, or a function that yields them in chunks.
 
     Args:
-        about: the family, labels, the model card and the like.
-        state: weights to save in place of the model's, by parameter name (float32 masters).
+        about: the family, labels, model card and other information.
+        state: weights to save instead of the model's, by parameter name (float32 masters).
 
     Raises:
-        IncompatibleError: the tokenizer has more tokens than the model has rows, or other special
-            tokens than the family is built around; or the config departs from `about.family`.
-        CheckpointError: a weight is not finite, or `state` has not all of them.
+        IncompatibleError: the tokenizer has more ids than the embedding table has rows, or other
+            special tokens than the family needs; or the config does not fit `about.family`.
+        CheckpointError: a weight is not finite, or `state` lacks some.
     """
     about = about or About()
     if tokenizer is not None:
@@ -314,7 +319,7 @@ def save_files(
     content: dict[str, files.Content] = dict(layout.documents(form, tokenizer, about, saved))
     content |= files.weight_files(saved, about.largest_shard)
     if tokenizer is not None:
-        # To fill a mask its token has to be read; what reads texts alone learned from such ids.
+        # The mask string is parsed as a special token only for models that predict masks.
         reads_texts_only = model.config.vocabulary_head is None
         content |= tokenizer.files(
             model.config.longest, plain=reads_texts_only, segments=model.config.has_segments
@@ -331,15 +336,15 @@ def save(
     more: Mapping[str, bytes] | None = None,
     replace: bool = False,
 ) -> commit.Manifest:
-    """Write the model folder, completely or not at all.
+    """Write the model folder atomically.
 
     Args:
-        more: further files that belong to it, by name.
+        more: contents of further files of the folder, by name.
 
     Raises:
         IncompatibleError: as `save_files`.
         CheckpointError: a weight is not finite.
-        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+        OutputError, StoppedError, StorageError: the folder cannot be written, or the disk is full.
     """
     content = {**save_files(model, tokenizer, about), **(more or {})}
     facts = {"kind": "model", "tokenizer": None if tokenizer is None else tokenizer.fingerprint}

@@ -1,8 +1,7 @@
-"""Safe reading of a model folder: plain names, regular files, strict JSON.
+"""Safe reading of untrusted model folders: plain names, regular files, strict JSON.
 
-A folder may come from anywhere. A name from a file or a user must be a plain base name; the file
-must be a regular file of bounded size, and a link may lead only to where a download cache keeps its
-blobs. JSON is read by `strict_json`.
+Names from a file or a user must be plain base names; files must be regular and of bounded size, and
+links may only point to the blobs of a download cache. JSON is read by `strict_json`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ LARGEST_JSON = 16 << 20
 
 
 def model_folder(folder: Path | str) -> Path:
-    """The folder as a path, if it exists.
+    """Return the folder as a path.
 
     Raises:
-        UsageError: it is not there, or is not a folder.
+        UsageError: it does not exist, or is not a folder.
     """
     path = Path(folder)
     if "\0" in str(path) or not path.is_dir():
@@ -42,10 +41,10 @@ def model_folder(folder: Path | str) -> Path:
 
 
 def plain(name: str, where: object) -> str:
-    """`name`, if it is a plain base name.
+    """Return `name` if it is a plain base name.
 
     Raises:
-        CheckpointError: it has a path, an odd character, or leads upwards.
+        CheckpointError: it has a directory, a special character, or "..".
     """
     if not isinstance(name, str) or not PLAIN_NAME.fullmatch(name) or ".." in name:
         raise CheckpointError(
@@ -58,7 +57,7 @@ def plain(name: str, where: object) -> str:
 
 
 def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
-    """The file `name` of `folder`, if it is a regular file of at most `largest` bytes.
+    """Return the path of `name` in `folder` if it is a regular file of at most `largest` bytes.
 
     Raises:
         CheckpointError: it is missing, not a regular file, too large, or a link out of the folder.
@@ -66,13 +65,13 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
     path = folder / plain(name, folder)
     try:
         status = path.stat()
-        leaves = path.is_symlink() and links_outside(path, folder)
+        is_outside = path.is_symlink() and links_outside(path, folder)
     except (OSError, RuntimeError) as error:
         found_instead = getattr(error, "strerror", None) or error
         raise CheckpointError(
             "a file of the model cannot be read", where=path, found=found_instead
         ) from error
-    if leaves:
+    if is_outside:
         raise CheckpointError(
             "a link leads out of the model folder",
             where=path,
@@ -94,7 +93,7 @@ def regular_file(folder: Path, name: str, largest: int | None = None) -> Path:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system on reading `path` into errors that name it."""
+    """Context manager: convert OSError on reading `path` to StorageError."""
     try:
         yield
     except OSError as error:
@@ -107,11 +106,11 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str, Any]:
-    """The JSON object in the file `name` of `folder`.
+    """Read the JSON object in the file `name` of `folder`.
 
     Raises:
-        CheckpointError: not there, too large, not strict JSON (`strict_json`), or not the file that
-            the folder's manifest lists.
+        CheckpointError: missing, too large, not strict JSON (`strict_json`), or different from the
+            file that the folder's manifest lists.
         StorageError: it cannot be read.
     """
     path = regular_file(folder, name, largest)
@@ -122,5 +121,5 @@ def read_json(folder: Path, name: str, largest: int = LARGEST_JSON) -> dict[str,
 
 
 def write_json(value: dict[str, Any]) -> bytes:
-    """The text of a JSON file, keys sorted."""
+    """Return the bytes of a JSON file with sorted keys."""
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()

@@ -2,8 +2,8 @@
 
     modules.json    [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling", …}, …]
 
-The modules are run in the order of the list, as that library does. The model lies in the folder
-itself or, in old ones, in `0_Transformer`.
+Modules are applied in the order of the list. The model is in the folder itself or, in folders of
+old releases, in `0_Transformer`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MODULES = "modules.json"
 
 @dataclass(frozen=True)
 class Module:
-    """One module: the last part of its type's name, the whole name, and the folder with its files
-    ("" is the model folder itself)."""
+    """One module: its class name, its qualified class name, and the folder of its files ("" is the
+    model folder itself)."""
 
     name: str
     type: str
@@ -30,10 +30,10 @@ class Module:
 
 
 def modules_of(folder: Path) -> tuple[Module, ...]:
-    """The modules in their order; empty if the folder is of another library.
+    """Return the modules in order; empty if the folder has no `modules.json`.
 
     Raises:
-        CheckpointError: `modules.json` is no list of modules, or names a folder elsewhere.
+        CheckpointError: `modules.json` is not a list of modules, or names a folder elsewhere.
     """
     if not (folder / MODULES).is_file():
         return ()
@@ -62,7 +62,7 @@ def modules_of(folder: Path) -> tuple[Module, ...]:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """The folder with the model of a sentence-transformers folder; `folder` itself if it is none.
+    """Return the folder of the model in a sentence-transformers folder; otherwise `folder` itself.
 
     Raises:
         CheckpointError: as `modules_of`.
@@ -74,7 +74,7 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def around(path: Path) -> Path:
-    """The sentence-transformers folder of the model in `path`: itself, or its parent."""
+    """Return the sentence-transformers folder of the model in `path`: its parent, or `path`."""
     if (path / MODULES).is_file() or not (path.parent / MODULES).is_file():
         return path
     listed = [module.path for module in modules_of(path.parent) if module.name == "Transformer"]

@@ -1,7 +1,7 @@
-"""Every parameter of a config with its shape, by arithmetic alone.
+"""The shapes of all parameters of a config, computed without allocation.
 
-So a hostile or mistyped `config.json` can be refused by the bytes that it would need, before a
-single tensor exists, and a file's header can be compared before its data is read.
+So a hostile or mistyped `config.json` can be rejected by its memory requirement before any tensor
+exists, and the header of a file can be checked before its data is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shapes = dict[str, Shape]
 
 
 def parameters(config: TransformerConfig) -> Shapes:
-    """Name -> shape of every parameter of `Transformer(config)`."""
+    """Return {name: shape} of all parameters of `Transformer(config)`."""
     tokens = config.tokens
     shapes: Shapes = {"tokens.weight": (tokens.vocabulary, tokens.width)}
     for name, stack in config.stacks.items():
@@ -63,7 +63,7 @@ def _stack(name: str, stack: Stack, token_width: int, width: int) -> Shapes:
         shapes |= _linear(f"{name}.embeddings.project", width, token_width, True)
     for layer in sorted(set(stack.weights_of)):
         shapes |= _block(f"{name}.blocks.{layer}", stack.blocks[layer], width)
-    for block in stack.blocks:  # one table for all that have one, as `model/nn/stack.py` sees to
+    for block in stack.blocks:  # all layers share one table (`model/nn/stack.py`)
         if isinstance(relative := block.attention.positions, Relative):
             shapes[f"{name}.relative.weight"] = (relative.buckets, block.attention.heads)
     if stack.final_norm:

@@ -1,7 +1,7 @@
-"""Transfer of weights into a model with other heads, with a report of what is new.
+"""Transfer of weights into a model with different heads, with a report of new parameters.
 
-Only heads, pooler and vocabulary head may be new or left out; a body whose tensors have other names
-or shapes is refused, and newly drawn weights are always named.
+Only heads, pooler and vocabulary head may be new or left out; all other tensors must have equal
+names and shapes. Randomly initialised parameters are always reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ TOPS = ("pooler.", "vocabulary_head.", "heads.")
 
 @dataclass(frozen=True)
 class Transfer:
-    """The model, and the names of the parameters that were loaded, drawn and left out."""
+    """The model, and the names of parameters that were copied from the source (`taken`), that keep
+    their initial weights (`new`), and that only the source has (`left`)."""
 
     model: Transformer
     taken: tuple[str, ...]
@@ -29,7 +30,7 @@ class Transfer:
     left: tuple[str, ...]
 
     def render(self) -> str:
-        """One line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
+        """Return one line: "loaded 98 %, new: heads.classifier, left: vocabulary_head"."""
         sizes = {name: p.numel() for name, p in self.model.named_parameters()}
         share = sum(sizes[name] for name in self.taken) / sum(sizes.values())
         prefix = "" if self.model.decoder else "decoder."
@@ -44,14 +45,14 @@ def transfer(
     *,
     heads: bool = True,
 ) -> Transfer:
-    """A model of `config` with the weights of `source`; weights that `source` lacks are drawn. An
-    encoder may be taken out of an encoder-decoder.
+    """Build a model of `config` with the weights of `source`; other parameters are randomly
+    initialised with `generator`. An encoder can be extracted from an encoder-decoder model.
 
     Args:
-        heads: whether a head that fits is taken over; else it is drawn.
+        heads: whether heads of equal shape are copied.
 
     Raises:
-        IncompatibleError: the two differ in their bodies; the message has the first tensors.
+        IncompatibleError: the models differ in more than heads; the message has the first tensors.
     """
     return load_matching(
         source, initialise.build(config, generator, dtype=source.tokens.weight.dtype), heads
@@ -62,11 +63,11 @@ def transfer(
 def load_matching(
     source: Transformer, model: Transformer, heads: bool = True, fresh: Collection[str] = ()
 ) -> Transfer:
-    """`model` with the weights of `source` where these fit.
+    """Copy the parameters of `source` into `model` where names and shapes are equal.
 
     Args:
-        heads: whether a head that fits is taken over.
-        fresh: parameters that keep the weights they have.
+        heads: whether heads of equal shape are copied.
+        fresh: names of parameters that are not to be copied.
 
     Raises:
         IncompatibleError: as `transfer`.
@@ -83,14 +84,14 @@ def load_matching(
     ]
     new, unused = ([n for n in table if n not in loaded] for table in (ours, theirs))
     unused = [name for name in unused if name not in fresh]
-    spare = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
-    strange = [n for n in new if not n.startswith(TOPS) and n not in fresh]
-    strange += [n for n in unused if not n.startswith(spare)]
-    if strange:
+    optional = (*TOPS, "decoder.") if model.decoder is None and model.encoder is not None else TOPS
+    mismatched = [n for n in new if not n.startswith(TOPS) and n not in fresh]
+    mismatched += [n for n in unused if not n.startswith(optional)]
+    if mismatched:
         raise IncompatibleError(
             "the two models differ below their heads",
-            where=strange[0],
-            found=", ".join(dict.fromkeys(strange[:10])),
+            where=mismatched[0],
+            found=", ".join(dict.fromkeys(mismatched[:10])),
             wanted="equal shapes everywhere but in pooler, vocabulary head and heads",
             do="choose the config of the pretrained model, with other heads only",
         )
@@ -100,7 +101,7 @@ def load_matching(
 
 
 def _groups(names: tuple[str, ...], prefix: str) -> str:
-    """The modules, layers or stack (`prefix`) that the parameters `names` belong to."""
+    """Return the modules or layers of the parameters `names`; all of the stack `prefix` as one."""
     groups = set()
     for name in names:
         path = name.split(".")

@@ -1,5 +1,5 @@
-"""A graph with weights in 8 bits: ONNX Runtime's dynamic quantisation, each output with a scale of
-its own; what is multiplied by them is rounded anew for each row."""
+"""8-bit weights by ONNX Runtime's dynamic quantisation, with one scale for each output channel; the
+inputs of products are quantised at run time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ WEIGHT = {"MatMul": 1, "Gather": 0}  # which input of a node is its weight
 def write_eight_bits(
     source: Path, target: Path, names: Sequence[str] | None = None, narrow: bool | None = None
 ) -> None:
-    """Write the graph of `source` with weights in 8 bits.
+    """Write the graph of `source` with 8-bit weights to `target`.
 
     Args:
-        names: of the nodes whose weights are rounded; None: of all.
-        narrow: one bit less for weights, as sums of two products overflow 16 bits without VNNI;
-            None: where the processor wants it.
+        names: names of the nodes to quantise; None for all.
+        narrow: use 7 bits, since sums of two products overflow 16 bits on CPUs without VNNI; None
+            to decide by the CPU.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -38,7 +38,7 @@ def write_eight_bits(
 
 
 def has_vnni() -> bool:
-    """Whether the processor multiplies 8-bit numbers without overflow of 16 bits in between."""
+    """Whether the CPU multiplies 8-bit numbers without overflow of 16-bit intermediate sums."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return True
     try:
@@ -49,7 +49,7 @@ def has_vnni() -> bool:
 
 @contextlib.contextmanager
 def _quiet_quantizer() -> Iterator[None]:
-    """The library warns of a step that is of no use to graphs as these are."""
+    """Context manager: silence a warning about preprocessing that these graphs do not need."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

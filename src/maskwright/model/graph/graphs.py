@@ -1,16 +1,16 @@
-"""Which graphs a network has.
+"""The graphs of a network, for export.
 
     an encoder with a head            model            ids, mask(, segments) -> the head's scores
-    an encoder or decoder as it is    model            … -> states(, a vector of each text)
-    a decoder that writes             model            ids, mask(, positions), past -> scores, past
-    an encoder and a decoder          encoder          ids, mask -> memory
-      that write                      decoder_first    ids, memory -> scores, past, the memory's
-                                      decoder_step     ids, past, the memory's -> scores, past
-    the same with a head              model            ids, mask -> the head's scores
+    a stack without a head            model            … -> states(, a vector of each text)
+    a generating decoder              model            ids, mask(, positions), past -> scores, past
+    a generating encoder-decoder      encoder          ids, mask -> memory
+                                      decoder_first    ids, memory -> scores, past, cross past
+                                      decoder_step     ids, past, cross past -> scores, past
+    an encoder-decoder with a head    model            ids, mask -> the head's scores
 
-Names of inputs and outputs are those that others give them: `input_ids`, `attention_mask`,
-`token_type_ids`, `position_ids`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`,
-`pooler_output`, `sentence_embedding`. What has no graph is refused with the reason.
+Inputs and outputs have the usual names: `input_ids`, `attention_mask`, `token_type_ids`,
+`position_ids`, `logits`, `start_logits` and `end_logits`, `last_hidden_state`, `pooler_output`,
+`sentence_embedding`. For networks without a graph an error says why.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TYPES: dict[Type, torch.dtype] = {
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor that goes in or comes out.
+    """An input or output tensor of a graph.
 
     Attributes:
-        axes: of each axis its size, or the name of a size that varies.
-        below: of integers, the first number that is too large.
+        axes: the size of each axis, or the name of a dynamic size.
+        below: exclusive upper bound of integer values.
     """
 
     name: str
@@ -50,19 +50,19 @@ class Port:
     below: int = 2
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape where the sizes that vary are these."""
+        """Return the shape for these dynamic sizes."""
         all_sizes = {**sizes, "total": sizes.get("past", 0) + sizes.get("length", 0)}
         return tuple(all_sizes[axis] if isinstance(axis, str) else axis for axis in self.axes)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """What is written to one file.
+    """A graph to be exported to one file.
 
     Attributes:
-        name: of the file, without its ending.
-        module: takes the inputs by their names and gives a tuple of the outputs.
-        longest: the most positions it reads, past ones among them; None: as many as one likes.
+        name: name of the file without extension.
+        module: takes the inputs by name and returns a tuple of the outputs.
+        longest: maximum number of positions, past ones included; None for no maximum.
     """
 
     name: str
@@ -73,13 +73,13 @@ class Graph:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The names of the sizes that a caller chooses, in the order of their use."""
+        """The names of the dynamic sizes that a caller chooses, in the order of their use."""
         axes = [axis for port in self.inputs for axis in port.axes if isinstance(axis, str)]
         return tuple(name for name in dict.fromkeys(axes) if name != "total")
 
     def example(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Tensor]:
-        """Inputs of these sizes, the same for the same seed: ids and vectors by chance, masks that
-        pad each row but the first at its end, and positions that go on where the past ends."""
+        """Return example inputs by name: random ids and vectors, masks with padding at the end of
+        all rows but the first, and positions that continue after the past."""
         generator = torch.Generator().manual_seed(seed)
         tensors: dict[str, Tensor] = {}
         for port in self.inputs:
@@ -94,12 +94,12 @@ class Graph:
                 positions = torch.arange(shape[1]) + sizes.get("past", 0)
                 tensors[port.name] = positions.expand(shape).contiguous().to(TYPES[port.dtype])
             else:
-                drawn = torch.randint(0, port.below, shape, generator=generator)
-                tensors[port.name] = drawn.to(TYPES[port.dtype])
+                random_ids = torch.randint(0, port.below, shape, generator=generator)
+                tensors[port.name] = random_ids.to(TYPES[port.dtype])
         return tensors
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the module itself gives for inputs by name."""
+        """Run the module on inputs by name; return the outputs by name."""
         with torch.no_grad():
             outputs = self.module(**{port.name: inputs[port.name] for port in self.inputs})
         return {port.name: tensor for port, tensor in zip(self.outputs, outputs, strict=True)}
@@ -109,7 +109,7 @@ IDS, MASK, SEGMENTS, POSITIONS = "input_ids", "attention_mask", "token_type_ids"
 
 
 def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tensor:
-    """Ones, with zeros at the end of each row but the first; never in a past, never a whole row."""
+    """Return a random mask with padding at the end of all rows but the first, not in the past."""
     length = shape[-1]
     rows = int(torch.Size(shape[:-1]).numel())
     lengths = torch.randint(min(past + 1, length), length + 1, (rows, 1), generator=generator)
@@ -120,14 +120,13 @@ def _mask(shape: tuple[int, ...], past: int, generator: torch.Generator) -> Tens
 Ids = Literal["int64", "int32"]
 MEMORY, MEMORY_MASK, PREFIX = "encoder_hidden_states", "encoder_attention_mask", "prefix_length"
 OTHER_ENGINE = "use the model with maskwright itself: predict, serve"
-# What others call the scores of the heads of pretraining, where a model gives those of the
-# vocabulary as well.
+# Names in transformers of the scores of pretraining heads, beside those of the vocabulary.
 PREDICTIONS, RELATIONSHIP = "prediction_logits", "seq_relationship_logits"
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """How one vector of each text is made: as `modules.SentenceVector`."""
+    """How texts are pooled to one vector; arguments of `modules.SentenceVector`."""
 
     poolings: Sequence[str]
     skip: int
@@ -143,17 +142,18 @@ def graphs_of(
     bidirectional_prefix: bool = False,
     decoder_trained: bool = True,
 ) -> tuple[Graph, ...]:
-    """The graphs of a network, which stay its own: they read its weights when they are written.
+    """Return the graphs of a network. They refer to its weights, which are read on export.
 
     Args:
-        ids: the type of ids, masks and positions.
-        vectors: of a network without a head, one vector of each text comes out as well.
-        decoder_start: of two stacks with a head, the id that the decoder begins with.
-        bidirectional_prefix: the first tokens of a prompt see each other.
-        decoder_trained: of two stacks; else the encoder alone is meant.
+        ids: dtype of ids, masks and positions.
+        vectors: output one vector of each text as well, for a network without a head.
+        decoder_start: id of the decoder start token, for an encoder-decoder with a head.
+        bidirectional_prefix: add an input for the number of initial tokens with bidirectional
+            attention.
+        decoder_trained: False to export only the encoder of an encoder-decoder.
 
     Raises:
-        IncompatibleError: the network has no graph, and why.
+        IncompatibleError: the network has no graph; the message says why.
     """
     config = network.config
     _require_plain(network)
@@ -171,10 +171,10 @@ def graphs_of(
 
 
 def states_graph(network: Transformer) -> Graph:
-    """The graph of the hidden states of an encoder, or of a decoder without one.
+    """Return the graph of the hidden states of an encoder, or of a decoder without one.
 
     Raises:
-        IncompatibleError: the network has no such graph, and why.
+        IncompatibleError: the network has no such graph; the message says why.
     """
     _require_plain(network)
     if len(network.config.stacks) == 2:
@@ -195,7 +195,7 @@ class _GraphFactory:
 
     @property
     def stack(self) -> Stack:
-        """The one that reads a text."""
+        """The stack that gets the text: the encoder, or a decoder without one."""
         config = self.network.config
         stack = config.encoder or config.decoder
         assert stack is not None
@@ -231,7 +231,8 @@ class _GraphFactory:
         axes: tuple[str, ...] = ("batch", "length"),
         start: int | None = None,
     ) -> Graph:
-        """The graph that reads a text."""
+        """Return the graph of whole texts, whose states `read` maps to the `outputs`. With `start`,
+        they are those of the decoder of an encoder-decoder."""
         network, config = self.network, self.network.config
         module: nn.Module
         if start is not None:
@@ -299,10 +300,11 @@ class _GraphFactory:
         stack = self.network.config.decoder
         assert stack is not None
         _require_equal_layers(stack)
-        counted = _counts_positions(stack)
-        more = [self.integers(POSITIONS, "batch", "length")] if counted else []
+        optional_inputs = []
+        if _counts_positions(stack):
+            optional_inputs.append(self.integers(POSITIONS, "batch", "length"))
         if prefix:
-            more.append(Port(PREFIX, ("batch",), self.ids))
+            optional_inputs.append(Port(PREFIX, ("batch",), self.ids))
         read, scores = self._written()
         return Graph(
             "model",
@@ -312,7 +314,7 @@ class _GraphFactory:
                 self.integers(MASK, "batch", "total"),
                 self.keys("past_key", "past"),
                 self.keys("past_value", "past"),
-                *more,
+                *optional_inputs,
             ),
             (scores, self.keys("present_key", "total"), self.keys("present_value", "total")),
             stack.longest,
@@ -324,9 +326,9 @@ class _GraphFactory:
         assert config.encoder is not None and decoder is not None
         _require_equal_layers(decoder)
         read, scores = self._written()
-        begun = (self.keys("present_key", "length"), self.keys("present_value", "length"))
+        first_present = (self.keys("present_key", "length"), self.keys("present_value", "length"))
         present = (self.keys("present_key", "total"), self.keys("present_value", "total"))
-        of_memory = (
+        cross = (
             self.keys("cross_key", "memory", cross=True),
             self.keys("cross_value", "memory", cross=True),
         )
@@ -345,7 +347,7 @@ class _GraphFactory:
             "decoder_first",
             modules.DecoderFirst(network, read),
             (ids, self.states(MEMORY, "memory"), memory_mask),
-            (scores, *begun, *of_memory),
+            (scores, *first_present, *cross),
             decoder.longest,
         )
         step = Graph(
@@ -356,7 +358,7 @@ class _GraphFactory:
                 memory_mask,
                 self.keys("past_key", "past"),
                 self.keys("past_value", "past"),
-                *of_memory,
+                *cross,
             ),
             (scores, *present),
             decoder.longest,
@@ -364,7 +366,7 @@ class _GraphFactory:
         return encoder, first_step, step
 
     def _written(self) -> tuple[nn.Module, Port]:
-        """What is read of the states of a decoder that writes, or has no head at all."""
+        """Return the output module and port of a decoder: vocabulary scores, or states."""
         if self.network.config.vocabulary_head is None:
             return modules.States(self.network), self.states()
         return modules.VocabularyScores(self.network), self.scores("logits")
@@ -381,20 +383,20 @@ def _scores_of(head: Head, prefix: str) -> list[Port]:
 
 
 def _prefix(head: Head, heads: Sequence[Head]) -> str:
-    """What the names of a head's scores begin with, where there are others."""
+    """Return the prefix of the names of a head's scores in a graph with several outputs."""
     if len(heads) == 1 and head.kind == "sequence":
         return RELATIONSHIP.removesuffix("logits")
     return f"{head.name}_"
 
 
 def _counts_positions(stack: Stack) -> bool:
-    """Whether the stack asks where a token stands, and not only how far it is from another."""
+    """Whether the stack uses absolute positions, as opposed to relative distances only."""
     kinds = (stack.embeddings.positions, *(block.attention.positions for block in stack.blocks))
     return any(isinstance(kind, Learned | Sinusoidal | Rotary) for kind in kinds)
 
 
 def _require_plain(network: Transformer) -> None:
-    """Refuse a network on which something acts that is not in its weights."""
+    """Check that a network has no hooks, such as those of adapters."""
     hooked = [
         name
         for name, module in network.named_modules()
@@ -413,23 +415,23 @@ def _require_plain(network: Transformer) -> None:
 
 
 def _require_equal_layers(stack: Stack) -> None:
-    """Refuse a decoder whose layers' keys cannot be stacked."""
+    """Check that the keys of all decoder layers have equal shapes, so that they can be stacked."""
     shapes = {
         (attention.heads, attention.head_width)
         for block in stack.blocks
         for attention in (block.attention, block.cross_attention)[:1]
         if attention is not None
     }
-    crossing = {
+    cross = {
         (block.cross_attention.heads, block.cross_attention.head_width)
         for block in stack.blocks
         if block.cross_attention is not None
     }
-    if len(shapes) > 1 or len(crossing) > 1:
+    if len(shapes) > 1 or len(cross) > 1:
         raise IncompatibleError(
             "the keys of the decoder's layers have different shapes",
             where="decoder.blocks",
-            found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes | crossing)),
+            found=" and ".join(f"{heads} × {width}" for heads, width in sorted(shapes | cross)),
             wanted="as many heads of the same width in every layer",
             do=OTHER_ENGINE,
         )

@@ -1,15 +1,15 @@
-"""What the graphs compute: the network itself, on the plain paths, between flat tensors.
+"""The modules of exported graphs: the network on its plain paths, with tensors as arguments.
 
-    Encoder            ids, mask, segments -> states -> what is read of them
+    OneStack           ids, mask, segments -> states -> outputs of a reader
     Decoder            ids, mask, past keys and values -> logits, all keys and values
     DecoderFirst       ids, memory and its mask -> logits, keys and values, those of the memory
     DecoderStep        ids, past keys and values, those of the memory and its mask -> logits, …
-    BothStacks         ids, mask -> the decoder's states of the text itself -> what is read of them
+    BothStacks         ids, mask -> the decoder's states of the same text -> outputs of a reader
 
-Keys and values of all layers are one tensor each, stacked in front: (layers, B, H, K, W). A past of
-length 0 is one, too, so that the same graph reads a prompt and goes on with it. Padding stands at
-the end of a row; before a decoder's prompt it may stand in front, with positions that count from
-its first token. Names of arguments are those of the inputs.
+Keys and values of all layers are stacked to one tensor each, (layers, B, H, K, W). The past may
+have length 0, so that the same graph processes a prompt and continues it. Padding is at the end of
+a row; a decoder's prompt may be padded on the left, with positions that count from its first token.
+Arguments have the names of the graph's inputs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from maskwright.model.nn.transformer import Transformer
 
 
 def seen(mask: Int[Tensor, "B K"]) -> AttentionMask:
-    """Real keys are seen by all, and padding by itself, so that no query is left without a key."""
+    """Return a mask of real keys; padding attends to itself, so that every query has a key."""
     return masks.real(mask != 0) | masks.itself
 
 
 class OneStack(nn.Module):
-    """The encoder, or a decoder without one, reads a whole text; and what is read of its states."""
+    """The encoder, or a decoder without one, on whole texts, followed by the reader `read`."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
@@ -48,11 +48,7 @@ class OneStack(nn.Module):
 
 
 class BothStacks(nn.Module):
-    """An encoder, and a decoder that reads the same text shifted by one.
-
-    Args:
-        start: the id that the decoder begins with.
-    """
+    """An encoder, and a decoder on the same text shifted by one behind the id `start`."""
 
     def __init__(self, network: Transformer, read: nn.Module, start: int) -> None:
         super().__init__()
@@ -72,8 +68,8 @@ class BothStacks(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A decoder without an encoder, some positions further. The mask speaks of all positions, past
-    ones first; `prefix_length` says of each row how many of its first positions see each other."""
+    """A decoder without an encoder, after a past. The mask is for past and new positions;
+    `prefix_length` is the number of initial positions of each row with bidirectional attention."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
@@ -100,7 +96,7 @@ class Decoder(nn.Module):
 
 
 class DecoderFirst(nn.Module):
-    """A decoder beside an encoder at its first positions, of which none is padding."""
+    """The decoder of an encoder-decoder at its first positions, without padding."""
 
     def __init__(self, network: Transformer, read: nn.Module) -> None:
         super().__init__()
@@ -121,7 +117,7 @@ class DecoderFirst(nn.Module):
 
 
 class DecoderStep(nn.Module):
-    """The same behind a past; `width` is that of the model."""
+    """The decoder of an encoder-decoder after a past; `width` is that of the model."""
 
     def __init__(self, network: Transformer, read: nn.Module, width: int) -> None:
         super().__init__()
@@ -137,7 +133,7 @@ class DecoderStep(nn.Module):
         cross_value: Tensor,
     ) -> object:
         cache = _StackedCache(past_key, past_value, cross_key, cross_value)
-        # Its keys and values are there; of the memory itself only the shape is asked.
+        # Its keys and values are given; of the memory itself only the shape is used.
         memory = cross_key.new_zeros(1, 1, 1).expand(
             input_ids.shape[0], encoder_attention_mask.shape[1], self.width
         )
@@ -152,12 +148,12 @@ class DecoderStep(nn.Module):
 
 
 def _following(ids: Tensor, start: int) -> Int[Tensor, "1 T"]:
-    """The positions of `ids` behind `start` others."""
+    """Return the positions of `ids` after `start` others."""
     return torch.arange(start, start + ids.shape[1], device=ids.device)[None]
 
 
 class _EmptyCache(KVCache):
-    """No past: what is written is kept as it comes."""
+    """A cache without a past, which collects the new keys and values of each layer."""
 
     def __init__(self) -> None:
         self.layers, self.length = [], 0
@@ -181,13 +177,13 @@ class _EmptyCache(KVCache):
 
     @property
     def of_memory(self) -> tuple[Tensor, Tensor]:
-        """The same of the memory."""
+        """All keys and all values of the memory, (layers, B, H, M, W)."""
         keys, values = zip(*self._of_memory, strict=True)
         return torch.stack(keys), torch.stack(values)
 
 
 class _StackedCache(_EmptyCache):
-    """A past whose layers are stacked."""
+    """A cache with a past, given as stacked tensors."""
 
     def __init__(
         self,
@@ -214,10 +210,10 @@ class _StackedCache(_EmptyCache):
         return keys[layer], values[layer]
 
 
-# ------------------------------------------------------------------------------ what is read
-# Each reader takes states (B, T, D) and the mask (B, T), and gives a tuple of outputs.
+# ------------------------------------------------------------------------------ readers
+# Each reader maps states (B, T, D) and the mask (B, T) to a tuple of outputs.
 class States(nn.Module):
-    """The states themselves, and of some models the pooled state of the first place."""
+    """The states, and the pooler output of models with a pooler."""
 
     def __init__(self, network: Transformer) -> None:
         super().__init__()
@@ -241,11 +237,8 @@ class VocabularyScores(nn.Module):
 
 
 class HeadScores(nn.Module):
-    """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens, twice (B, T) of spans.
-
-    Args:
-        last: whole texts are read at their last token, not at their first.
-    """
+    """The scores of a head: (B, L) of whole texts, (B, T, L) of tokens, twice (B, T) of spans. With
+    `last`, whole texts are represented by their last token, not by their first."""
 
     def __init__(self, network: Transformer, name: str, *, last: bool) -> None:
         super().__init__()
@@ -264,7 +257,7 @@ class HeadScores(nn.Module):
 
 
 class AllOutputs(nn.Module):
-    """What several readers give, one after the other."""
+    """The concatenated outputs of several readers."""
 
     def __init__(self, readers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -275,7 +268,7 @@ class AllOutputs(nn.Module):
 
 
 class ChoiceScores(nn.Module):
-    """An encoder that reads each choice of a question, (B, C, T) ids, and gives a score to each."""
+    """The scores (B, C) that an encoder gives to the choices of questions, (B, C, T) ids."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -290,8 +283,8 @@ class ChoiceScores(nn.Module):
 
 
 class SentenceVector(nn.Module):
-    """The states, and one vector of each text: pooled in one way or several side by side, without
-    the first `skip` tokens, and what is computed of that."""
+    """The states, and one vector of each text: `top` of the concatenated `poolings` of the states
+    without the first `skip` tokens."""
 
     def __init__(self, poolings: Sequence[str], skip: int, top: nn.Module) -> None:
         super().__init__()
@@ -305,8 +298,8 @@ class SentenceVector(nn.Module):
 def pooled(
     states: Float[Tensor, "B T D"], mask: Int[Tensor, "B T"], pooling: str, skip: int = 0
 ) -> Float[Tensor, "B D"]:
-    """One state of each text or what is made of all of them, by the names of
-    `model/objectives/base/contrastive.py`; without the first `skip` tokens."""
+    """Pool the states of each text by one of the poolings in
+    `model/objectives/base/contrastive.py`, without the first `skip` tokens."""
     if pooling == "cls":
         return states[:, 0]
     if pooling == "lasttoken":

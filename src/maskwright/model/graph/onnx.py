@@ -1,9 +1,9 @@
-"""A graph as a file of ONNX, by `torch.export` and the exporter of PyTorch.
+"""Export of a graph to ONNX, with `torch.export` and the exporter of PyTorch.
 
-The network computes on its plain paths meanwhile (`nn/kernels`). The operations are those of opset
-18, in which GELU is an `Erf`, so that older run times read it too. What the exporter notes about
-the place of its work (paths, lines of source) is taken out. Above 2 GB the weights lie beside the
-graph, in `NAME.onnx.data`, because a file of protobuf cannot be larger.
+The network runs on its plain paths meanwhile (`nn/kernels`). Operations are of opset 18, in which
+GELU is an `Erf`, for compatibility with older runtimes. Metadata of the exporter (paths, source
+lines) are removed. Above 2 GB, the limit of protobuf, the weights are in a separate file
+`NAME.onnx.data`.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from maskwright.model.graph.graphs import Graph
 from maskwright.model.nn import kernels
 
 OPSET = 18
-LARGEST = 2**31 - 2**24  # bytes of one file, with room for the graph itself
-TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # where torch makes a folder when it exports a network
-TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers
-# What the exporter calls the modules around a node; the nodes that are called by it.
+LARGEST = 2**31 - 2**24  # maximum bytes of weights in one file, which also has the graph
+TORCH_CACHE = "TORCHINDUCTOR_CACHE_DIR"  # torch creates this folder on export
+TALKERS = ("torch.onnx", "torch.export", "torch.__trace", "onnxscript")  # loggers to silence
+# Metadata key for the modules around a node; types of nodes that get names from it.
 SCOPES, NAMED = "pkg.torch.onnx.name_scopes", ("MatMul", "Gather")
 ENDING, BESIDE = ".onnx", ".data"
-# No size of an example may be 0 or 1, which the exporter takes for constants, nor equal another's.
+# Sizes must differ from each other and from 0 and 1, which the exporter treats as constants.
 EXAMPLE = {"batch": 2, "choices": 3, "length": 5, "past": 4, "memory": 6}
 
 
 def write(graph: Graph, folder: Path, *, opset: int = OPSET) -> list[Path]:
-    """Write the graph into `folder`; returns its files, the graph itself first.
+    """Write the graph into `folder` and return its files, the graph itself first.
 
     Raises:
-        UsageError: the packages are missing.
-        IncompatibleError: the exporter cannot follow the network, and what it says.
+        UsageError: a package is not installed.
+        IncompatibleError: the exporter failed; the message has its error.
     """
     model = traced(graph, opset=opset)
     return save(model, folder / f"{graph.name}{ENDING}")
 
 
 def traced(graph: Graph, *, opset: int = OPSET) -> Any:
-    """The graph as an `onnx.ModelProto`, weights included.
+    """Return the graph as an `onnx.ModelProto` with weights.
 
     Raises:
         As `write`.
@@ -90,26 +90,26 @@ def traced(graph: Graph, *, opset: int = OPSET) -> Any:
 
 
 def save(model: Any, path: Path) -> list[Path]:
-    """Write a model to `path`, with its weights beside it where one file has no room for them."""
+    """Write a model to `path`, with weights in a second file if one is too small; return both."""
     import onnx
 
     if model.ByteSize() < LARGEST:
         path.write_bytes(model.SerializeToString())
         return [path]
-    beside = path.with_name(path.name + BESIDE)
+    data_path = path.with_name(path.name + BESIDE)
     onnx.save_model(
         model,
         str(path),
         save_as_external_data=True,
         all_tensors_to_one_file=True,
-        location=beside.name,
+        location=data_path.name,
         size_threshold=1024,
     )
-    return [path, beside]
+    return [path, data_path]
 
 
 def _tidy(model: Any, graph: Graph) -> None:
-    """Take out what the exporter notes of its work, and name the maker and the sizes."""
+    """Remove metadata of the exporter; set the producer and the names of dynamic sizes."""
     _name_products(model)
     model.producer_name, model.producer_version = "maskwright", VERSION
     model.doc_string = model.graph.doc_string = ""
@@ -143,11 +143,11 @@ def _tidy(model: Any, graph: Graph) -> None:
 
 
 def _name_products(model: Any) -> None:
-    """Name products and look-ups after their weights, as `encoder.blocks.0.attention.query`."""
+    """Name MatMul and Gather nodes after their modules: `encoder.blocks.0.attention.query`."""
     names_in_use: set[str] = {node.name for node in model.graph.node}
     for node in model.graph.node:
-        noted = {note.key: note.value for note in node.metadata_props}.get(SCOPES, "")
-        scopes = re.findall(r"'network\.([\w.]+)'", noted)
+        module_names = {note.key: note.value for note in node.metadata_props}.get(SCOPES, "")
+        scopes = re.findall(r"'network\.([\w.]+)'", module_names)
         if node.op_type not in NAMED or not scopes:
             continue
         name, number = scopes[-1], 1
@@ -160,7 +160,7 @@ def _name_products(model: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """A block in which the exporter prints nothing, and leaves no cache among temporary files."""
+    """Context manager: silence the exporter, and remove its temporary cache."""
     loggers = [logging.getLogger(name) for name in TALKERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -184,7 +184,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _last_words(error: BaseException) -> str:
-    """The line of the error that says most: the innermost cause."""
+    """Return the type and first line of the innermost cause of an error."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

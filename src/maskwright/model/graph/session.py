@@ -1,4 +1,4 @@
-"""A file of ONNX, read and run by ONNX Runtime on the processor."""
+"""Load and run ONNX files with ONNX Runtime on the CPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from maskwright.base.packages import require
 
 
 class Session:
-    """A graph that was loaded.
-
-    Attributes:
-        inputs, outputs: names, in the order of the file.
-    """
+    """A loaded graph; `inputs` and `outputs` are the names of its tensors in order."""
 
     def __init__(self, file: Path, *, threads: int | None = None) -> None:
         """
         Args:
-            threads: of the processor; None: as PyTorch has.
+            threads: number of threads; None for that of PyTorch.
 
         Raises:
             UsageError: ONNX Runtime is missing.
@@ -37,7 +33,7 @@ class Session:
         options.intra_op_num_threads = threads or torch.get_num_threads()
         options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors
-        # Threads that wait by spinning take the processor from whoever computes next.
+        # Spinning threads would take CPU time from subsequent computations.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session: Any = onnxruntime.InferenceSession(
@@ -53,7 +49,7 @@ class Session:
         self.outputs = tuple(port.name for port in self._session.get_outputs())
 
     def run(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float32]]:
-        """The outputs by name; what the graph does not ask for is left out."""
+        """Return the outputs by name; arrays that are no inputs of the graph are ignored."""
         inputs = {name: arrays[name] for name in self.inputs}
         results = self._session.run(self.outputs, inputs)
         return dict(zip(self.outputs, results, strict=True))

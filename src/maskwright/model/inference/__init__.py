@@ -1,7 +1,7 @@
-"""A model asked: by ids at the bottom, by texts at the top.
+"""Inference, on token ids at the bottom and on texts at the top.
 
-Read `blocks` (products, norms, halves of layers, laid out for answering), `prepared` (the network
-made of them), `batches` (how many texts go together) and `engine` (rows of ids in, states out);
-`growing_rows`, `decode` and `beam` write. On these stand `fill_mask`,
-`likelihood`, `held_out_loss`, `scores` (heads) and `encoded` (ids and their batches).
+Read `blocks` (products, norms and sublayers for inference), `prepared` (the network built from
+them), `batches` (batch sizes) and `engine` (rows of ids in, hidden states out);
+`growing_rows`, `decode` and `beam` generate. `fill_mask`, `likelihood`, `held_out_loss`, `scores`
+(of heads) and `encoded` (tokenized examples and their batches) are built on these.
 """

@@ -1,13 +1,13 @@
-"""How many texts go through a network together. This is the only place that decides.
+"""Batch sizes: how many texts go through a network together.
 
-    portions   lengths 7 3 7 5 3 …  ->  numbers of rows, the longest first, and groups of a length
-                                        [0 2 3 1 4]   Group(2, 7) Group(1, 5) Group(2, 3)
-    alike      so many rows of one length, in slices
-    growing    prompts that will be continued, in their order
+    portions   lengths 7 3 7 5 3 …  ->  indices of rows, the longest first, grouped by length
+                                        [0 2 3 1 4]   RowGroup(2, 7) RowGroup(1, 5) RowGroup(2, 3)
+    alike      slices of rows of equal length
+    growing    slices of prompts for generation, in order
 
-Rows of a portion are alike in length, so that nothing or little is padding. A prepared network
-reads them as one run of ids (`Prepared.ragged`): products are as long as the portion, attention
-runs once for every length.
+Rows of a portion have similar lengths, so that there is little or no padding. A prepared network
+gets them as concatenated ids (`Prepared.ragged`): matrix products run over the whole portion,
+attention once for each length.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-# Ids that go together, unless one text has more: of rows without padding, and of texts packed into
-# rows of one width, which are next to each other in memory.
+# Maximum number of ids in a batch (more only for a single longer text): of concatenated rows
+# without padding, and of texts packed into rows of equal width.
 RAGGED, PACKED = 4_096, 16_384
-# Where every layer's states, or its weights of attention, are kept.
+# The same where the states, or the attention weights, of all layers are kept.
 WITH_STATES, WITH_WEIGHTS = 8_192, 2_048
-# Positions of texts that are written, with keys and values in every layer.
+# Maximum number of cached positions in generation.
 GROWING = 16_384
-# Share of a rectangle of rows that is padding, where an engine pads.
+# Maximum share of padding in a batch for an engine that needs padding.
 WASTE = 0.15
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """`count` rows of `length` ids each, one after the other."""
+    """`count` consecutive rows of `length` ids each."""
 
     count: int
     length: int
@@ -40,14 +40,15 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Portion:
-    """Numbers of rows that go together, in their order there, and the groups they form."""
+    """Indices of the rows of a batch, in order, and the groups of equal length they form."""
 
     numbers: NDArray[np.int64]
     groups: tuple[RowGroup, ...]
 
 
 def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator[Portion]:
-    """Portions of rows, the longest first, of at most `at_once` ids (`RAGGED`) or one row."""
+    """Yield portions of rows, the longest first, of at most `at_once` ids (default `RAGGED`) or a
+    single row."""
     for numbers in _longest_first(lengths, RAGGED if at_once is None else at_once):
         row_lengths, counts = np.unique(-lengths[numbers], return_counts=True)
         pairs = zip(counts.tolist(), row_lengths.tolist(), strict=True)
@@ -55,8 +56,8 @@ def portions(lengths: NDArray[np.int64], at_once: int | None = None) -> Iterator
 
 
 def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[list[RowGroup]]:
-    """Neighbouring groups to pad to one length, with at most the share `waste` of padding. For
-    engines that read no ragged rows."""
+    """Yield lists of adjacent groups to be padded to equal length, with at most the share `waste`
+    of padding; for engines that need rectangular inputs."""
     rectangle: list[RowGroup] = []
     rows = ids = 0
     for group in groups:
@@ -73,15 +74,15 @@ def rectangles(groups: Sequence[RowGroup], waste: float = WASTE) -> Iterator[lis
 def by_length(
     lengths: NDArray[np.int64], stored: Literal["last", "states", "weights"] = "last"
 ) -> Iterator[NDArray[np.int64]]:
-    """Numbers of rows, the longest first, in portions that the memory allows for what is `stored`:
-    the last layer's states, all layers' states, or their attention weights."""
+    """Yield the indices of rows, the longest first, in batches whose size depends on what is
+    `stored`: states of the last layer, states of all layers, or attention weights."""
     budgets = {"last": PACKED, "states": WITH_STATES, "weights": WITH_WEIGHTS}
     return _longest_first(lengths, budgets[stored])
 
 
 def read_by(lengths: NDArray[np.int64], networks: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Numbers of rows that are read by so many different networks each, the longest first, in
-    portions of at most `RAGGED` ids of all of these, one row at least."""
+    """Yield the indices of rows, each computed by `networks` distinct networks, the longest first,
+    in batches of at most `RAGGED` ids over all networks, or a single row."""
     order = np.argsort(-lengths, kind="stable")
     return (order[portion] for portion in _runs((lengths * networks)[order], RAGGED))
 
@@ -92,25 +93,25 @@ def _longest_first(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray
 
 
 def alike(rows: int, length: int) -> Iterator[slice]:
-    """Slices of so many rows of one `length`, of at most `RAGGED` ids, one row at least."""
+    """Yield slices of `rows` rows of equal `length`, of at most `RAGGED` ids or a single row."""
     return _runs(np.full(rows, length, np.int64), RAGGED)
 
 
 def growing(
     prompts: Sequence[Sequence[int]], count: int | Sequence[int], beams: int = 1
 ) -> Iterator[slice]:
-    """Slices of prompts that grow by `count` tokens, or each by its own, `beams` times each, of at
-    most `GROWING` positions, one prompt at least."""
+    """Yield slices of prompts to be continued by `count` tokens (for all or for each) in `beams`
+    rows each, of at most `GROWING` positions or a single prompt."""
     lengths = np.array([len(prompt) for prompt in prompts], np.int64) + np.asarray(count)
     return _runs(lengths * beams, GROWING)
 
 
 def _runs(lengths: NDArray[np.int64], at_once: int) -> Iterator[slice]:
-    """Runs of neighbours with at most `at_once` in sum, one at least."""
+    """Yield slices of adjacent items whose `lengths` sum to at most `at_once`, or of one item."""
     ends = np.cumsum(lengths)
     begin = 0
     while begin < len(lengths):
-        before = ends[begin] - lengths[begin]
-        stop = max(begin + 1, int(np.searchsorted(ends, before + at_once, side="right")))
+        offset = ends[begin] - lengths[begin]
+        stop = max(begin + 1, int(np.searchsorted(ends, offset + at_once, side="right")))
         yield slice(begin, stop)
         begin = stop

@@ -1,11 +1,11 @@
-"""Beam search: the likeliest whole text, as far as a few hypotheses at a time can find it.
+"""Beam search for the most likely continuation of a prompt.
 
     scores   log p of all tokens / length^penalty     Wu et al. 2016 (arXiv:1609.08144), section 7,
                                                       with length^penalty for their formula
 
-At each step every prompt keeps its `beams` likeliest texts. One that ends is laid aside, and a
-prompt is done when it has laid aside as many and no text that goes on could still be better than
-the worst of them, were it as likely as now. One beam is greedy generation.
+At each step every prompt keeps its `beams` most likely hypotheses. Finished ones are set aside; a
+prompt is done when `beams` of them are finished and no open hypothesis could beat the worst of
+these, even with its current log p. A single beam is greedy decoding.
 
 Letters: P prompts, K beams, V vocabulary.
 """
@@ -29,13 +29,13 @@ from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.inference.steps import Steps, finished
 from maskwright.model.nn.transformer import Transformer
 
-# Beyond this only the length decides, and its power may leave the range of numbers.
+# Beyond this only the length matters, and its power may overflow.
 LARGEST_PENALTY = 10.0
 
 
 @dataclass
 class _Search:
-    """The search for one prompt: (score, new tokens) of what has ended, the best first."""
+    """The finished hypotheses of one prompt: (score, new ids), the best first."""
 
     beams: int
     penalty: float
@@ -43,19 +43,20 @@ class _Search:
     ended: list[tuple[float, list[int]]] = field(default_factory=list)
 
     def add(self, total: float, tokens: list[int], length: int) -> None:
+        """Add a finished hypothesis with the log-probability `total`; only the best are kept."""
         self.ended.append((total / max(1, length) ** self.penalty, tokens))
         self.ended.sort(key=lambda one: -one[0])
         del self.ended[self.beams :]
 
     def done(self, best: float, length: int) -> bool:
-        """Whether no text that goes on, the likeliest with `best`, can be among the ended ones."""
+        """Whether no open hypothesis, the most likely of which has log p `best`, can still win."""
         if len(self.ended) < self.beams:
             return False
         return self.early or best / length**self.penalty <= self.ended[-1][0]
 
 
 def beam_search(*args: Any, **kwargs: Any) -> list[list[int]]:
-    """What `beam_steps` finds; the same arguments and errors."""
+    """Run `beam_steps` to the end; same arguments and errors."""
     return finished(beam_steps(*args, **kwargs))
 
 
@@ -80,51 +81,50 @@ def beam_steps(
     bidirectional_prefix: bool = False,
     one_way: bool = False,
 ) -> Steps[list[list[int]]]:
-    """At most `count` new ids for each prompt, the end token left out.
+    """Search for at most `count` new ids for each prompt; the end token is left out.
 
     Args:
-        model: a network, or one that was prepared before.
-        sources: what the encoder of a model of two stacks reads, one for each prompt.
-        end: the id that ends a text.
-        penalty: the exponent of the length; above 0 it favours longer texts, since log p < 0.
-        early: a prompt is done with the first `beams` texts that ended.
-        no_repeat: no run of so many ids is written twice; 0: any may be.
-        least: no text ends before it has so many ids, those of the prompt among them.
-        first, last: the id that is written first, and the one that ends a text of `count` ids.
-        cached: keep keys and values between steps; the same texts either way.
-        vocabulary_size: how many ids the tokenizer has; a table may have some rows more.
+        model: a network, prepared or not.
+        sources: encoder inputs of an encoder-decoder model, one for each prompt.
+        end: the id that ends a text; None for no such id.
+        penalty: exponent of the length; above 0 it favours longer texts, since log p < 0.
+        early: a prompt is done as soon as `beams` hypotheses are finished.
+        no_repeat: size of n-grams that may not be repeated; 0 allows all repetitions.
+        least: minimum length of a text in ids, the prompt included.
+        first, last: the forced first new id, and the forced last one of a text of `count` ids.
+        cached: keep keys and values between steps; does not change the texts.
+        vocabulary_size: number of ids of the tokenizer; the embedding table may have more rows.
         forbidden: ids that are never chosen.
-        stopped: (prompt, new ids) -> whether the text ends there as at the end token; the ids are
-            all given back.
-        bidirectional_prefix, one_way: as of `decode.steps`.
+        stopped: (prompt index, new ids) -> whether the text ends there; all its ids are returned.
+        bidirectional_prefix, one_way: as for `decode.steps`.
 
     Raises:
-        ConfigError: no beam, fewer than two ids, or a penalty out of range.  Others: as
-            `decode.steps`.
+        ConfigError: no beam, fewer than two ids, or a penalty out of range.
+        Others: as `decode.steps`.
     """
     if beams < 1:
         raise ConfigError("no beam to search with", where="beams", found=beams, wanted="1 or more")
     require("penalty", penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
     config = model.config
-    rows = config.tokens.vocabulary
-    if (choices := rows if vocabulary_size is None else min(vocabulary_size, rows)) < 2:
+    table_rows = config.tokens.vocabulary
+    if (num_ids := table_rows if vocabulary_size is None else min(vocabulary_size, table_rows)) < 2:
         raise ConfigError(
             "too few ids to choose from",
             where="known",
-            found=choices,
+            found=num_ids,
             wanted="2 or more: one that ends a text, one to go on with",
         )
     check(config, prompts, [count] * len(prompts), sources, None, one_way=one_way)
     texts: list[list[int]] = []
-    with answering(model, live=not cached) as ready:
+    with answering(model, live=not cached) as network:
         for portion in growing(prompts, count, beams):
-            reader = ContextReader(ready, trained_length(config), cached)
+            reader = ContextReader(network, trained_length(config), cached)
             if bidirectional_prefix:
                 reader.prefix_lengths = [len(p) for p in prompts[portion] for _ in range(beams)]
             reader.encode(None if sources is None else sources[portion], copies=beams)
 
-            def ends(prompt: int, new: list[int], offset: int = portion.start) -> bool:
-                return stopped is not None and stopped(offset + prompt, new)
+            def ends(prompt: int, new_ids: list[int], offset: int = portion.start) -> bool:
+                return stopped is not None and stopped(offset + prompt, new_ids)
 
             beam_states = [_Search(beams, penalty, early) for _ in prompts[portion]]
             forced = {count - 1: last, 0: first}
@@ -137,9 +137,9 @@ def beam_steps(
 
 @dataclass(frozen=True)
 class AllowedTokens:
-    """What may follow: `end` and what `ends` says end a text; of the first `num_ids` all but the
-    `forbidden` ones, those that would repeat a run of `no_repeat` ids, and `end` before `least`;
-    at a step that is `forced` one id alone."""
+    """Constraints on the next id: one of the first `num_ids`, not `forbidden`, no repeated n-gram
+    of `no_repeat` ids, no `end` before `least` ids; at a step in `forced` only the given id. A text
+    is finished by the id `end` or when `ends(prompt index, new ids)` is true."""
 
     end: int | None
     ends: Callable[[int, list[int]], bool]
@@ -152,7 +152,7 @@ class AllowedTokens:
     def chances(
         self, scores: Float[Tensor, "B V"], texts: Sequence[list[int]], number: int
     ) -> Float[Tensor, "B V"]:
-        """log p of each id behind these `texts`, of which so many ids are new."""
+        """Return the constrained log p of each next id of `texts`, at step `number`."""
         log_probabilities = scores[:, : self.num_ids].float().log_softmax(-1)
         for row, text in enumerate(texts if self.no_repeat else ()):
             log_probabilities[row, _repeating(text, self.no_repeat)] = -torch.inf
@@ -170,7 +170,7 @@ class AllowedTokens:
 
 
 def _repeating(text: list[int], size: int) -> list[int]:
-    """The ids that would end a run of `size` ids which stands in `text` already."""
+    """Return the ids that would complete an n-gram of `size` ids that `text` already contains."""
     end = text[len(text) - size + 1 :]
     starts = range(len(text) - size + 1)
     return [text[n + size - 1] for n in starts if text[n : n + size - 1] == end]
@@ -183,22 +183,23 @@ def _search(
     count: int,
     choices: AllowedTokens,
 ) -> Steps[list[list[int]]]:
+    """Search from all prompts together; return the best new ids of each."""
     beams = searches[0].beams
-    going = list(range(len(prompts)))  # prompts that are not done
+    open_prompts = list(range(len(prompts)))  # prompts that are not done
     texts = [list(prompt) for prompt in prompts for _ in range(beams)]
-    # All beams begin alike: only the first of each prompt counts.
+    # All beams of a prompt start equal, so only the first may be continued.
     totals = torch.full((len(prompts), beams), -torch.inf)
     totals[:, 0] = 0.0
     for number in range(count):
-        if not going:
+        if not open_prompts:
             break
         chances = choices.chances(reader.next_scores(texts, count - number), texts, number)
         best, parents, tokens = _best(totals, chances, 2 * beams)
         rows: list[int] = []
-        new: list[list[int]] = []
+        next_texts: list[list[int]] = []
         next_totals: list[list[float]] = []
-        next_going: list[int] = []
-        for index, prompt in enumerate(going):
+        next_prompts: list[int] = []
+        for index, prompt in enumerate(open_prompts):
             search = searches[prompt]
             continuations: list[tuple[float, int, int]] = []
             begin = len(prompts[prompt])
@@ -211,21 +212,21 @@ def _search(
                     if len(continuations) < beams:
                         continuations.append((total, row, token))
                 elif rank < beams and total > -torch.inf:
-                    ended = text if token == choices.end else [*text, token]
-                    search.add(total, ended, number + 1)
+                    finished_ids = text if token == choices.end else [*text, token]
+                    search.add(total, finished_ids, number + 1)
             if not continuations or search.done(continuations[0][0], number + 1):
                 continue
-            # So many end here that fewer go on than there are beams.
+            # Fill up with impossible hypotheses if fewer than `beams` continue.
             continuations += [(-torch.inf, *continuations[0][1:])] * (beams - len(continuations))
-            next_going.append(prompt)
+            next_prompts.append(prompt)
             next_totals.append([total for total, _, _ in continuations])
             rows += [row for _, row, _ in continuations]
-            new += [[*texts[row], token] for _, row, token in continuations]
-        going, texts, totals = next_going, new, torch.tensor(next_totals)
+            next_texts += [[*texts[row], token] for _, row, token in continuations]
+        open_prompts, texts, totals = next_prompts, next_texts, torch.tensor(next_totals)
         if rows:
             reader.keep(rows)
         yield
-    for index, prompt in enumerate(going):
+    for index, prompt in enumerate(open_prompts):
         for beam, total in enumerate(totals[index].tolist()):
             text = texts[index * beams + beam][len(prompts[prompt]) :]
             searches[prompt].add(total, text, count)
@@ -235,7 +236,7 @@ def _search(
 def _best(
     totals: Float[Tensor, "P K"], chances: Float[Tensor, "PK V"], count: int
 ) -> tuple[list[list[float]], list[list[int]], list[list[int]]]:
-    """For each prompt the `count` likeliest ways to go on: log p, which beam, which token."""
+    """Return the `count` best continuations of each prompt: log p, beam index, token id."""
     prompts, beams = totals.shape
     size = chances.shape[1]
     summed = (totals.reshape(-1, 1) + chances).view(prompts, beams * size)

@@ -1,13 +1,12 @@
-"""The blocks of a prepared network: products, norms and the halves of a layer, with their weights
-laid out once. `prepared.py` reads whole rows with them, `growing_rows.py` one token after another.
+"""The blocks of a prepared network: matrix products, norms and sublayers, with weights packed once.
+`prepared.py` applies them to whole rows, `growing_rows.py` to one token at a time.
 
-Query, key and value that read the same input are one product; oneDNN is given weights in its own
-blocks and adds bias, activation and residual while it writes. Norms, embeddings and heads keep the
-type of the network; products have that of `Products`.
+Query, key and value projections of the same input are one product; oneDNN gets weights in its own
+blocked layout and fuses bias, activation and residual. Norms, embeddings and heads keep the dtype
+of the network; products have that of `Products`.
 
-What acts from outside on a projection, on the output of a half of a layer, or in front of keys (an
-adapter) acts here, too. `fits` says of a stack whether something acts elsewhere; the stack is then
-called as it is.
+Hooks on a projection or on the output of a sublayer, and keys that an adapter adds in front, are
+applied here, too. A stack with hooks elsewhere (`fits` is False) is called unchanged.
 
 Letters: B rows, T positions, N tokens, H heads, W head width, D width, I and O inputs and outputs.
 """
@@ -34,8 +33,8 @@ from maskwright.model.nn.stack import BlockModule, StackModule
 
 
 def fits(stack: StackModule) -> bool:
-    """Whether all that acts on `stack` from outside acts where its blocks see it: not on the stack,
-    a layer or a norm, nor on what goes into a half of a layer."""
+    """Whether the prepared blocks can apply all hooks of `stack`: there are none on the stack, a
+    layer, a norm or the input of a sublayer, and all or no attention modules have a `before`."""
     before = {m.before is None for m in stack.modules() if isinstance(m, AttentionModule)}
     return len(before) == 1 and not any(
         _hooked(module)
@@ -53,7 +52,7 @@ def _hooked(module: nn.Module) -> bool:
 
 
 def _seen(modules: Sequence[nn.Linear]) -> bool:
-    """Whether what acts on projections that are one product can act on that."""
+    """Whether the hooks of projections that are computed as one product can be applied to it."""
     return not any(
         module._forward_hooks_with_kwargs
         or module._forward_pre_hooks_with_kwargs
@@ -63,21 +62,19 @@ def _seen(modules: Sequence[nn.Linear]) -> bool:
 
 
 def _unseen(half: nn.Module) -> bool:
-    """Hooks that want what goes into a half."""
+    """Whether a sublayer has hooks that need its input, which the blocks cannot apply."""
     return bool(half._forward_pre_hooks or half._forward_hooks_with_kwargs)
 
 
 class Product:
-    """`activation(x @ weight.T + bias)`, or that plus a residual, of one or more linear modules
-    that read the same input, their outputs side by side. What acts on the modules acts here, in
-    their own type. Without a layout the modules are called as they are.
+    """`activation(x @ weight.T + bias)`, optionally plus a residual, of one or more linear modules
+    with the same input; their outputs are concatenated. Hooks are applied in the modules' dtype.
 
     Args:
-        modules: with equal inputs, all with a bias or none.
-        activation: None: none.
-        packed: the modules' weights, laid out; None: they are called.
-        key: equal of products that have the same layout and bias.
-        acts: something acts on the modules.
+        modules: linear modules, all with a bias or all without.
+        packed: the packed weights of the modules; None to call the modules themselves.
+        key: equal for products with the same weights and bias.
+        acts: whether the modules have hooks.
     """
 
     def __init__(
@@ -101,22 +98,22 @@ class Product:
             return self(x.flatten(0, -2), flat).unflatten(0, x.shape[:-1])
         if not self.acts:
             return self.packed(x, residual)
-        read = self.entered(x)
-        out = self.left(read, self.linear(read))
+        inputs = self.entered(x)
+        out = self.left(inputs, self.linear(inputs))
         return finished(out, self.activation, residual)
 
     @property
     def changes_input(self) -> bool:
-        """Whether something acts on what the modules read."""
+        """Whether a hook may change the input of the modules."""
         return self.acts and bool(self.modules[0]._forward_pre_hooks)
 
     def linear(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N O"]:
-        """The product alone, without what acts on it and without its activation."""
+        """Return the product with bias, without hooks and activation."""
         assert self.packed is not None
         return self.packed.over(self.packed.bias, None)(x)
 
     def entered(self, x: Float[Tensor, "N I"]) -> Float[Tensor, "N I"]:
-        """The input, as it is after what acts on it."""
+        """Return the input after the forward pre-hooks."""
         (module, *_), changed_input = self.modules, x
         for hook in module._forward_pre_hooks.values():
             changed = hook(module, (changed_input.to(module.weight.dtype),))
@@ -125,25 +122,23 @@ class Product:
         return changed_input.to(x.dtype)
 
     def left(self, x: Float[Tensor, "N I"], out: Float[Tensor, "N O"]) -> Float[Tensor, "N O"]:
-        """`out`, in which each module's part is changed by what acts on it."""
+        """Apply the forward hooks of each module to its columns of `out`, in place."""
         begin = 0
         for module in self.modules:
             end = begin + module.out_features
             if module._forward_hooks:
-                outputs, wide = (
-                    out[..., begin:end].to(module.weight.dtype),
-                    x.to(module.weight.dtype),
-                )
+                outputs = out[..., begin:end].to(module.weight.dtype)
+                inputs = x.to(module.weight.dtype)
                 for hook in module._forward_hooks.values():
-                    changed = hook(module, (wide,), outputs)
+                    changed = hook(module, (inputs,), outputs)
                     outputs = outputs if changed is None else changed
                 out[..., begin:end] = outputs
             begin = end
         return out
 
     def _called(self, x: Tensor, residual: Tensor | None) -> Tensor:
-        wide = x.to(self.modules[0].weight.dtype)
-        outputs = [module(wide) for module in self.modules]
+        inputs = x.to(self.modules[0].weight.dtype)
+        outputs = [module(inputs) for module in self.modules]
         out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
         if self.activation is not None:
             out = ACTIVATIONS[self.activation](out)
@@ -151,7 +146,7 @@ class Product:
         return out if residual is None else out + residual
 
     def free(self) -> None:
-        """Free the weights in the modules, where a copy of them is kept here."""
+        """Free the weights of the modules if a packed copy is kept here."""
         same_dtype = (
             self.packed is not None and self.packed.weight.dtype == self.modules[0].weight.dtype
         )
@@ -160,7 +155,7 @@ class Product:
                 module.weight.data = module.weight.data.new_empty(0)
 
     def restore(self) -> None:
-        """Give the modules their weights again."""
+        """Restore the weights of the modules from the packed copy."""
         freed = [not module.weight.numel() for module in self.modules]
         if self.packed is not None and any(freed):
             rows = [module.out_features for module in self.modules]
@@ -173,7 +168,7 @@ class Product:
 def finished(
     out: Float[Tensor, "N O"], activation: Activation | None, residual: Float[Tensor, "N O"] | None
 ) -> Float[Tensor, "N O"]:
-    """A product with its activation, or plus the residual."""
+    """Apply the activation, then add the residual, in place; either may be None."""
     if activation is not None:
         out = ACTIVATIONS[activation](out)
     return out if residual is None else out.add_(residual)
@@ -191,13 +186,13 @@ def _weight_of(modules: Sequence[nn.Linear]) -> Tensor:
 
 
 class Products:
-    """Makes the products of a network, and of others that share weights with it: a weight is laid
-    out once for all of them.
+    """Factory of the products of one network, or of several that share weights; each weight is
+    packed once for all of them.
 
     Args:
-        dtype: of products.
-        live: nothing is laid out: each answer is that of the weights of the moment.
-        give_up: weights of which a copy is kept are freed in the modules, until `restore`.
+        dtype: dtype of the products.
+        live: do not pack weights; products always use the current ones.
+        give_up: free packed weights in the modules until `restore`.
     """
 
     def __init__(self, dtype: torch.dtype, *, live: bool = False, give_up: bool = False) -> None:
@@ -206,9 +201,9 @@ class Products:
         self._layouts: dict[tuple[int, ...], PackedWeight] = {}
 
     def of(self, *modules: nn.Linear, activation: Activation | None = None) -> Product:
-        """The product of these modules."""
-        acts = any(map(_hooked, modules))
-        if self.live or (acts and not _seen(modules)):
+        """Return the product of these modules."""
+        hooked = any(map(_hooked, modules))
+        if self.live or (hooked and not _seen(modules)):
             return Product(modules, activation, None)
         key = (*(id(p) for module in modules for p in (module.weight, module.bias)),)
         if (key, activation) not in self._made:
@@ -217,18 +212,18 @@ class Products:
         product = self._made[key, activation]
         if self.give_up:
             product.free()
-        return Product(modules, activation, product.packed, key, acts) if acts else product
+        return Product(modules, activation, product.packed, key, hooked) if hooked else product
 
     def projection(
         self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
     ) -> PackedWeight:
-        """The product of a weight that is no linear module's."""
+        """Return the product of a weight that belongs to no linear module."""
         if (id(weight),) not in self._layouts:
             self._layouts[id(weight),] = PackedWeight(weight, dtype=self.dtype)
         return self._layouts[id(weight),].over(bias, None)
 
     def _layout(self, modules: Sequence[nn.Linear]) -> PackedWeight:
-        """The modules' weights, laid out once for all products that have them."""
+        """Return the packed weights of the modules, packed once for all products that use them."""
         key = tuple(id(module.weight) for module in modules)
         if key not in self._layouts:
             self._layouts[key] = PackedWeight(_weight_of(modules), dtype=self.dtype)
@@ -236,7 +231,7 @@ class Products:
 
     @contextmanager
     def whole(self, *networks: nn.Module) -> Iterator[None]:
-        """Meanwhile the networks have all their weights, those that they share with others, too."""
+        """Context manager: all weights of `networks` are available, also those freed before."""
         if all(p.numel() for network in networks for p in network.parameters()):
             yield
             return
@@ -247,14 +242,14 @@ class Products:
             product.free()
 
     def restore(self) -> None:
-        """Give all modules their weights again, and free none from now on."""
+        """Restore the weights of all modules, and free none from now on."""
         self.give_up = False
         for product in self._made.values():
             product.restore()
 
 
 class PreparedNorm:
-    """A norm without its module; root mean square is left to the module, in its own type."""
+    """Layer norm without its module; RMS norm is computed by the module, in its own dtype."""
 
     def __init__(self, norm: NormModule, dtype: torch.dtype, live: bool) -> None:
         self.plain = norm if live or norm.config.kind != "layer" else None
@@ -271,11 +266,11 @@ class PreparedNorm:
 
 
 class _Half:
-    """One half of a layer, with its norm before or after.
+    """A sublayer, attention or feed-forward, with its norm and residual.
 
     Args:
-        module: attention or feed-forward.
-        projection: its last projection.
+        projection: the last projection of `module`.
+        pre: whether the norm is applied before the sublayer or after it.
     """
 
     def __init__(
@@ -287,18 +282,18 @@ class _Half:
         products: Products,
     ) -> None:
         self.module = module
-        norm_made = None if norm is None else PreparedNorm(norm, products.dtype, products.live)
-        self.norm_before = norm_made if pre else None
-        self.norm_after = None if pre else norm_made
+        prepared_norm = None if norm is None else PreparedNorm(norm, products.dtype, products.live)
+        self.norm_before = prepared_norm if pre else None
+        self.norm_after = None if pre else prepared_norm
         self._last = products.of(projection)
         self._hooks = list(module._forward_hooks.values())
 
     def enter(self, x: Tensor) -> Tensor:
-        """What the half reads."""
+        """Return the input of the sublayer: `x` after the norm of a pre-norm layer."""
         return x if self.norm_before is None else self.norm_before(x)
 
     def leave(self, out: Tensor, x: Tensor) -> Tensor:
-        """The last projection of `out`, what acts on it, the residual `x`, and the norm after."""
+        """Apply the last projection and hooks to `out`, add the residual `x`, apply a post-norm."""
         if self._hooks:
             output = self._last(out).to(residual_type := x.dtype)
             for hook in self._hooks:
@@ -312,7 +307,8 @@ class _Half:
 
 
 class PreparedAttention(_Half):
-    """Attention over the input itself (`own`), or over a memory."""
+    """Self-attention or cross-attention. With `joined`, query, key and value are one product `all`,
+    else there are the products `query` and `both`, for key and value."""
 
     def __init__(
         self,
@@ -336,12 +332,12 @@ class PreparedAttention(_Half):
             self.both = products.of(module.key, module.value)
 
     def split(self, x: Float[Tensor, "B T _"], count: int) -> Float[Tensor, "count B H T W"]:
-        """`count` of (B, H, T, W) that stand side by side in `x`."""
+        """Split `count` concatenated projections in `x` into heads."""
         heads = x.view(x.shape[0], x.shape[1], count, self.heads, self.width)
         return heads.permute(2, 0, 3, 1, 4)
 
     def own(self, h: Float[Tensor, "*any D"]) -> list[tuple[Tensor, int]]:
-        """Products of what attends to itself, and of how many parts each is: query, key, value."""
+        """Return the projections for self-attention as (product, number of projections in it)."""
         if self.joined:
             return [(self.all(h), 3)]
         return [(self.query(h), 1), (self.both(h), 2)]
@@ -355,7 +351,7 @@ class PreparedAttention(_Half):
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B Q HW"]:
-        """What the queries take; `cache` has keys and values of earlier positions."""
+        """Return the attention output; `cache` holds keys and values of earlier positions."""
         if context.rotary is not None:
             query = rotate(query, context.rotary)
             key = rotate(key, context.key_rotary or context.rotary)
@@ -366,7 +362,8 @@ class PreparedAttention(_Half):
         return attend(query, key, value, context, scale=self.scale).flatten(2)
 
     def front(self, rows: int, layer: int) -> Float[Tensor, "2 B H P W"] | None:
-        """Keys and values that an adapter puts in front of those of the layer."""
+        """Return the keys and values that an adapter puts in front of those of the layer; None
+        without such an adapter."""
         if self.before is None:
             return None
         no_keys = self.like.new_zeros(rows, self.heads, 0, self.width)
@@ -375,7 +372,7 @@ class PreparedAttention(_Half):
     def with_front(
         self, key: Tensor, value: Tensor, layer: int
     ) -> tuple[Float[Tensor, "B H K W"], Float[Tensor, "B H K W"]]:
-        """Keys and values with those of an adapter in front."""
+        """Return keys and values with those of an adapter in front."""
         if self.before is None:
             return key, value
         context = AttentionContext(mask.bidirectional.draw(1, key.shape[2], device=key.device))
@@ -384,7 +381,7 @@ class PreparedAttention(_Half):
 
 
 class PreparedFeedForward(_Half):
-    """The position-wise half."""
+    """The position-wise feed-forward sublayer."""
 
     def __init__(
         self, module: FeedForwardModule, norm: NormModule | None, pre: bool, products: Products
@@ -403,10 +400,10 @@ class PreparedFeedForward(_Half):
 
 
 class PreparedLayer:
-    """One layer: its halves.
+    """One layer: its sublayers.
 
     Args:
-        selects: of its positions some may be wanted alone; it then has queries of those alone.
+        selects: outputs may be needed at some positions only; queries are then a separate product.
     """
 
     def __init__(self, block: BlockModule, selects: bool, products: Products) -> None:
@@ -425,7 +422,7 @@ class PreparedLayer:
 
 
 def layers_of(stack: StackModule, products: Products) -> list[PreparedLayer]:
-    """The layers of `stack` in order, those that share weights made once."""
+    """Return the prepared layers of `stack` in order; layers with shared weights are one object."""
     last_source = stack.config.weights_of[-1]
     prepared = {}
     for source in dict.fromkeys(stack.config.weights_of):
@@ -436,5 +433,5 @@ def layers_of(stack: StackModule, products: Products) -> list[PreparedLayer]:
 
 
 def spread(x: Float[Tensor, " N *any"], flat: Int[Tensor, " N"], count: int) -> Tensor:
-    """Rows of `x` at their places among so many, zeros elsewhere."""
+    """Return (count, …) zeros with the rows of `x` at the indices `flat`."""
     return x.new_zeros(count, *x.shape[1:]).index_copy_(0, flat, x)

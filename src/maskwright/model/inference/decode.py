@@ -2,12 +2,12 @@
 
     generate(model, prompts, 20)                                  lists of new ids
     generate(model, [[start]], 20, sources=[ids])                 of a model of two stacks
-    for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, and its chances
+    for step in steps(model, prompts, 20, Sampling(top_p=0.9)):   one token per row, with scores
     generate(prepare(model), prompts, 20)                    prepared once for several calls
 
-Randomness is a function: the number that decides a token hangs on the seed, the prompt (and its
-source) and the step, so a prompt gets the same continuation wherever it stands in a batch (equal
-prompts are told apart by their order). What of a long text is read: `reader`.
+The random number for a token is a function of the seed, the prompt (with its source) and the step,
+so a prompt gets the same continuation at any index of a batch; equal prompts are distinguished by
+their order. For the context of a long text see `growing_rows.context_start`.
 
 Letters: B rows, V vocabulary.
 """
@@ -34,7 +34,7 @@ from maskwright.model.inference.prepared import Prepared, answering
 from maskwright.model.nn.config import TransformerConfig
 from maskwright.model.nn.transformer import Transformer
 
-# Of so many of the likeliest ids a nucleus is looked for first; sorting all takes longer.
+# Top-p first sorts only this many of the most likely ids, which is faster than sorting all.
 NUCLEUS = 256
 
 
@@ -71,13 +71,13 @@ GREEDY = Sampling(temperature=0.0)
 
 @dataclass(frozen=True)
 class DecodingStep:
-    """One step of all rows that go on.
+    """One decoding step of all unfinished rows.
 
     Attributes:
-        rows: which prompts they belong to, in any order.
-        tokens: the id chosen in each.
-        scores: what the model gave.
-        sampling: how it was chosen.
+        rows: index of the prompt of each row, in any order.
+        tokens: the id chosen for each row.
+        scores: the model's scores before temperature and filters.
+        sampling: the settings by which `tokens` were chosen.
     """
 
     rows: list[int]
@@ -87,7 +87,7 @@ class DecodingStep:
 
     @property
     def probabilities(self) -> Float[Tensor, "B V"]:
-        """What the ids were chosen from, after temperature and filters."""
+        """The distributions that `tokens` were chosen from, after temperature and filters."""
         return distribution(self.scores, self.sampling)
 
 
@@ -104,7 +104,7 @@ def generate(
     one_way: bool = False,
     cached: bool = True,
 ) -> list[list[int]]:
-    """At most `count` new ids for each prompt; see `steps`. The end token itself is left out."""
+    """Return at most `count` new ids for each prompt, without the end token; see `steps`."""
     new_ids: list[list[int]] = [[] for _ in prompts]
     for step in steps(
         model,
@@ -138,41 +138,41 @@ def steps(
     cached: bool = True,
     stopped: Collection[int] = (),
 ) -> Generator[DecodingStep, None, None]:
-    """Generate step by step.
+    """Generate tokens step by step.
 
     Args:
-        model: a network, or one that was prepared before.
-        prompts: at least one id each; they may differ in length.
-        count: how many tokens each row gets at most, or how many each of them.
-        sources: what the encoder of a model of two stacks reads, one for each prompt; the prompt is
-            then what the decoder starts with.
-        end: a row that chose this id goes no further.
-        context: how many tokens are read at most; None: as many as the model was trained on.
-        bidirectional_prefix: the tokens of a prompt see each other, as `prefix-lm` trains it.
-        one_way: an encoder was also taught to read to the left only and to predict the next token,
-            as by `hybrid`; it then writes, too.
-        cached: keep keys and values between steps; the same tokens either way.
-        stopped: rows that go no further; whoever takes the steps may add some between two.
+        model: a network, prepared or not.
+        prompts: token ids of each prompt, at least one; lengths may differ.
+        count: maximum number of new tokens, for all rows or for each.
+        sources: encoder inputs of an encoder-decoder model, one for each prompt; the prompt is then
+            the beginning of the decoder input.
+        end: the id that ends a row; None for no such id.
+        context: maximum number of tokens of context; None for the length of training.
+        bidirectional_prefix: attention within a prompt is bidirectional, as trained by `prefix-lm`.
+        one_way: allow an encoder that was also trained with causal attention to predict the next
+            token, as by `hybrid`.
+        cached: keep keys and values between steps; does not change the tokens.
+        stopped: rows to end; the caller may add some between steps.
 
     Raises:
-        IncompatibleError: the model is no decoder with a vocabulary head.
+        IncompatibleError: the model is not a decoder with a vocabulary head.
         UsageError: an empty prompt or source, sources for a model without an encoder or none for
-            one with it, a count below 0, or a context that the model does not have.
-        ConfigError: a forbidden id that the model does not have, or all of them forbidden.
-        DataError: a source that is longer than the encoder's positions.
+            one with an encoder, a count below 0, or a context longer than the model supports.
+        ConfigError: a forbidden id outside the vocabulary, or all ids forbidden.
+        DataError: a source longer than the encoder supports.
     """
     counts = [count] * len(prompts) if isinstance(count, int) else list(count)
     check(model.config, prompts, counts, sources, context, one_way=one_way)
     check_forbidden(sampling.forbidden, model.config.tokens.vocabulary)
     texts = [list(prompt) for prompt in prompts]
     names = _names(prompts, sources)
-    with answering(model, live=not cached) as ready:
+    with answering(model, live=not cached) as network:
         limit = context or trained_length(model.config)
-        for portion in growing(prompts, counts):
-            rows = [row for row in range(portion.start, portion.stop) if counts[row]]
+        for batch in growing(prompts, counts):
+            rows = [row for row in range(batch.start, batch.stop) if counts[row]]
             if not rows:
                 continue
-            reader = ContextReader(ready, limit, cached)
+            reader = ContextReader(network, limit, cached)
             if bidirectional_prefix:
                 reader.prefix_lengths = [len(prompts[row]) for row in rows]
             reader.encode([sources[row] for row in rows] if sources else None)
@@ -189,38 +189,38 @@ def _steps(
     end: int | None,
     stopped: Collection[int],
 ) -> Generator[DecodingStep, None, None]:
-    """The steps of some rows of all `texts`, which grow."""
+    """Generate for `rows` of `texts`; new ids are appended to `texts` in place."""
     for number in range(max(counts[row] for row in rows)):
-        remaining = max(counts[row] for row in rows) - number
-        scores = reader.next_scores([texts[row] for row in rows], remaining)
+        tokens_left = max(counts[row] for row in rows) - number
+        scores = reader.next_scores([texts[row] for row in rows], tokens_left)
         keys = randomness.key("sample", sampling.seed, names[0][rows], names[1][rows], number)
         tokens = chosen(scores, sampling, keys)
         yield DecodingStep(rows, tokens, scores, sampling)
         for row, token in zip(rows, tokens, strict=True):
             texts[row].append(token)
-        going = [
+        remaining_indices = [
             index
             for index, (row, token) in enumerate(zip(rows, tokens, strict=True))
             if token != end and number + 1 < counts[row] and row not in stopped
         ]
-        if not going:
+        if not remaining_indices:
             return
-        if len(going) < len(rows):
-            going = closed_up(going)
-            rows = [rows[index] for index in going]
-            reader.keep(going)
+        if len(remaining_indices) < len(rows):
+            remaining_indices = closed_up(remaining_indices)
+            rows = [rows[index] for index in remaining_indices]
+            reader.keep(remaining_indices)
 
 
 def closed_up(going: list[int]) -> list[int]:
-    """The same indices, those beyond the end moved into the gaps, so that the others need not
-    move."""
-    staying = {index for index in going if index < len(going)}
-    moved = iter(index for index in going if index >= len(going))
-    return [index if index in staying else next(moved) for index in range(len(going))]
+    """Reorder the increasing indices `going` so that every index below `len(going)` is at its own
+    position: rows that stay there need not be copied."""
+    fixed_indices = {index for index in going if index < len(going)}
+    indices_beyond = iter(index for index in going if index >= len(going))
+    return [i if i in fixed_indices else next(indices_beyond) for i in range(len(going))]
 
 
 def chosen(scores: Float[Tensor, "B V"], sampling: Sampling, keys: randomness.Keys) -> list[int]:
-    """The next id of each row."""
+    """Choose the next id of each row; `keys` seed the random number of each."""
     if sampling.temperature == 0:
         return _allowed(scores, sampling).argmax(-1).tolist()
     numbers = randomness.uniforms(keys, 1)[:, 0]
@@ -234,7 +234,7 @@ def _allowed(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, 
 
 
 def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tensor, "B V"]:
-    """The probabilities, in float64, from which the next token is chosen."""
+    """Return the float64 probabilities from which the next token is chosen."""
     scores = _allowed(scores.double(), sampling)
     best = scores.argmax(-1, keepdim=True)
     if sampling.temperature == 0:
@@ -252,40 +252,41 @@ def distribution(scores: Float[Tensor, "B V"], sampling: Sampling) -> Float[Tens
         if bool((ordered[:, :-1].sum(-1) < top_p + 1e-9).any()):
             ordered, token_ids = _largest(probabilities, size)
     if top_p < 1:
-        before = ordered.cumsum(-1) - ordered
-        ordered = _normalised(ordered.masked_fill(before >= top_p, 0.0), size)
+        preceding = ordered.cumsum(-1) - ordered
+        ordered = _normalised(ordered.masked_fill(preceding >= top_p, 0.0), size)
     return torch.zeros_like(probabilities).scatter_(-1, token_ids, ordered)
 
 
 def _largest(
     probabilities: Float[Tensor, "B V"], count: int
 ) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """The largest, in order, and their ids; of equal ones the smaller id comes first."""
+    """Return the `count` largest probabilities in descending order, and their ids; among equal
+    probabilities the smaller id comes first."""
     if count == probabilities.shape[1]:
         return probabilities.sort(dim=-1, descending=True, stable=True)
-    least = probabilities.topk(count).values[:, -1:]
-    above = probabilities > least
-    level = probabilities == least
-    needed = count - above.sum(-1, keepdim=True)
-    chosen = above | (level & (level.cumsum(-1) <= needed))
-    token_ids = chosen.nonzero()[:, 1].view(-1, count)  # by id
+    smallest = probabilities.topk(count).values[:, -1:]
+    is_larger = probabilities > smallest
+    is_tied = probabilities == smallest
+    num_tied = count - is_larger.sum(-1, keepdim=True)
+    is_chosen = is_larger | (is_tied & (is_tied.cumsum(-1) <= num_tied))
+    token_ids = is_chosen.nonzero()[:, 1].view(-1, count)  # by id
     ordered, order = probabilities.gather(-1, token_ids).sort(dim=-1, descending=True, stable=True)
     return ordered, token_ids.gather(-1, order)
 
 
 def _normalised(ordered: Float[Tensor, "B K"], size: int) -> Float[Tensor, "B K"]:
-    """Divided by their sum, which is taken among as many zeros as there are other ids: the order of
-    a sum decides its last bit, and the number of candidates must not."""
+    """Normalise to a sum of 1. The sum is computed with zeros up to `size` terms, so that rounding
+    does not depend on the number of candidates."""
     return ordered / F.pad(ordered, (0, size - ordered.shape[1])).sum(-1, keepdim=True)
 
 
 def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int]:
-    """The id on which each number in [0, 1) falls when the probabilities are laid end to end."""
-    ends = probabilities.cumsum(-1)
-    marks = torch.from_numpy(numbers)[:, None] * ends[:, -1:]
-    token_ids = torch.searchsorted(ends, marks, right=True)[:, 0]
+    """Sample one id per row by inverse transform sampling, from `numbers` (B,) in [0, 1)."""
+    cumulative = probabilities.cumsum(-1)
+    thresholds = torch.from_numpy(numbers)[:, None] * cumulative[:, -1:]
+    token_ids = torch.searchsorted(cumulative, thresholds, right=True)[:, 0]
     if int(token_ids.max()) == probabilities.shape[1]:
-        # Rounding may put a mark on the very end: then the last id that is possible is meant.
+        # By rounding a number may lie at the very end: take the last id of positive probability.
         ids = torch.arange(probabilities.shape[1])
         last_possible = torch.where(probabilities > 0, ids, 0).amax(-1)
         token_ids = torch.minimum(token_ids, last_possible)
@@ -293,16 +294,16 @@ def choose(probabilities: Float[Tensor, "B V"], numbers: np.ndarray) -> list[int
 
 
 def name_of(prompt: Sequence[int], source: Sequence[int] | None) -> np.uint64:
-    """A number for the content of a prompt and its source, on which what is drawn hangs."""
-    named = (*source, -1, *prompt) if source else prompt
-    data = np.asarray(named, dtype="<i8").tobytes()
+    """Return a hash of the prompt and its source, which seeds the sampling."""
+    ids = (*source, -1, *prompt) if source else prompt
+    data = np.asarray(ids, dtype="<i8").tobytes()
     return np.uint64(int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little"))
 
 
 def _names(
     prompts: Sequence[Sequence[int]], sources: Sequence[Sequence[int]] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each prompt's name, and how many equal prompts stand before it."""
+    """Return the hash of each prompt (P,), and how many equal prompts precede it (P,)."""
     counts: Counter[np.uint64] = Counter()
     contents, copies = [], []
     for prompt, source in zip(prompts, sources or [()] * len(prompts), strict=True):
@@ -314,10 +315,10 @@ def _names(
 
 
 def require_writer(config: TransformerConfig, *, one_way: bool = False) -> None:
-    """Refuse a model that cannot generate; an encoder can if it was trained `one_way`.
+    """Check that a model can generate; an encoder can if it was trained `one_way`.
 
     Raises:
-        IncompatibleError: it is no decoder with a vocabulary head.
+        IncompatibleError: the model is not a decoder with a vocabulary head.
     """
     if (config.decoder is None and not one_way) or config.vocabulary_head is None:
         raise IncompatibleError(
@@ -336,17 +337,17 @@ def check(
     *,
     one_way: bool = False,
 ) -> None:
-    """Refuse what cannot be generated from; raises as `steps` says."""
+    """Validate the arguments of `steps`; raises the same errors."""
     require_writer(config, one_way=one_way)
-    empty = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
-    if empty is not None:
+    empty_prompt = next((i for i, prompt in enumerate(prompts) if len(prompt) == 0), None)
+    if empty_prompt is not None:
         raise UsageError(
             "a prompt without a token",
-            where=f"prompt {empty}",
+            where=f"prompt {empty_prompt}",
             do="begin with a word, or with the tokenizer's begin token",
         )
-    if (low := min(counts, default=0)) < 0:
-        raise UsageError("no number of tokens", where="count", found=low, wanted="0 or more")
+    if (min_count := min(counts, default=0)) < 0:
+        raise UsageError("no number of tokens", where="count", found=min_count, wanted="0 or more")
     if len(counts) != len(prompts):
         raise UsageError(
             "as many numbers of tokens as prompts are wanted",

@@ -1,11 +1,11 @@
-"""Labelled texts as ids, and the batches they make.
+"""Tokenized labelled texts, and how they are packed into batches.
 
     texts 3 7 1 … of a file  ->  [CLS] a a [SEP] [CLS] b [SEP] pad     documents 1 1 1 1 2 2 2 0
                                  [CLS] c c c c [SEP] pad pad                     1 1 1 1 1 1 0 0
 
-Several short texts share a row, blind to each other, so that next to nothing is padding: a step
-costs what its texts are long, not what its longest is. Rows have one width wherever the texts
-allow it, because every new size of a product costs its compilation (model/nn/kernels/linear.py).
+Several short texts share a row without attending to each other, so that there is little padding.
+Rows have the same width wherever possible, because every new shape of a matrix product has to be
+compiled (model/nn/kernels/linear.py).
 
 Letters: N texts, R of them in a batch, B rows, T positions.
 """
@@ -26,15 +26,15 @@ from maskwright.text.store.rows import spread
 if TYPE_CHECKING:
     from maskwright.model.batch import Batch
 
-# Positions of a row, unless a text is longer; a multiple of what matrix units take at once.
+# Positions per row, unless a text is longer; widths are multiples of the size of matrix units.
 WIDTH, MULTIPLE = 128, 32
 
 
 @dataclass(frozen=True)
 class Collation:
-    """How a model reads texts: `pad` fills rows, a text is understood at its `last` token or at its
-    first, and a decoder beside an encoder reads the text behind `decoder_start`. With `alone` no
-    two texts share a row."""
+    """How texts are collated for a model: `pad` is the padding id, `last` says whether the state at
+    the last token or at the first represents a text, and `decoder_start` is the start token of an
+    encoder-decoder model, else None. With `alone` each text has a row of its own."""
 
     pad: int
     last: bool
@@ -44,20 +44,20 @@ class Collation:
 
 @dataclass(frozen=True)
 class EncodedExamples:
-    """Texts with their frames, in the order of the file.
+    """Tokenized examples with special tokens, in the order of the file.
 
     Attributes:
-        texts: ids of all texts, special tokens among them.
-        labels: (N,) classes, (N, L) zeros and ones or numbers, or (N / choices,) right choices.
-            With `places`: (M,) the class of each place, or (N, 2) at which of its text's own places
-            an answer begins and ends, counted from 0; -1: not known.
-        segments: 0 or 1 for each id; None where the model has none.
-        choices: how many texts in a row answer one question.
-        pieces: (len(labels),) how many texts in a row are pieces of one, or answer one question;
-            None: each is whole.
-        places: where in each text something is predicted, rising, M in all; None where whole
-            texts are.
-        targets: what a decoder beside the encoder is to write for each text.
+        texts: ids of all texts.
+        labels: (N,) classes, (N, L) zeros and ones or numbers, or (N / choices,) correct choices.
+            With `places`: (M,) the class of each place, or (N, 2) the index, among the places of
+            its text, of the begin and end of an answer; -1 if unknown.
+        segments: 0 or 1 for each id; None if the model has no segments.
+        choices: number of consecutive texts that are the choices of one question.
+        pieces: (len(labels),) number of consecutive texts that are pieces of one text, or choices
+            of one question; None if each text is whole.
+        places: increasing positions in each text for which something is predicted, M in total; None
+            for predictions of whole texts.
+        targets: decoder targets of each text for an encoder-decoder model.
     """
 
     texts: Sequences
@@ -94,29 +94,29 @@ class EncodedExamples:
 
     @property
     def num_scores(self) -> int:
-        """How many scores, or rows of scores, there are to them: one for each label or place."""
+        """Number of rows of scores: one for each label or place."""
         return len(self) if self.places is None else len(self.places.tokens)
 
     @property
     def training_indices(self) -> NDArray[np.int64]:
-        """The numbers of examples to learn from, some twice: a window may hold no beginning of a
-        word, or no end of an answer."""
+        """Indices of the examples to train on. Examples without labelled places are left out;
+        examples with an answer may be repeated."""
         if self.places is None:
             return np.arange(len(self))
         if self.labels.ndim == 1:
             return np.flatnonzero(self.places.lengths > 0)
         labelled = np.flatnonzero((self.labels >= 0).any(1))
-        # The first place of a text says that there is no answer. Where most windows have none, a
-        # model learns to say so always; the others are then shown as often as these.
+        # The first place of a text means that there is no answer. If most windows have none, a
+        # model would always predict that; the others are therefore repeated up to equal numbers.
         answered = labelled[(self.labels[labelled] > 0).any(1)]
-        missing = len(labelled) - 2 * len(answered)
-        if not len(answered) or missing <= 0:
+        num_repeats = len(labelled) - 2 * len(answered)
+        if not len(answered) or num_repeats <= 0:
             return labelled
-        return np.concatenate([labelled, np.resize(answered, missing)])
+        return np.concatenate([labelled, np.resize(answered, num_repeats)])
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,) how many ids each label's longest text has, or all its pieces."""
+        """Length of the longest text of each label, or of all its pieces together."""
         if self.pieces is not None:
             return np.add.reduceat(self.texts.lengths, first_places(self.pieces))
         longest: NDArray[np.int64] = self.texts.lengths.reshape(-1, self.choices).max(1)
@@ -125,10 +125,10 @@ class EncodedExamples:
     def batch(
         self, numbers: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
-        """The examples with these numbers, packed.
+        """Pack the examples with the indices `numbers`.
 
         Returns:
-            The batch, and for each row of scores that a model gives it, which one of all it is.
+            The batch, and for each row of the model's scores its index among those of all examples.
         """
         if self.pieces is not None:
             return self._in_pieces(numbers, self.pieces, collation)
@@ -139,63 +139,63 @@ class EncodedExamples:
         width = _round(int(longest.max()))
         if not collation.alone:
             width = max(width, min(WIDTH, _round(int(longest.sum()))))
-        # All choices of a question stay together: they are packed as one piece if they fit.
+        # The choices of a question stay in one row if they fit.
         question_lengths = longest.sum(1)
-        together = bool((question_lengths <= width).all()) and not collation.alone
-        if together:
-            rows_of = np.repeat(best_fit(question_lengths, width), size)
-            order = np.argsort(rows_of[::size], kind="stable")
+        fits_width = bool((question_lengths <= width).all()) and not collation.alone
+        if fits_width:
+            row_of_text = np.repeat(best_fit(question_lengths, width), size)
+            order = np.argsort(row_of_text[::size], kind="stable")
         else:
             order = np.arange(len(numbers))
-            rows_of = np.arange(len(numbers) * size)
+            row_of_text = np.arange(len(numbers) * size)
         texts = (numbers[order][:, None] * size + np.arange(size)).reshape(-1)
-        rows = rows_of.reshape(-1, size)[order].reshape(-1)
+        rows = row_of_text.reshape(-1, size)[order].reshape(-1)
         begins = _begins(rows, self.texts.lengths[texts], width)
         if self.places is None:
             score_rows = numbers[order]
-            read = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
-            fields = {"labels": self.labels[score_rows], "pooled": read}
+            pooled = begins + (self.texts.lengths[texts] - 1 if collation.last else 0)
+            fields = {"labels": self.labels[score_rows], "pooled": pooled}
         else:
             score_rows, fields = self._at_places(texts, begins, self.places)
         return self._packed(texts, rows, width, collation, fields), score_rows
 
     def without_end(self, token: int) -> EncodedExamples:
-        """The same without this token at the end of texts; of a text of nothing else the first
-        stays."""
+        """Return the examples without `token` at the ends of texts; at least one id of a text is
+        kept."""
         lengths = self.texts.lengths
         positions = np.where(self.texts.tokens == token, 0, spread(lengths))
-        lengths_left = np.maximum.reduceat(positions, first_places(lengths)) + 1
-        stays = spread(lengths) < np.repeat(lengths_left, lengths)
-        segments = None if self.segments is None else self.segments[stays]
+        kept_lengths = np.maximum.reduceat(positions, first_places(lengths)) + 1
+        is_kept = spread(lengths) < np.repeat(kept_lengths, lengths)
+        segments = None if self.segments is None else self.segments[is_kept]
         return replace(
-            self, texts=Sequences(self.texts.tokens[stays], lengths_left), segments=segments
+            self, texts=Sequences(self.texts.tokens[is_kept], kept_lengths), segments=segments
         )
 
     @property
     def plain(self) -> bool:
-        """Whether each label or place belongs to one whole text, which is read by itself."""
+        """Whether each label or place belongs to a single whole text, without decoder targets."""
         return self.choices == 1 and self.pieces is None and self.targets is None
 
     def in_line(
         self, numbers: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
-        """As `batch` of `plain` examples, all texts in one row, one after the other as numbered."""
+        """As `batch` for `plain` examples, with all texts concatenated in one row, in order."""
         lengths = self.texts.lengths[numbers]
         rows, width = np.zeros(len(numbers), np.int64), int(lengths.sum())
         begins = first_places(lengths)
         if self.places is None:
-            which = numbers
-            read = begins + (lengths - 1 if collation.last else 0)
-            fields = {"labels": self.labels[which], "pooled": read}
+            score_rows = numbers
+            pooled = begins + (lengths - 1 if collation.last else 0)
+            fields = {"labels": self.labels[score_rows], "pooled": pooled}
         else:
-            which, fields = self._at_places(numbers, begins, self.places)
-        return self._packed(numbers, rows, width, collation, fields), which
+            score_rows, fields = self._at_places(numbers, begins, self.places)
+        return self._packed(numbers, rows, width, collation, fields), score_rows
 
     def of_answers(
         self, numbers: NDArray[np.int64]
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]] | None, Batch]:
-        """The texts of these answers in order, their segments, and a batch that maps texts to
-        answers."""
+        """Return the ids of each text of the examples `numbers`, the segments of each or None, and
+        a batch without tokens, whose targets map each text to its example."""
         import torch
 
         from maskwright.model.batch import Batch
@@ -207,9 +207,9 @@ class EncodedExamples:
             counts = self.pieces[numbers]
             texts = np.repeat(first_places(self.pieces)[numbers], counts) + spread(counts)
             targets = torch.from_numpy(np.repeat(np.arange(len(numbers)), counts))
-        chosen, at = self._take(texts)
+        chosen, token_indices = self._take(texts)
         ends = np.cumsum(chosen.lengths)[:-1]
-        segments = None if self.segments is None else np.split(self.segments[at], ends)
+        segments = None if self.segments is None else np.split(self.segments[token_indices], ends)
         batch = Batch(
             tokens=torch.empty(0, dtype=torch.int64),
             labels=torch.from_numpy(self.labels[numbers]),
@@ -220,7 +220,7 @@ class EncodedExamples:
     def _in_pieces(
         self, numbers: NDArray[np.int64], pieces: NDArray[np.int64], collation: Collation
     ) -> tuple[Batch, NDArray[np.int64]]:
-        """Every piece is packed for itself, and says which label of the batch it belongs to."""
+        """Pack each piece separately; the batch's targets map pieces to labels."""
         counts = pieces[numbers]
         texts = np.repeat(first_places(pieces)[numbers], counts) + spread(counts)
         lengths = self.texts.lengths[texts]
@@ -247,7 +247,7 @@ class EncodedExamples:
         collation: Collation,
         fields: dict[str, NDArray[Any]],
     ) -> Batch:
-        """These texts in these rows, rising, and what is `asked` of them."""
+        """Build a batch of `texts` in the increasing `rows`, with the given further `fields`."""
         import torch
 
         from maskwright.model.batch import Batch
@@ -268,24 +268,25 @@ class EncodedExamples:
         )
         if collation.decoder_start is None:
             return batch
-        written = chosen
+        decoder_texts = chosen
         if self.targets is not None:
-            written = Sequences(
+            decoder_texts = Sequences(
                 self.targets.tokens[_members(self.targets, texts)], self.targets.lengths[texts]
             )
-        decoder = pack(written.shifted(collation.decoder_start), origin, shape, collation.pad)
-        names = {f"decoder_{name}": value for name, value in decoder.items()}
+        decoder = pack(decoder_texts.shifted(collation.decoder_start), origin, shape, collation.pad)
+        decoder_fields = {f"decoder_{name}": value for name, value in decoder.items()}
         if self.targets is not None:
             documents = decoder["documents"]
-            real = None if documents is None else documents.reshape(-1).nonzero()[:, 0]
-            names["index"] = real
-            names["targets"] = torch.from_numpy(written.tokens)
-        return Batch(**{**vars(batch), **names})
+            target_positions = None if documents is None else documents.reshape(-1).nonzero()[:, 0]
+            decoder_fields["index"] = target_positions
+            decoder_fields["targets"] = torch.from_numpy(decoder_texts.tokens)
+        return Batch(**{**vars(batch), **decoder_fields})
 
     def _at_places(
         self, texts: NDArray[np.int64], begins: NDArray[np.int64], predicted: Sequences
     ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
-        """Which places are predicted, and their part of a batch; `texts` begin at `begins`."""
+        """Return the indices of the places of `texts`, which begin at the flat positions `begins`,
+        and the fields of a batch that refer to them."""
         counts = predicted.lengths[texts]
         score_rows = _members(predicted, texts)
         index = np.repeat(begins, counts) + predicted.tokens[score_rows]
@@ -300,28 +301,28 @@ class EncodedExamples:
         }
 
     def _take(self, texts: NDArray[np.int64]) -> tuple[Sequences, NDArray[np.int64]]:
-        """These texts, and where their ids stand among all."""
-        at = _members(self.texts, texts)
-        return Sequences(self.texts.tokens[at], self.texts.lengths[texts]), at
+        """Return the texts with these indices, and the indices of their ids among all."""
+        token_indices = _members(self.texts, texts)
+        return Sequences(self.texts.tokens[token_indices], self.texts.lengths[texts]), token_indices
 
 
 def framed(texts: list[list[int]]) -> Sequences:
-    """Texts that already have their special tokens, as one array."""
+    """Concatenate texts that already have their special tokens."""
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     tokens = np.fromiter((i for text in texts for i in text), dtype=np.int64, count=lengths.sum())
     return Sequences(tokens, lengths)
 
 
 def _members(sequences: Sequences, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the items of the chosen sequences stand among all."""
+    """Return the flat indices of the items of the chosen sequences."""
     lengths = sequences.lengths[chosen]
     return np.repeat(first_places(sequences.lengths)[chosen], lengths) + spread(lengths)
 
 
 def _begins(rows: NDArray[np.int64], lengths: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """Where in the batch each text begins, of texts in `rows`, rising."""
-    before = first_places(lengths)
-    return rows * width + before - before[np.searchsorted(rows, rows)]
+    """Return the flat position in the batch of the first id of each text, for increasing `rows`."""
+    offsets = first_places(lengths)
+    return rows * width + offsets - offsets[np.searchsorted(rows, rows)]
 
 
 def _round(length: int) -> int:

@@ -1,11 +1,10 @@
-"""Rows of ids through a prepared network, those of like length together, none padded.
+"""Hidden states of rows of ids from a prepared network, batched by length without padding.
 
-    for part in states(model, rows):        numbers of rows, and their states one after the other
+    for portion in states(model, rows):     indices of rows, and their concatenated states
     hidden(model, rows)                     the states of each row, in order
     at_place(model, rows, "first")          one state for each row, in order
 
-It knows no text and no task. Answers do not depend on which rows go together (`batches.py`), beyond
-rounding.
+Up to rounding, results do not depend on which rows share a batch (`batches.py`).
 
 Letters: N ids of all rows of a portion, R rows, T ids of a row, D width.
 """
@@ -30,13 +29,13 @@ Rows = Sequence[Sequence[int]] | Sequence[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class PortionStates:
-    """Rows that were read together.
+    """Hidden states of rows that were computed together.
 
     Attributes:
-        numbers: (R,) of all rows.
-        tokens: (N,) ids of these rows, one after the other.
-        states: (N, D), or (R, D) of one place of each row.
-        lengths: of each row.
+        numbers: (R,) indices of the rows.
+        tokens: (N,) concatenated ids of these rows.
+        states: (N, D), or (R, D) at one position of each row.
+        lengths: length of each row.
     """
 
     numbers: NDArray[np.int64]
@@ -53,11 +52,11 @@ def states(
     position: Place | None = None,
     start: int | None = None,
 ) -> Iterator[PortionStates]:
-    """The states of all ids of the rows, or of one place of each.
+    """Yield the hidden states of all rows, at all positions or at one `position` of each.
 
     Args:
-        start: the states are those of a decoder that reads the same row behind this id, the
-            encoder's being its memory.
+        start: return the states of the decoder of an encoder-decoder model, whose input is the same
+            row shifted behind this id.
 
     Raises:
         DataError: a row without an id.
@@ -68,16 +67,16 @@ def states(
     for portion in portions(lengths):
         numbers, groups = portion.numbers, portion.groups
         ids = _flat(rows, numbers).to(model.device)
-        kinds = None if segments is None else _flat(segments, numbers).to(model.device)
+        segment_ids = None if segments is None else _flat(segments, numbers).to(model.device)
         if start is None:
-            hidden_states = model.ragged(ids, groups, kinds, position)
+            hidden_states = model.ragged(ids, groups, segment_ids, position)
         else:
-            hidden_states = _decoded(model, ids, groups, kinds, start)
+            hidden_states = _decoded(model, ids, groups, segment_ids, start)
         yield PortionStates(numbers, ids, hidden_states, lengths[numbers].tolist())
 
 
 def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Tensor]:
-    """(T, D) of each row."""
+    """Return the hidden states (T, D) of each row, in order."""
     row_states = [torch.empty(0)] * len(rows)
     for portion in states(model, rows, segments):
         for number, states_of_row in zip(
@@ -90,19 +89,19 @@ def hidden(model: Prepared, rows: Rows, segments: Rows | None = None) -> list[Te
 def at_place(
     model: Prepared, rows: Rows, position: Place, segments: Rows | None = None
 ) -> Float[Tensor, "R D"]:
-    """The states of one place of each row."""
+    """Return the hidden state at one position of each row, in order."""
     portions = list(states(model, rows, segments, position))
     order = np.argsort(np.concatenate([portion.numbers for portion in portions]))
-    together = torch.cat([portion.states for portion in portions])
-    return together[torch.from_numpy(order).to(together.device)]
+    all_states = torch.cat([portion.states for portion in portions])
+    return all_states[torch.from_numpy(order).to(all_states.device)]
 
 
 def _decoded(
     model: Prepared, ids: Tensor, groups: Sequence[RowGroup], segments: Tensor | None, start: int
 ) -> Float[Tensor, "N D"]:
     outputs = []
-    for tokens, kinds in zip(cut(ids, groups), cut(segments, groups), strict=True):
-        memory = model.encode(tokens, segments=kinds)
+    for tokens, segment_ids in zip(cut(ids, groups), cut(segments, groups), strict=True):
+        memory = model.encode(tokens, segments=segment_ids)
         decoder_ids = torch.cat([torch.full_like(tokens[:, :1], start), tokens[:, :-1]], 1)
         outputs.append(model.decode(decoder_ids, memory=memory).flatten(0, 1))
     return torch.cat(outputs)

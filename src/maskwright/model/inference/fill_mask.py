@@ -1,12 +1,12 @@
-"""Fill the holes of a text: the likeliest tokens for each mask string in it.
+"""Mask filling: the most likely tokens for each mask string in a text.
 
-Only here is the mask string of a tokenizer read as the mask token; everywhere else it is ordinary
-text. Every hole is judged with the others still open, so the probabilities of two holes are not
-those of a pair. The tokenizer is used through `FillTokenizer`; no tokenizer is known by name here.
+Only this module treats the mask string of a tokenizer as the mask token; elsewhere it is ordinary
+text. Each mask is predicted while the others stay masked, so probabilities of two masks are not
+joint probabilities.
 
-    one stack     the encoder reads the text                      read off at the hole
-    two stacks    it does, and the decoder the same text behind   read off where the decoder would
-                  its start token, as transformers does  write what stands at the hole
+    encoder            scores at the position of the mask
+    encoder-decoder    the decoder gets the same text after its start token, as in transformers;
+                       scores at the decoder position that predicts the token at the mask
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEAMS = 10
 
 @dataclass(frozen=True)
 class SpanCandidate:
-    """Ids that may fill a gap, at least one, and how likely they are."""
+    """Ids of a span that may fill a gap, and their joint probability."""
 
     ids: tuple[int, ...]
     probability: float
@@ -49,18 +49,18 @@ def spans(
     *,
     cached: bool = True,
 ) -> list[SpanCandidate]:
-    """The likeliest `top` spans behind what the decoder has `written`, the best first.
+    """Return the `top` most likely spans after the decoder input `written`, the best first.
 
     Args:
-        model: a network, or one that was prepared before.
-        source: what the encoder reads, with its sentinels.
-        written: begins with the decoder's start and ends with the sentinel of the gap.
-        stops: ids that end a span; they are in none.
-        forbidden: further ids that are in none.
-        cached: keep keys and values between steps; the same spans either way.
+        model: a network, prepared or not.
+        source: ids of the encoder input, with sentinels.
+        written: ids of the decoder input, from the start token to the sentinel of the gap.
+        stops: ids that end a span and are not part of it.
+        forbidden: further ids that no span contains.
+        cached: keep keys and values between steps; does not change the spans.
     """
-    with answering(model, live=not cached) as ready:
-        reader = ContextReader(ready, trained_length(ready.config), cached)
+    with answering(model, live=not cached) as network:
+        reader = ContextReader(network, trained_length(network.config), cached)
         reader.encode([source])
         return _search(reader, written, sorted(stops), sorted(forbidden), top)
 
@@ -72,34 +72,36 @@ def _search(
     forbidden: list[int],
     top: int,
 ) -> list[SpanCandidate]:
+    """Beam search for spans of at most `LONGEST` ids."""
     beams, limit = max(BEAMS, 2 * top), reader.limit
-    going: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    ended: list[tuple[float, tuple[int, ...]]] = []
-    room = LONGEST if limit is None else min(LONGEST, limit - len(written))
-    for length in range(room + 1):
-        texts = [[*written, *ids] for _, ids in going]
-        logs = reader.next_scores(texts, room + 1 - length).float().log_softmax(-1)  # K, V
+    open_spans: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended_spans: list[tuple[float, tuple[int, ...]]] = []
+    max_length = LONGEST if limit is None else min(LONGEST, limit - len(written))
+    for length in range(max_length + 1):
+        texts = [[*written, *ids] for _, ids in open_spans]
+        logs = reader.next_scores(texts, max_length + 1 - length).float().log_softmax(-1)  # K, V
         if length:
-            ends = logs[:, stops].logsumexp(-1).tolist()
-            ended += [(total + end, ids) for (total, ids), end in zip(going, ends, strict=True)]
-            ended = sorted(ended, reverse=True)[:top]
+            end_logs = logs[:, stops].logsumexp(-1).tolist()
+            pairs = zip(open_spans, end_logs, strict=True)
+            ended_spans += [(total + end, ids) for (total, ids), end in pairs]
+            ended_spans = sorted(ended_spans, reverse=True)[:top]
         logs[:, stops + forbidden] = -torch.inf
-        totals = torch.tensor([total for total, _ in going])[:, None] + logs
+        totals = torch.tensor([total for total, _ in open_spans])[:, None] + logs
         best = totals.flatten().topk(min(beams, totals.numel()))
         continuations = [
             (total, *divmod(flat_index, logs.shape[1]))
             for total, flat_index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             if total > -torch.inf
         ]
-        going = [(total, (*going[row][1], token)) for total, row, token in continuations]
-        if not going or (len(ended) == top and ended[-1][0] >= going[0][0]):
+        open_spans = [(total, (*open_spans[row][1], token)) for total, row, token in continuations]
+        if not open_spans or (len(ended_spans) == top and ended_spans[-1][0] >= open_spans[0][0]):
             break
         reader.keep([row for _, row, _ in continuations])
-    return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended]
+    return [SpanCandidate(ids, float(torch.tensor(total).exp())) for total, ids in ended_spans]
 
 
 class FillTokenizer(Protocol):
-    """What filling asks of a tokenizer."""
+    """The interface of a tokenizer that mask filling needs."""
 
     @property
     def kind(self) -> str: ...
@@ -117,7 +119,7 @@ class FillTokenizer(Protocol):
 
 @dataclass(frozen=True)
 class TokenCandidate:
-    """One way to fill a hole; `text` is the whole text with this hole filled."""
+    """One candidate for a mask; `text` is the whole text with this mask filled."""
 
     id: int
     token: str
@@ -127,7 +129,7 @@ class TokenCandidate:
 
 @dataclass(frozen=True)
 class Hole:
-    """One hole, at `position` among the framed ids, with its candidates, likeliest first."""
+    """One mask, at `position` among the ids with special tokens; most likely candidates first."""
 
     position: int
     candidates: tuple[TokenCandidate, ...]
@@ -144,36 +146,37 @@ def fill(
     alone: bool = False,
     windows: bool = False,
 ) -> list[list[Hole]]:
-    """The holes of each text, in order.
+    """Predict the masks of each text, in order.
 
     Args:
-        model: prepared, where much is asked of it; else its weights are read as they lie.
-        texts: each with the tokenizer's mask string at least once.
-        top: how many candidates each hole gets.
-        shift: how many places before a hole it is read off (1 for a model of the hybrid objective).
-        start: what the decoder of a model of two stacks begins with.
-        alone: the encoder of such a model fills the holes, since it alone was trained (`masked`).
-        windows: of a text longer than the model's positions each hole is judged in the window
-            around it; else such a text is refused.
+        model: a network, which is best prepared for many texts.
+        words: the tokenizer.
+        texts: texts that contain the tokenizer's mask string at least once.
+        top: number of candidates for each mask.
+        shift: how many positions before a mask its scores are read (1 for the hybrid objective).
+        start: id of the decoder start token of an encoder-decoder model.
+        alone: use only the encoder of such a model, as trained by `masked`.
+        windows: predict each mask of a text that is too long for the model from the window around
+            it, instead of raising an error.
 
     Raises:
-        IncompatibleError: the model is no encoder with a vocabulary head, or the tokenizer has no
-            mask token.
-        UsageError: a text without a hole, or longer than the model's positions, or no candidate; or
-            an unknown decoder start token, of two stacks.
+        IncompatibleError: the model is not an encoder with a vocabulary head, or the tokenizer has
+            no mask token.
+        UsageError: a text without a mask or too long for the model, `top` below 1, or no `start`
+            for an encoder-decoder model.
     """
-    read = [encoded(model.config, words, text, windows=windows) for text in texts]
-    predictions = likeliest(model, words, read, top=top, shift=shift, start=start, alone=alone)
-    return [spelled(words, one, holes) for one, holes in zip(read, predictions, strict=True)]
+    inputs = [encoded(model.config, words, text, windows=windows) for text in texts]
+    predictions = likeliest(model, words, inputs, top=top, shift=shift, start=start, alone=alone)
+    return [spelled(words, text, holes) for text, holes in zip(inputs, predictions, strict=True)]
 
 
 @dataclass(frozen=True)
 class TextWithMasks:
-    """A text with holes, as ids.
+    """A tokenized text with masks.
 
     Attributes:
-        pieces: those between its holes.
-        windows: what is read of it.
+        pieces: the ids between the masks.
+        windows: the model inputs.
     """
 
     pieces: list[list[int]]
@@ -182,7 +185,8 @@ class TextWithMasks:
 
 @dataclass(frozen=True)
 class HolePrediction:
-    """The likeliest tokens for a hole at `position` among the framed ids, the best first."""
+    """The most likely tokens for the mask at `position` among the ids with special tokens, the best
+    first."""
 
     position: int
     ids: list[int]
@@ -192,7 +196,7 @@ class HolePrediction:
 def encoded(
     config: TransformerConfig, words: FillTokenizer, text: str, *, windows: bool = False
 ) -> TextWithMasks:
-    """A text as `likeliest` reads it; args and errors as `fill`."""
+    """Tokenize a text for `likeliest`; arguments and errors as for `fill`."""
     _require_filler(config, words)
     assert words.mask is not None
     pieces = _pieces(words, words.tokens([words.mask])[0], text)
@@ -212,7 +216,7 @@ def likeliest(
     start: int | None = None,
     alone: bool = False,
 ) -> list[list[HolePrediction]]:
-    """The likeliest tokens of each hole, as ids. Args and errors as `fill`."""
+    """Return the most likely token ids of each mask; arguments and errors as for `fill`."""
     if top < 1:
         raise UsageError("no candidate to show", where="top", found=top, wanted="1 or more")
     _require_filler(model.config, words)
@@ -228,32 +232,32 @@ def likeliest(
     windows = [(number, window) for number, text in enumerate(texts) for window in text.windows]
     rows, segments = [text.ids for _, text in windows], [text.segments for _, text in windows]
     predictions: list[dict[int, HolePrediction]] = [{} for _ in texts]
-    with answering(model, live=True) as ready:
-        for portion in states(ready, rows, segments, start=start):
+    with answering(model, live=True) as network:
+        for portion in states(network, rows, segments, start=start):
             positions, scores = _scores(
-                ready, words, portion.tokens, portion.states, shift, portion.lengths
+                network, words, portion.tokens, portion.states, shift, portion.lengths
             )
             owners = [
-                (*windows[n], windows[n][1].first + nth)
+                (*windows[n], windows[n][1].first + offset)
                 for n in portion.numbers
-                for nth in range(rows[n].count(words.mask))
+                for offset in range(rows[n].count(words.mask))
             ]
-            chosen = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
-            best = scores[chosen].softmax(-1).topk(min(top, scores.shape[1]))
-            for i, chances, ids in zip(
-                chosen, best.values.tolist(), best.indices.tolist(), strict=True
+            used = [i for i, (_, window, hole) in enumerate(owners) if hole in window.holes]
+            best = scores[used].softmax(-1).topk(min(top, scores.shape[1]))
+            for i, probabilities, ids in zip(
+                used, best.values.tolist(), best.indices.tolist(), strict=True
             ):
                 number, window, hole = owners[i]
                 predictions[number][hole] = HolePrediction(
-                    positions[i] + window.begin, ids, chances
+                    positions[i] + window.begin, ids, probabilities
                 )
-    return [[holes[nth] for nth in sorted(holes)] for holes in predictions]
+    return [[by_hole[hole] for hole in sorted(by_hole)] for by_hole in predictions]
 
 
 def spelled(
     words: FillTokenizer, text: TextWithMasks, holes: Sequence[HolePrediction]
 ) -> list[Hole]:
-    """The holes of a text with the tokens as words, and the text that each makes of it."""
+    """Convert the predictions of a text to tokens, each with the text that it completes."""
     filled = []
     for number, hole in enumerate(holes):
         texts = [_filled(words, text.pieces, number, token) for token in hole.ids]
@@ -277,8 +281,8 @@ def _require_filler(config: TransformerConfig, words: FillTokenizer) -> None:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a text, from id `begin` on, framed; the holes in it are numbered from `first` on,
-    and those of `holes` are filled by it."""
+    """A model input: the part of a text from id `begin` on, with special tokens. Its first mask is
+    number `first` of the text; it is used to predict the masks with the numbers `holes`."""
 
     ids: list[int]
     segments: list[int]
@@ -288,7 +292,7 @@ class Window:
 
 
 def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> Iterator[Window]:
-    """The whole text, or of one that is too long a window around each hole."""
+    """Yield the whole text, or a window around each mask if the text is longer than `longest`."""
     framed_ids, segments = words.frame(list(ids))
     mask_positions = [
         mask_position for mask_position, number in enumerate(ids) if number == words.mask
@@ -300,12 +304,12 @@ def _windows(words: FillTokenizer, ids: Sequence[int], longest: int | None) -> I
     for number, mask_position in enumerate(mask_positions):
         begin = min(max(0, mask_position - room // 2), len(ids) - room)
         first_hole = sum(other < begin for other in mask_positions)
-        frame = words.frame(list(ids[begin : begin + room]))
-        yield Window(*frame, begin, first_hole, range(number, number + 1))
+        window_input = words.frame(list(ids[begin : begin + room]))
+        yield Window(*window_input, begin, first_hole, range(number, number + 1))
 
 
 def _pieces(words: FillTokenizer, sign: str, text: str) -> list[list[int]]:
-    """The ids between the holes of `text`."""
+    """Return the ids between the mask strings `sign` of `text`."""
     pieces = text.split(sign)
     if len(pieces) == 1:
         raise UsageError(
@@ -347,7 +351,7 @@ def _scores(
     shift: int,
     lengths: Sequence[int],
 ) -> tuple[list[int], Float[Tensor, "H V"]]:
-    """The position of every hole in its row, and its scores, of concatenated rows."""
+    """Return the position of each mask in its row and its scores, from concatenated rows."""
     assert words.mask is not None  # or there were no holes
     holes = torch.eq(tokens, words.mask).nonzero()[:, 0]
     ends = torch.tensor(lengths).cumsum(0)
@@ -364,10 +368,10 @@ def _scores(
 
 
 def _filled(words: FillTokenizer, pieces: Sequence[list[int]], number: int, token: int) -> str:
-    """The text with hole `number` filled, the other holes still shown."""
+    """Return the text with mask `number` filled and the other mask strings kept."""
     assert words.mask is not None
     sign = words.tokens([words.mask])[0]
-    run = [*pieces[number], token, *pieces[number + 1]]
-    runs = [*pieces[:number], run, *pieces[number + 2 :]]
+    filled = [*pieces[number], token, *pieces[number + 1]]
+    id_pieces = [*pieces[:number], filled, *pieces[number + 2 :]]
     space = "" if words.kind == "character" else " "
-    return f"{space}{sign}{space}".join(words.decode(ids) for ids in runs).strip()
+    return f"{space}{sign}{space}".join(words.decode(ids) for ids in id_pieces).strip()

@@ -1,7 +1,6 @@
-"""Gaps in a text, written as a T5's sentinels: `The cat <extra_id_0> on the <extra_id_1>.`
+"""Gaps in a text, written as T5 sentinels: `The cat <extra_id_0> on the <extra_id_1>.`
 
-Only here are the sentinels of a tokenizer read in a text; everywhere else they are ordinary
-characters of it.
+Only this module treats sentinels in a text as special tokens; elsewhere they are ordinary text.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class TextWithGaps:
     """A text with gaps.
 
     Attributes:
-        signs: the sentinels in their order, as written.
-        ids: those of the text, the sentinels' among them; without frame.
+        signs: the sentinels in order, as strings.
+        ids: token ids of the text with sentinels, without other special tokens.
     """
 
     text: str
@@ -31,12 +30,12 @@ class TextWithGaps:
     ids: list[int]
 
     def filled(self, sign: str, span: str) -> str:
-        """The text with the gap `sign` filled, the others still open."""
+        """Return the text with the gap `sign` filled and the others kept."""
         return self.text.replace(sign, span)
 
 
 def gapped(tokenizer: Tokenizer, text: str) -> TextWithGaps | None:
-    """The text with its gaps; None where it has none, or the tokenizer no sentinels.
+    """Find the gaps in a text; None if it has none, or the tokenizer has no sentinels.
 
     Raises:
         UsageError: a sentinel that the tokenizer does not have, or one twice.
@@ -60,14 +59,14 @@ def gapped(tokenizer: Tokenizer, text: str) -> TextWithGaps | None:
         if number % 2:
             ids.append(sentinel_ids[piece])
             continue
-        # Their tokens carry the space before a word, so the gap stands for it too.
+        # Tokens include the space before a word, so the gap stands for that space, too.
         piece = piece.removesuffix(" ") if number < len(pieces) - 1 else piece
         ids += tokenizer.encode(piece) if piece else []
     return TextWithGaps(text, signs, ids)
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """The text of ids, sentinels shown."""
+    """Decode ids to text with visible sentinels."""
     pieces: list[str] = []
     run: list[int] = []
     for token_id in [*ids, -1]:

@@ -1,11 +1,11 @@
-"""Texts that are written beside each other, each of which begins and ends when it likes.
+"""Continuous batching: texts generated in one batch, which each can join or leave at any step.
 
-    writing = Generation(network)
-    row = writing.add(Prompt(ids, 100, decode=tokenizer.decode))     joins at the next step
-    for piece in writing.step(): …                                   a token more in each row
+    generation = Generation(network)
+    row = generation.add(Prompt(ids, 100, decode=tokenizer.decode))  joins at the next step
+    for piece in generation.step(): …                                one more token in each row
 
-What a row gets depends on its prompt, its seed and its settings alone, not on who writes beside it:
-it is what `stream` of this prompt by itself gives.
+The output of a row depends on its prompt, seed and settings only, not on the other rows of the
+batch: it equals that of `stream` for this prompt alone.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ def _no_byte(token: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """What one row is to be written from, and how.
+    """A request to generate one row.
 
     Attributes:
-        ids: what the network goes on from, one at least.
-        count: how many tokens are written at most, 1 or more.
-        decode: the text of ids.
-        sampling: how a token is chosen, with its seed.
-        source: what the encoder of a model of two stacks reads.
-        prefix: the ids in front of the new ones when they are decoded.
+        ids: token ids of the prompt, at least one.
+        count: maximum number of new tokens, 1 or more.
+        decode: maps token ids to text.
+        sampling: how tokens are chosen, with the seed.
+        source: token ids of the encoder input of an encoder-decoder model.
+        prefix: ids put in front of the new ones when they are decoded.
         stop: strings that end the row.
-        end: the id that ends it.
-        is_byte: whether an id stands for a byte alone.
-        copy: a number that tells this row from others with the same prompt and seed.
-        logprobs: whether pieces have the log-probability of their token.
-        top_logprobs: of how many of the likeliest tokens, too.
-        network: the network of an adapter, prepared `like` the one of all; None: that one.
+        end: the id that ends the row.
+        is_byte: whether an id stands for a single byte.
+        copy: a number that distinguishes rows with the same prompt and seed.
+        logprobs: whether to return the log-probability of each token.
+        top_logprobs: number of most likely tokens whose log-probabilities are returned as well.
+        network: the network with an adapter, prepared `like` that of the `Generation`, if any.
     """
 
     ids: Sequence[int]
@@ -74,16 +74,15 @@ class Prompt:
 
 
 class Generation:
-    """What one network is writing, with adapters or without.
+    """The rows that one network, with or without adapters, is generating.
 
     Args:
-        network: prepared.
-        context: how many tokens are read at most; None: as many as the model was trained on.
-        bidirectional_prefix: the tokens of a prompt see each other (`prefix-lm`).
-        one_way: an encoder was also taught to read to the left only (`hybrid`).
+        context: maximum number of tokens of context; None for the length of training.
+        bidirectional_prefix: attention within a prompt is bidirectional (`prefix-lm`).
+        one_way: allow an encoder, one that was also trained with causal attention (`hybrid`).
 
     Raises:
-        IncompatibleError: the network does not write.
+        IncompatibleError: the network cannot generate.
     """
 
     def __init__(
@@ -95,61 +94,49 @@ class Generation:
         one_way: bool = False,
     ) -> None:
         decoding.require_writer(network.config, one_way=one_way)
-        self.network, self.bidirectional_prefix, self.one_way = (
-            network,
-            bidirectional_prefix,
-            one_way,
-        )
-        self.context = context
+        self.network, self.context = network, context
+        self.bidirectional_prefix, self.one_way = bidirectional_prefix, one_way
         self._crowds: list[_RowPool] = []
         self._next = 0
 
     @property
     def rows(self) -> int:
-        """How many are being written, those that join at the next step included."""
-        return sum(len(crowd.writing) + len(crowd.waiting) for crowd in self._crowds)
+        """Number of active rows, those that join at the next step included."""
+        return sum(len(pool.writing) + len(pool.waiting) for pool in self._crowds)
 
     @property
     def tokens(self) -> int:
-        """Positions that are held for them, and will be for those that join."""
-        return sum(crowd.tokens for crowd in self._crowds)
+        """Number of positions that active and waiting rows occupy in the cache."""
+        return sum(pool.tokens for pool in self._crowds)
 
     def add(self, prompt: Prompt) -> int:
-        """A further row, which joins at the next step.
-
-        Returns:
-            Its number, as in the pieces; no number is given twice.
+        """Add a row, which joins at the next step, and return its number, `Piece.row`; numbers are
+        never reused.
 
         Raises:
-            As `decode.steps`; UsageError: a count below 1, an empty string in `stop`, a negative
-            number of `top_logprobs`.
+            UsageError: a count below 1, an empty string in `stop`, or negative `top_logprobs`.
+            Others: as `decode.steps`.
         """
         network = prompt.network or self.network
         sources = None if prompt.source is None else [prompt.source]
-        decoding.check(
-            network.config,
-            [prompt.ids],
-            [prompt.count],
-            sources,
-            self.context,
-            one_way=self.one_way,
-        )
+        ids, counts, one_way = [prompt.ids], [prompt.count], self.one_way
+        decoding.check(network.config, ids, counts, sources, self.context, one_way=one_way)
         decoding.check_forbidden(prompt.sampling.forbidden, network.config.tokens.vocabulary)
         require_stop(prompt.stop)
-        for name, value, least in (
+        for name, value, minimum in (
             ("count", prompt.count, 1),
             ("top_logprobs", prompt.top_logprobs, 0),
         ):
-            if value < least:
+            if value < minimum:
                 raise UsageError(
-                    "a number is out of range", where=name, found=value, wanted=f"{least} or more"
+                    "a number is out of range", where=name, found=value, wanted=f"{minimum} or more"
                 )
         row = _Row(self._next, prompt, network)
-        self._crowd_for(network).waiting.append(row)
+        self._pool_for(network).waiting.append(row)
         self._next += 1
         return row.number
 
-    def _crowd_for(self, network: Prepared) -> _RowPool:
+    def _pool_for(self, network: Prepared) -> _RowPool:
         for crowd in self._crowds:
             if crowd.takes(network):
                 return crowd
@@ -159,29 +146,26 @@ class Generation:
 
     @torch.inference_mode()
     def cancel(self, row: int) -> None:
-        """Write no more of this row; nothing where it has ended."""
-        for crowd in self._crowds:
-            crowd.leave({row})
+        """Stop generating a row; does nothing if the row has ended."""
+        for pool in self._crowds:
+            pool.leave({row})
 
     @torch.inference_mode()
     def step(self) -> list[Piece]:
-        """One token more in each row, in the order in which they were added."""
+        """Generate one token in each row; pieces are in the order in which rows were added."""
         pieces: list[Piece] = []
-        for crowd in self._crowds:
-            rows, scores = crowd.scored()
+        for pool in self._crowds:
+            rows, scores = pool.scored()
             new_pieces = _advanced(rows, scores)
-            crowd.leave({piece.row for piece in new_pieces if piece.finished is not None})
+            pool.leave({piece.row for piece in new_pieces if piece.finished is not None})
             pieces += new_pieces
-        self._crowds = [crowd for crowd in self._crowds if crowd.writing or crowd.waiting]
+        self._crowds = [pool for pool in self._crowds if pool.writing or pool.waiting]
         return sorted(pieces, key=lambda piece: piece.row)
 
 
 class _Row:
-    """A row that is written.
-
-    Attributes:
-        start: from where on of its ids it is read.
-    """
+    """The state of one row: `ids` of prompt and output, of which those from `start` on are the
+    context, and the number of tokens `written`."""
 
     def __init__(self, number: int, prompt: Prompt, network: Prepared) -> None:
         self.number, self.prompt, self.network = number, prompt, network
@@ -193,17 +177,19 @@ class _Row:
 
     @property
     def left(self) -> int:
-        """How many tokens may follow."""
+        """Maximum number of tokens still to be generated."""
         return self.prompt.count - self.written
 
 
 class _RowPool:
-    """Rows whose keys and values share buffers, of networks that share weights; rows of a network
-    that cannot be prepared are read one by one.
+    """Rows of networks that share weights, with their keys and values in common buffers. Rows of a
+    network that cannot be prepared are computed one by one.
 
     Attributes:
-        writing: in the order of the buffers.
-        waiting: those that join at the next step.
+        writing: active rows, in the order of the buffers.
+        waiting: rows that join at the next step.
+        readers: by row number, the reader of each row that is computed alone.
+        runs: (network, consecutive rows in `writing` that use it).
     """
 
     def __init__(self, network: Prepared, limit: int | None, bidirectional_prefix: bool) -> None:
@@ -219,24 +205,27 @@ class _RowPool:
 
     @property
     def tokens(self) -> int:
-        held = sum(len(row.ids) - row.start for row in self.waiting)
+        count = sum(len(row.ids) - row.start for row in self.waiting)
         if self.rows is None:
-            return held + sum(len(row.ids) - row.start for row in self.writing)
-        return held + self.rows.cache.rows * (self.rows.length - self.rows.first)
+            return count + sum(len(row.ids) - row.start for row in self.writing)
+        return count + self.rows.cache.rows * (self.rows.length - self.rows.first)
 
     def leave(self, numbers: Collection[int]) -> None:
-        """These rows go; the others close up."""
+        """Remove the rows with these numbers."""
         self.waiting = [row for row in self.waiting if row.number not in numbers]
-        going = [i for i, row in enumerate(self.writing) if row.number not in numbers]
-        if len(going) == len(self.writing):
+        remaining = [i for i, row in enumerate(self.writing) if row.number not in numbers]
+        if len(remaining) == len(self.writing):
             return
         for row in self.writing:
             if row.number in numbers:
                 self.readers.pop(row.number, None)
-        self._reorder(decoding.closed_up(going))
+        self._reorder(decoding.closed_up(remaining))
 
     def scored(self) -> tuple[list[_Row], Float[Tensor, "B V"]]:
-        """The rows, those that join among them, and the scores of what follows in each."""
+        """Let waiting rows join; return all active rows and the next-token scores of each.
+
+        A row whose context was truncated leaves the buffers and is read again with waiting ones.
+        """
         rows_to_reread = []
         for row in self.writing:
             start = context_start(len(row.ids), self.limit)
@@ -263,7 +252,7 @@ class _RowPool:
         return rows, torch.cat(scores) if scores else torch.empty(0)
 
     def _join(self, network: Prepared, rows: list[_Row]) -> Float[Tensor, "B V"]:
-        """Read the contexts of rows of one network, which go on behind those that write."""
+        """Append rows of one network to the active rows and return their next-token scores."""
         reader = self._reader(network, rows)
         if reader.writer is None:
             scores = []
@@ -296,7 +285,7 @@ class _RowPool:
 
     # ------------------------------------------------------------------------ several networks
     def _sort(self) -> None:
-        """Rows of one network next to each other, and the layers that read them so."""
+        """Reorder the rows so that those of one network are consecutive, and update the layers."""
         networks = list(dict.fromkeys(row.network for row in self.writing))
         if len(networks) > 1:
             order = sorted(
@@ -319,7 +308,7 @@ class _RowPool:
         self._lay()
 
     def _lay(self) -> None:
-        """Let the layers be those of the networks of the rows."""
+        """Set the layers so that each run of rows uses the weights of its network."""
         assert self.rows is not None
         runs = _by_network(self.writing)
         self.runs = runs
@@ -331,16 +320,16 @@ class _RowPool:
         ]
 
     def _scores(self, hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
-        first = self.runs[0][0]
-        if all(network.vocabulary_key == first.vocabulary_key for network, _ in self.runs):
-            return first.scores(hidden).cpu()
+        first_network = self.runs[0][0]
+        if all(network.vocabulary_key == first_network.vocabulary_key for network, _ in self.runs):
+            return first_network.scores(hidden).cpu()
         hidden_parts = hidden.split([len(rows) for _, rows in self.runs])
         pairs = zip(self.runs, hidden_parts, strict=True)
         return torch.cat([network.scores(states) for (network, _), states in pairs]).cpu()
 
 
 def _by_network(rows: Sequence[_Row]) -> list[tuple[Prepared, list[_Row]]]:
-    """Runs of rows of one network; rows that are apart are brought together where they wait."""
+    """Group rows by network, in order of first appearance."""
     runs: dict[Prepared, list[_Row]] = {}
     for row in rows:
         runs.setdefault(row.network, []).append(row)
@@ -349,7 +338,7 @@ def _by_network(rows: Sequence[_Row]) -> list[tuple[Prepared, list[_Row]]]:
 
 # --------------------------------------------------------------------------------- one token more
 def _advanced(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]:
-    """What each row gets."""
+    """Choose the next token of each row and return the new piece of text of each."""
     tokens = _chosen(rows, scores)
     logs = _log_probabilities(rows, scores, tokens)
     return [
@@ -359,12 +348,12 @@ def _advanced(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[Piece]
 
 
 def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
-    """The next id of each row; those that are sampled alike at once."""
-    alike: dict[Sampling, list[int]] = {}
+    """Return the next id of each row; rows with equal sampling settings are sampled together."""
+    indices_by_sampling: dict[Sampling, list[int]] = {}
     for index, row in enumerate(rows):
-        alike.setdefault(row.choice, []).append(index)
+        indices_by_sampling.setdefault(row.choice, []).append(index)
     tokens = [0] * len(rows)
-    for choice, indices in alike.items():
+    for sampling, indices in indices_by_sampling.items():
         group = [rows[index] for index in indices]
         keys = randomness.key(
             "sample",
@@ -374,7 +363,8 @@ def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
             np.array([row.written for row in group]),
         )
         group_scores = scores if len(indices) == len(rows) else scores[indices]
-        for index, token in zip(indices, decoding.chosen(group_scores, choice, keys), strict=True):
+        new_tokens = decoding.chosen(group_scores, sampling, keys)
+        for index, token in zip(indices, new_tokens, strict=True):
             tokens[index] = token
     return tokens
 
@@ -382,27 +372,29 @@ def _chosen(rows: Sequence[_Row], scores: Float[Tensor, "B V"]) -> list[int]:
 def _log_probabilities(
     rows: Sequence[_Row], scores: Float[Tensor, "B V"], tokens: Sequence[int]
 ) -> dict[int, tuple[float, tuple[tuple[int, float], ...]]]:
-    """Of rows that want them, by their place: of the token, and of the likeliest ones."""
+    """Return {row index: (log-probability of the chosen token, ((id, log-probability) of the most
+    likely tokens))} for the rows that request log-probabilities."""
     indices = [i for i, row in enumerate(rows) if row.prompt.logprobs or row.prompt.top_logprobs]
     if not indices:
         return {}
     logs = scores[indices].double().log_softmax(-1)
-    of_chosen = logs.gather(-1, torch.tensor([[tokens[index]] for index in indices]))[:, 0].tolist()
-    most = max(rows[index].prompt.top_logprobs for index in indices)
-    best = logs.topk(min(most, logs.shape[-1]), dim=-1)
+    of_tokens = logs.gather(-1, torch.tensor([[tokens[index]] for index in indices]))[:, 0].tolist()
+    max_top = max(rows[index].prompt.top_logprobs for index in indices)
+    best = logs.topk(min(max_top, logs.shape[-1]), dim=-1)
     log_probabilities = {}
     for number, index in enumerate(indices):
         count = rows[index].prompt.top_logprobs
         ids, values = best.indices[number, :count].tolist(), best.values[number, :count].tolist()
-        log_probabilities[index] = of_chosen[number], tuple(zip(ids, values, strict=True))
+        log_probabilities[index] = of_tokens[number], tuple(zip(ids, values, strict=True))
     return log_probabilities
 
 
 def _piece(
     row: _Row, token: int, logprob: float | None, top: tuple[tuple[int, float], ...]
 ) -> Piece:
+    """Append `token` to the row and return its new piece of text."""
     row.ids.append(token)
     row.written += 1
-    new, finished = shown(row.text, None if token == row.prompt.end else token, row.left == 0)
+    new_text, finished = shown(row.text, None if token == row.prompt.end else token, row.left == 0)
     id_shown = None if token == row.prompt.end else token
-    return Piece(row.number, id_shown, new, finished, logprob, top)
+    return Piece(row.number, id_shown, new_text, finished, logprob, top)

@@ -1,17 +1,16 @@
-"""Texts that grow by one token after another, read by a prepared network.
+"""Autoregressive decoding with a key/value cache on a prepared network.
 
-    rows = Rows(prepared, contexts, capacity)      room for so many positions
-    hidden = rows.read(contexts)                   the states at their ends (B, D)
-    hidden = rows.step(tokens)                     one token more in each row
-    prepared.scores(hidden)                        (B, V)
+    rows = GrowingRows(prepared, contexts, capacity)   cache for `capacity` positions per row
+    hidden = rows.read(contexts)                       last hidden state of each context (B, D)
+    hidden = rows.step(tokens)                         append one token to each row (B, D)
+    prepared.scores(hidden)                            (B, V)
 
-Keys and values lie in buffers of a fixed capacity (`model/nn/cache.py`); those of an encoder's
-memory are computed once. Contexts of unequal lengths are aligned at their ends, so all rows write
-at the same place; padding is not computed, except for what attention does with it. Of the last
-layer only the last position of each context is.
+Keys and values are stored in buffers of a fixed capacity (`model/nn/cache.py`); those of the
+encoder output are computed once. Contexts of unequal lengths are padded on the left, so that all
+rows append at the same index. Padding is computed in attention only, and the last layer is computed
+at the last position of each context only.
 
-It gives what `Transformer.decode` (or `encode`, for an encoder that reads from left to right)
-gives, up to rounding.
+Results equal those of `Transformer.decode` (or of `encode`, for a causal encoder) up to rounding.
 
 Letters: B rows, T positions of a context, N real tokens, H heads, W head width, D width, P sources,
 S positions of a source, C capacity.
@@ -36,17 +35,18 @@ from maskwright.model.nn.config import Attention, Relative, Rotary, TransformerC
 from maskwright.model.nn.positions import relative_buckets, rotary_table, rotate
 from maskwright.model.nn.transformer import Transformer
 
-# Positions for which there is new room at once, if so many may come.
+# Number of positions by which the cache grows at least, unless fewer tokens can follow.
 ROOM = 64
 
 
 @dataclass
 class Memory:
-    """Keys and values (P, H, S, W) of the encoder's memory, by layer.
+    """Keys and values of the encoder output for cross-attention.
 
     Attributes:
-        bias: (P, 1, 1, S), 0 at real positions, else -inf; None where all are real.
-        copies: how many rows in a run share a source.
+        pairs: (keys, values) of each layer, each (P, H, S, W).
+        bias: (P, 1, 1, S), 0 at real positions and -inf at padding; None without padding.
+        copies: number of consecutive rows that share a source.
     """
 
     pairs: list[tuple[Tensor, Tensor]]
@@ -58,7 +58,7 @@ class Memory:
     def of(
         cls, model: Prepared, states: Float[Tensor, "P S D"], keep: Bool[Tensor, "P S"], copies: int
     ) -> Memory:
-        """Of the encoder's states, of which those that `keep` says are real."""
+        """Compute the keys and values of encoder `states`; `keep` is False at padding."""
         states, bias = states.to(model.dtype), _bias(keep, model.dtype)
         pairs = [
             _of_memory(layer.cross, states, number)
@@ -69,25 +69,25 @@ class Memory:
         return cls(pairs, bias if bias is None else F.pad(bias, (front, 0)), copies)
 
     def join(self, other: Memory) -> None:
-        """The sources of `other` stand behind those here, each with a row of its own."""
+        """Append the sources of `other`; both must have one row per source."""
         sizes = [memory.pairs[0][0].shape[2] for memory in (self, other)]
         biases = []
         for memory, size in zip((self, other), sizes, strict=True):
             keys = memory.pairs[0][0]
             bias = keys.new_zeros(len(keys), 1, 1, size) if memory.bias is None else memory.bias
             biases.append(F.pad(bias, (0, max(sizes) - size), value=float("-inf")))
-            more = (0, 0, 0, max(sizes) - size)
-            memory.pairs = [(F.pad(k, more), F.pad(v, more)) for k, v in memory.pairs]
+            padding = (0, 0, 0, max(sizes) - size)
+            memory.pairs = [(F.pad(k, padding), F.pad(v, padding)) for k, v in memory.pairs]
         bias = torch.cat(biases)
         self.bias = bias if bool((bias < 0).any()) else None
         self.pairs = [
-            (torch.cat([k, more_k]), torch.cat([v, more_v]))
-            for (k, v), (more_k, more_v) in zip(self.pairs, other.pairs, strict=True)
+            (torch.cat([k, other_k]), torch.cat([v, other_v]))
+            for (k, v), (other_k, other_v) in zip(self.pairs, other.pairs, strict=True)
         ]
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Continue with these rows only, in runs of `copies` that share a source; all rows may
-        share one."""
+        """Keep the sources of `rows`, in which each run of `copies` rows shares one source. A
+        single source shared by all rows is kept unchanged."""
         if len(self.pairs[0][0]) == 1:
             return
         sources = [row // self.copies for row in rows[:: self.copies]]
@@ -100,7 +100,8 @@ class Memory:
 
 @dataclass
 class _View:
-    """What the layers of one pattern see in one step: keys of the buffer from `first` on."""
+    """Arguments of attention for all layers of one pattern in one step: cached keys from index
+    `first` on are attended to, with `bias` added to the scores."""
 
     first: int
     bias: Tensor | None
@@ -109,13 +110,13 @@ class _View:
 
 
 class GrowingRows:
-    """Growing rows of tokens with their keys and values.
+    """Rows of tokens that grow step by step, with their cached keys and values.
 
     Args:
-        contexts: what `read` will be given.
-        capacity: how many positions a row has room for, those of the longest context included.
-        prefix_lengths: how many first tokens of each context see each other; None: none do.
-        memory: of the sources, for a decoder with cross-attention.
+        contexts: token ids of each row, the same as will be passed to `read`.
+        capacity: maximum number of positions per row, those of the longest context included.
+        prefix_lengths: number of initial tokens of each context with bidirectional attention.
+        memory: keys and values of the sources, for a decoder with cross-attention.
     """
 
     @torch.inference_mode()
@@ -148,7 +149,7 @@ class GrowingRows:
         self.layers = layers
         self.pads: Int[Tensor, " B"] | None = pads if bool(pads.any()) else None
         self.first = 0
-        """Before this position there is nothing in any row."""
+        """Index of the first position that is not padding in every row."""
         self.prefix: Int[Tensor, " B"] | None = None
         if prefix_lengths is not None:
             self.prefix = pads + torch.tensor(prefix_lengths, device=self.device)
@@ -157,16 +158,16 @@ class GrowingRows:
 
     @property
     def length(self) -> int:
-        """How many positions are read, the prefix of an adapter not counted."""
+        """Number of cached positions, without the prefix of an adapter."""
         return self.cache.length - self.front
 
     @property
     def capacity(self) -> int:
-        """How many there is room for."""
+        """Maximum number of positions, without the prefix of an adapter."""
         return self.cache.capacity - self.front
 
     def keep(self, rows: list[int]) -> None:
-        """Row i goes on as row `rows[i]`; there may be fewer than before."""
+        """Select and reorder rows: new row i is the previous row `rows[i]`."""
         if rows == list(range(self.cache.rows)):
             return
         index = torch.tensor(rows, device=self.device)
@@ -178,8 +179,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def join(self, other: GrowingRows) -> None:
-        """Append the rows of `other`, whose keys and values have the same shape. All rows end
-        together."""
+        """Append the rows of `other`, whose keys and values have the same shape; the shorter rows
+        are padded on the left."""
         pads, prefix = [], []
         length = max(self.length, other.length)
         for rows in (self, other):
@@ -198,8 +199,8 @@ class GrowingRows:
 
     @torch.inference_mode()
     def make_room(self, most: int) -> None:
-        """Make room for one more position, up to `most` at once; drop positions that no row
-        uses."""
+        """Ensure capacity for one more position: enlarge a full cache by at most `most` positions
+        and drop positions that are padding in all rows."""
         if self.length < self.capacity:
             return
         length = self.length - self.first
@@ -223,11 +224,11 @@ class GrowingRows:
 
     @torch.inference_mode()
     def read(self, contexts: Sequence[Sequence[int]]) -> Float[Tensor, "B D"]:
-        """The states at the ends of the contexts, which are read once."""
+        """Process the contexts and return the hidden state of the last token of each."""
         count = max(map(len, contexts))
         tokens = torch.tensor([token for context in contexts for token in context])
         token_positions = torch.tensor(
-            [place for context in contexts for place in range(len(context))]
+            [position for context in contexts for position in range(len(context))]
         )
         last_indices = torch.tensor([len(context) for context in contexts]).cumsum(0) - 1
         flat = None
@@ -240,13 +241,13 @@ class GrowingRows:
             ]
         positions = token_positions.to(self.device)[None]
         x = self._embedded(tokens[None], positions, 0)[0]
-        at = positions[0] if flat is None else spread(positions[0], flat, len(contexts) * count)
-        views = self._views(count, at.view(len(contexts), count))
+        grid = positions[0] if flat is None else spread(positions[0], flat, len(contexts) * count)
+        views = self._views(count, grid.view(len(contexts), count))
         return self._through(x, views, count, flat, last_indices.to(self.device))
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Float[Tensor, "B D"]:
-        """One token more in each row."""
+        """Append one token to each row and return its hidden state."""
         ids, start = torch.tensor(tokens)[:, None], self.length
         positions = None
         if self.pads is not None:
@@ -268,11 +269,11 @@ class GrowingRows:
         flat: Int[Tensor, " N"] | None,
         last_indices: Int[Tensor, " B"] | None,
     ) -> Float[Tensor, "B D"]:
-        """
+        """Apply all layers and the final norm to embedded tokens, `count` positions in each row.
+
         Args:
-            count: positions of each row, padding included.
-            flat: where the tokens stand among them (b*T + t); None: they are all.
-            last_indices: of the tokens, the last one of each row; None: all are.
+            flat: flat index b*T + t of each token; None without padding.
+            last_indices: index in `x` of the last token of each row; None for one token per row.
         """
         cache, shared = self.cache, self.shared
         end = cache.length + count
@@ -298,16 +299,16 @@ class GrowingRows:
         norm = self.stack.final_norm
         return x if norm is None else norm(x)
 
-    # ------------------------------------------------------------------------------ what is seen
+    # ------------------------------------------------------------------------------ attention masks
     def _views(self, count: int, positions: Tensor | None) -> list[_View]:
         view_of: dict[tuple[object, ...], _View] = {}
         views: list[_View] = []
         for block in self.stack.config.blocks:
             attention = block.attention
-            kind = (attention.pattern, attention.window, attention.positions, attention.head_width)
-            if kind not in view_of:
-                view_of[kind] = self._view(attention, count, positions)
-            views.append(view_of[kind])
+            key = (attention.pattern, attention.window, attention.positions, attention.head_width)
+            if key not in view_of:
+                view_of[key] = self._view(attention, count, positions)
+            views.append(view_of[key])
         return views
 
     def _view(self, attention: Attention, count: int, positions: Tensor | None) -> _View:
@@ -321,15 +322,12 @@ class GrowingRows:
             if attention.window is not None:
                 begin = max(begin, start - attention.window[0])
             return _View(begin, self._step_bias(attention, begin, start + 1), rotary)
-        drawn = self._mask(attention).draw(count, start + count, start=start, device=self.device)
-        if (
-            drawn.mask.form == "causal"
-            and start == self.front == 0
-            and self._relative(attention) is None
-        ):
+        visible = self._mask(attention).draw(count, start + count, start=start, device=self.device)
+        relative = self._relative(attention)
+        if visible.mask.form == "causal" and start == self.front == 0 and relative is None:
             return _View(0, None, rotary, causal=count > 1)
-        bias = drawn.bias(self.model.dtype)
-        if (relative := self._relative(attention)) is not None:
+        bias = visible.bias(self.model.dtype)
+        if relative is not None:
             distance = self._distance(relative, attention, count, start + count)
             bias = distance if bias is None else distance + bias
         return _View(0, bias if bias is None else F.pad(bias, (self.front, 0)), rotary)
@@ -338,7 +336,7 @@ class GrowingRows:
         return attention.positions if isinstance(attention.positions, Relative) else None
 
     def _mask(self, attention: Attention) -> mask.AttentionMask:
-        """The attention mask, as `StackModule` and `Transformer.encode` make it."""
+        """Return the attention mask that `StackModule` and `Transformer.encode` would use."""
         limits = mask.pattern(attention.pattern, attention.window)
         order = limits if self.is_decoder else mask.causal
         if self.prefix is not None:
@@ -351,7 +349,8 @@ class GrowingRows:
         return order
 
     def _step_bias(self, attention: Attention, begin: int, end: int) -> Tensor | None:
-        """(B or 1, H or 1, 1, K) for one query at `end - 1`: distances, and -inf at padding."""
+        """Return the attention bias (B or 1, H or 1, 1, K) of one query at position `end - 1`:
+        relative position bias plus -inf at padding; None if there is neither."""
         bias = None
         if self.pads is not None:
             if self._pad_bias is None:
@@ -361,11 +360,12 @@ class GrowingRows:
                 self._pad_bias = F.pad(self._pad_bias, (self.front, 0))
             bias = self._pad_bias[..., begin : self.front + end]
         if (relative := self._relative(attention)) is not None:
-            both_ways = attention.pattern != "causal"
-            if both_ways not in self._distances:
-                # Of the last query there is room for: any other's are the end of it.
-                self._distances[both_ways] = self._distance(relative, attention, 1, self.capacity)
-            distance = self._distances[both_ways][..., self.capacity - end :]
+            bidirectional = attention.pattern != "causal"
+            if bidirectional not in self._distances:
+                # For the last position of the cache; that of an earlier query is a suffix of it.
+                distance = self._distance(relative, attention, 1, self.capacity)
+                self._distances[bidirectional] = distance
+            distance = self._distances[bidirectional][..., self.capacity - end :]
             distance = F.pad(distance, (self.front, 0)) if self.front else distance[..., begin:]
             bias = distance if bias is None else bias + distance
         return bias
@@ -373,7 +373,7 @@ class GrowingRows:
     def _distance(
         self, relative: Relative, attention: Attention, queries: int, keys: int
     ) -> Float[Tensor, "1 H Q K"]:
-        """The relative position bias of the last `queries` of `keys` positions."""
+        """Return the relative position bias of the last `queries` of `keys` positions."""
         buckets = relative_buckets(
             relative, queries, keys, keys - queries, attention.pattern != "causal", self.device
         )
@@ -391,12 +391,13 @@ def _mixed(
     count: int,
     flat: Tensor | None,
 ) -> Float[Tensor, "BT HW"]:
-    """What each position takes from those before it; its keys and values are written."""
+    """Write the keys and values of `h` to the cache, which then has length `end`, and return the
+    self-attention output at the `count` new positions; `flat` as for `GrowingRows._through`."""
     rows = buffer.shape[1]
     projected = []
-    for side, number in half.own(h):
-        side = side if flat is None else spread(side, flat, rows * count)
-        projected.append(half.split(side.view(rows, count, -1), number))
+    for projection, number in half.own(h):
+        projection = projection if flat is None else spread(projection, flat, rows * count)
+        projected.append(half.split(projection.view(rows, count, -1), number))
     query = projected[0][0]  # B, H, T, W
     pair = projected[0][1:] if half.joined else projected[1]
     if view.rotary is None:
@@ -427,7 +428,8 @@ def _crossed(
     num_positions: int,
     flat: Tensor | None,
 ) -> Float[Tensor, "N HW"]:
-    """What each position takes from its source; rows that share one are queries of it."""
+    """Return the cross-attention output; rows with the same source are queries of one batch item.
+    `flat` as for `GrowingRows._through`."""
     query = half.query(h)
     if flat is not None:
         query = spread(query, flat, num_positions)
@@ -438,7 +440,7 @@ def _crossed(
 
 
 def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1 K"] | None:
-    """0 where a key is real, else -inf; None where all are."""
+    """Return 0 where `keep` is True and -inf elsewhere; None if all are True."""
     if bool(keep.all()):
         return None
     bias = torch.zeros(keep.shape, dtype=dtype, device=keep.device)
@@ -446,11 +448,11 @@ def _bias(keep: Bool[Tensor, "B K"], dtype: torch.dtype) -> Float[Tensor, "B 1 1
 
 
 class ContextReader:
-    """Scores of the next token for growing texts, with what was computed before.
+    """Next-token scores of growing texts, with or without a key/value cache.
 
     Args:
-        model: a network, or one that was prepared before.
-        limit: how many tokens are read at most; None: all.
+        model: a network, prepared or not.
+        limit: maximum number of tokens of context; None for no limit.
         cached: keep keys and values between steps.
     """
 
@@ -464,7 +466,7 @@ class ContextReader:
             self.writer = prepared(model)
         self.starts: list[int] = []
         self.prefix_lengths: list[int] | None = None
-        """How many of each text's first tokens see each other; None: none do."""
+        """Number of initial tokens of each text with bidirectional attention; None for none."""
         self.rows: GrowingRows | None = None
         self.memory: Memory | None = None
         self.states: Float[Tensor, "B S D"] | None = None
@@ -493,7 +495,8 @@ class ContextReader:
 
     @torch.inference_mode()
     def next_scores(self, texts: Sequence[Sequence[int]], remaining: int) -> Float[Tensor, "B V"]:
-        """(B, V) for the token after each text; `remaining` is how many will still follow."""
+        """Return the scores of the token after each text. `remaining` is the number of tokens still
+        to be generated, this one included."""
         starts = [context_start(len(text), self.limit) for text in texts]
         if self.writer is None:
             self.starts = starts
@@ -508,7 +511,8 @@ class ContextReader:
 
     @torch.inference_mode()
     def keep(self, rows: list[int]) -> None:
-        """Row i goes on as row `rows[i]`; where several share a source, they do so afterwards."""
+        """Select and reorder rows: new row i is the previous row `rows[i]`. Rows that share a
+        source must still do so afterwards."""
         self.starts = [self.starts[row] for row in rows]
         if self.prefix_lengths is not None:
             self.prefix_lengths = [self.prefix_lengths[row] for row in rows]
@@ -521,13 +525,13 @@ class ContextReader:
             self.rows.keep(rows)
 
     def _read(self, writer: Prepared, texts: Sequence[Sequence[int]], remaining: int) -> Tensor:
-        """Read the contexts from their beginning."""
+        """Process the contexts from their beginning, with a new cache."""
         contexts, prefix_lengths = self._contexts(texts)
         length = max(map(len, contexts))
-        # Room until the first row starts anew: no row reads more than the limit.
+        # Enough until the context of a row is truncated: no context is longer than the limit.
         room = length + remaining - 1
         capacity = room if self.limit is None else min(room, length + self.limit)
-        self.rows = None  # the buffers of before are not needed beside the new ones
+        self.rows = None  # free the previous buffers before allocating new ones
         self.rows = GrowingRows(writer, contexts, capacity, prefix_lengths, self.memory)
         return self.rows.read(contexts)
 
@@ -547,10 +551,9 @@ class ContextReader:
         pads = torch.tensor([length - len(context) for context in contexts])
         tokens = torch.tensor([[0] * (length - len(c)) + list(c) for c in contexts])  # B, T
         positions = (torch.arange(length)[None] - pads[:, None]).clamp(min=0)
-        prefix = (
-            None if prefix_lengths is None else (pads + torch.tensor(prefix_lengths)).to(device)
-        )
-        visible = None
+        prefix = visible = None
+        if prefix_lengths is not None:
+            prefix = (pads + torch.tensor(prefix_lengths)).to(device)
         if bool(pads.any()):
             visible = mask.real((torch.arange(length)[None] >= pads[:, None]).to(device))
         if self.network.decoder is None:
@@ -572,19 +575,19 @@ class ContextReader:
 
 
 def network_of(model: Transformer | Prepared) -> Transformer:
-    """The network itself."""
+    """Return the network of a prepared model, or `model` itself."""
     return model if isinstance(model, Transformer) else model.network
 
 
 def trained_length(config: TransformerConfig) -> int | None:
-    """The longest text that the decoder has positions for; None if positions are relative."""
+    """Return the maximum length of a text in tokens; None if the model has no maximum."""
     stack = config.decoder or config.encoder
     return None if stack is None else stack.longest
 
 
 def context_start(length: int, limit: int | None) -> int:
-    """Where reading starts in a text of `length` tokens: at 0 up to `limit` tokens, then at the
-    last half, moved on whenever `limit` is exceeded."""
+    """Return the index of the first token of context in a text of `length` tokens: 0 up to `limit`
+    tokens; beyond that the context is cut to its last half each time it exceeds `limit`."""
     if limit is None or length <= limit:
         return 0
     half = max(1, limit // 2)

@@ -1,8 +1,8 @@
-"""How well a model predicts held-out text, beside what needs no model at all.
+"""Loss of a model on held-out text, and baselines that need no model.
 
-The rows and their masks are fixed by keys, so two checkpoints answer exactly the same questions.
-The reference lines are the uniform distribution and the training text's token frequencies; a
-model whose loss stands on the unigram line has learned no context yet.
+Rows and masks are derived from fixed keys, so all checkpoints are evaluated on the same targets.
+The baselines are the uniform distribution and the token frequencies of the training text; a model
+whose loss equals the unigram loss has not learned to use context.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.store.rows import RowSource
 from maskwright.text.store.store import TokenStore
 
-# One seed for every evaluation of every run: the questions never depend on the run's own seed.
+# One seed for all evaluations: the targets never depend on the seed of a run.
 SEED = 20_260_000
 TOP = (1, 5)
 _SCORES_AT_ONCE = 1 << 25
-ENOUGH = 16_384  # decisions, of which a replaced-token model takes one for every token
+ENOUGH = 16_384  # binary decisions; a replaced-token model makes one for every token
 
 
 @dataclass(frozen=True)
 class BinaryMetrics:
-    """Metrics of a binary prediction made besides the token predictions.
+    """Metrics of a binary prediction that the objective makes besides token predictions.
 
     Attributes:
-        told_apart: how often a yes is scored above a no, ties counted half: the area under the ROC
-            curve, of which 0.5 is chance.
-        decided_right: the share of right answers.
-        decided_usual: that of always giving the commoner one.
+        decides: what is predicted, for the printed line.
+        told_apart: area under the ROC curve; 0.5 is chance.
+        decided_right: accuracy.
+        decided_usual: accuracy of always predicting the more frequent class.
     """
 
     decides: str
@@ -52,12 +52,16 @@ class BinaryMetrics:
 
     @classmethod
     def of(cls, decides: str, scores: np.ndarray, truth: np.ndarray) -> BinaryMetrics:
-        """From scores (N,), above 0 for yes, and truth (N,); NaN where all are the same."""
-        yes, no = scores[truth], np.sort(scores[~truth])
-        ahead = np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")
-        apart = float(ahead.mean() / (2 * len(no))) if len(yes) and len(no) else math.nan
+        """Compute the metrics of scores (N,), above 0 for True, and truth (N,); `told_apart` is NaN
+        if only one class occurs."""
+        positives, negatives = scores[truth], np.sort(scores[~truth])
+        wins = np.searchsorted(negatives, positives, "left")
+        wins = wins + np.searchsorted(negatives, positives, "right")  # doubled, ties counted once
+        auc = math.nan
+        if len(positives) and len(negatives):
+            auc = float(wins.mean() / (2 * len(negatives)))
         share = float(truth.mean())
-        return cls(decides, apart, float(((scores > 0) == truth).mean()), max(share, 1 - share))
+        return cls(decides, auc, float(((scores > 0) == truth).mean()), max(share, 1 - share))
 
     def render(self) -> str:
         """One line."""
@@ -70,8 +74,8 @@ class BinaryMetrics:
 
 @dataclass(frozen=True)
 class HeldOutMetrics:
-    """Loss in nats per target; `top1`, `top5` shares of targets, ties counted by their fair
-    share; what was decided beside them; the losses of `sorts` of targets, where there are some."""
+    """Loss in nats per target; `top1` and `top5` accuracies, in which ties count fractionally;
+    metrics of a binary prediction, if any; losses by kind of target (`sorts`), if there are any."""
 
     loss: float
     perplexity: float
@@ -92,7 +96,7 @@ class HeldOutMetrics:
 
 @dataclass(frozen=True)
 class Baselines:
-    """Loss and top-k of uniform guessing and of guessing by training frequency."""
+    """Loss and top-k accuracy of uniform guessing and of guessing by training frequency."""
 
     uniform_loss: float
     uniform_top1: float
@@ -109,8 +113,8 @@ class Baselines:
 def evaluation_batches(
     objective: Objective, source: RowSource, rows: int, batch_rows: int, progress: float = 1.0
 ) -> Iterator[Batch]:
-    """The fixed evaluation batches: up to `rows` rows of `source`, corrupted by fixed keys as at
-    `progress`.
+    """Yield the fixed evaluation batches: up to `rows` rows of `source`, corrupted with fixed keys
+    as at the training `progress` (0 to 1).
 
     Raises:
         DataError: the held-out text does not fill a single row.
@@ -139,68 +143,67 @@ def evaluate(
     bytes_per_token: float | None = None,
     live: bool = False,
 ) -> HeldOutMetrics:
-    """Metrics of `objective`'s model on the fixed batches, on its device and in its precision.
+    """Evaluate `objective`'s model on the fixed batches, on its device and in its precision.
 
     Args:
-        live: the weights change between two of these evaluations, so that nothing is laid out.
-        bytes_per_token: of the held-out text, for bits per byte: all nats, those of framing too,
-            over the bytes of the tokens that are text; None where targets are not all tokens (a
-            masked model's loss says nothing about coding length).
+        bytes_per_token: average of the held-out text, for bits per byte: the loss of all targets,
+            special tokens included, over the bytes of the text tokens. None unless all tokens are
+            targets (the loss of a masked model is no coding length).
+        live: do not repack weights, since they change between evaluations.
     """
-    was_training, trained = objective.training, objective
+    was_training, original = objective.training, objective
     objective.eval()
     objective = objective if live else with_prepared(objective)
-    loss, hits, targets, text = 0.0, [0.0] * len(TOP), 0, 0
-    apart: dict[str, list[float]] = {}
-    outputs, count = list[tuple[np.ndarray, np.ndarray]](), 0
+    loss, hits, num_targets, num_text_tokens = 0.0, [0.0] * len(TOP), 0, 0
+    losses_by_kind: dict[str, list[float]] = {}  # (sum of losses, number of targets)
+    decisions, num_decisions = list[tuple[np.ndarray, np.ndarray]](), 0
     device = objective.product.device
     framing = torch.tensor(objective.framing, dtype=torch.int64, device=device)
     try:
         for batch in evaluation_batches(objective, source, rows, batch_rows):
             batch = batch.to(device)
             states, all_targets = objective.target_states(batch), objective.targets(batch)
-            sorts = objective.sorts(batch)
-            apart |= {name: [0.0, 0] for name in sorts if name not in apart}
-            text += int((~torch.isin(all_targets, framing)).sum())
+            kind_masks = objective.sorts(batch)
+            losses_by_kind |= {name: [0.0, 0] for name in kind_masks if name not in losses_by_kind}
+            num_text_tokens += int((~torch.isin(all_targets, framing)).sum())
             size = max(1, _SCORES_AT_ONCE // objective.scorer.config.tokens.vocabulary)
             for begin in range(0, len(states), size):
-                targets_here = all_targets[begin : begin + size]
+                chunk_targets = all_targets[begin : begin + size]
                 scores = objective.target_scores(states[begin : begin + size]).float()
-                loss += float(functional.cross_entropy(scores, targets_here, reduction="sum"))
-                for name, in_sort in sorts.items():
-                    of_sort = in_sort[begin : begin + size]
+                loss += float(functional.cross_entropy(scores, chunk_targets, reduction="sum"))
+                for name, is_kind in kind_masks.items():
+                    mask = is_kind[begin : begin + size]
                     total = functional.cross_entropy(
-                        scores[of_sort], targets_here[of_sort], reduction="sum"
+                        scores[mask], chunk_targets[mask], reduction="sum"
                     )
-                    apart[name][0] += float(total)
-                    apart[name][1] += int(of_sort.sum())
-                for i, hit_chances in enumerate(top_hits(scores, targets_here, TOP)):
+                    losses_by_kind[name][0] += float(total)
+                    losses_by_kind[name][1] += int(mask.sum())
+                for i, hit_chances in enumerate(top_hits(scores, chunk_targets, TOP)):
                     hits[i] += float(hit_chances.sum())
-            targets += len(states)
-            if count < ENOUGH and (decision := objective.decisions(batch)) is not None:
-                outputs.append((decision[0].float().cpu().numpy(), decision[1].cpu().numpy()))
-                count += len(decision[0])
+            num_targets += len(states)
+            if num_decisions < ENOUGH and (decision := objective.decisions(batch)) is not None:
+                decisions.append((decision[0].float().cpu().numpy(), decision[1].cpu().numpy()))
+                num_decisions += len(decision[0])
     finally:
-        trained.train(was_training)
-    if targets == 0:
+        original.train(was_training)
+    if num_targets == 0:
         raise DataError("the held-out rows have no targets", found=source.description)
-    mean = loss / targets
+    mean = loss / num_targets
     bits = None
-    if bytes_per_token is not None and text:
-        bits = loss / math.log(2) / (text * bytes_per_token)
+    if bytes_per_token is not None and num_text_tokens:
+        bits = loss / math.log(2) / (num_text_tokens * bytes_per_token)
     perplexity = math.exp(min(mean, 700.0))
     decided = None
-    if objective.decides is not None and count:
-        answers, true = (np.concatenate(arrays) for arrays in zip(*outputs, strict=True))
-        decided = BinaryMetrics.of(objective.decides, answers, true)
-    separations = {name: total / number for name, (total, number) in apart.items() if number}
-    return HeldOutMetrics(
-        mean, perplexity, bits, hits[0] / targets, hits[1] / targets, targets, decided, separations
-    )
+    if objective.decides is not None and num_decisions:
+        logits, labels = (np.concatenate(arrays) for arrays in zip(*decisions, strict=True))
+        decided = BinaryMetrics.of(objective.decides, logits, labels)
+    kinds = {name: total / number for name, (total, number) in losses_by_kind.items() if number}
+    top1, top5 = (total / num_targets for total in hits)
+    return HeldOutMetrics(mean, perplexity, bits, top1, top5, num_targets, decided, kinds)
 
 
 def with_prepared(objective: Objective) -> Objective:
-    """The objective with prepared networks in place of its own."""
+    """Return a copy of the objective with prepared networks instead of its own."""
     prepared_objective = copy.copy(objective)
     prepared_objective._modules = dict(objective._modules)
     for name, module in objective._modules.items():
@@ -213,11 +216,8 @@ def with_prepared(objective: Objective) -> Objective:
 
 
 def top_hits(scores: Tensor, targets: Tensor, best: Sequence[int]) -> list[Tensor]:
-    """(N,) float per k of `best`: the chance that the target is in the top k, ties broken at
-    random.
-
-    A constant model gets k / V, not 1.
-    """
+    """Return, for each k of `best`, (N,) probabilities that the target is in the top k if ties are
+    broken at random; for a constant model they are k / V, not 1."""
     target_scores = scores.gather(1, targets[:, None])
     better = (scores > target_scores).sum(dim=1, dtype=torch.int32)
     equal = (scores == target_scores).sum(dim=1, dtype=torch.int32)
@@ -233,28 +233,31 @@ def reference_lines(
     rows: int = 1024,
     batch_rows: int = 32,
 ) -> Baselines:
-    """Uniform and unigram figures on the same questions, the rows of `source`; frequencies (plus
-    one) of what is wanted in training: of tokens `tokens` (V,), how often each occurs in the text;
-    of what frames them, and of classes, in as many rows of `train`."""
+    """Return the uniform and unigram baselines on the evaluation rows of `source`.
+
+    Frequencies (plus one) are those of the training targets: `tokens` (V,) counts each id in the
+    text; special tokens and classes are counted in up to `rows` rows of `train`.
+    """
     targets = _targets(objective, source, rows, batch_rows)
     if objective.classes is not None:
-        learned = _targets(objective, train, rows, batch_rows)
-        counts = np.bincount(learned, minlength=objective.classes).astype(np.float64)
+        train_targets = _targets(objective, train, rows, batch_rows)
+        counts = np.bincount(train_targets, minlength=objective.classes).astype(np.float64)
     else:
         counts = tokens.astype(np.float64)
-        if not counts[targets].all():  # the rare, or what stands in no text
-            learned = _targets(objective, train, rows, batch_rows)
-            framed = np.bincount(learned, minlength=len(counts))
-            text = counts > 0
-            counts[~text] = framed[~text] * (counts.sum() / max(1, framed[text].sum()))
+        if not counts[targets].all():  # rare ids, or ids that occur in no text
+            train_targets = _targets(objective, train, rows, batch_rows)
+            train_counts = np.bincount(train_targets, minlength=len(counts))
+            in_text = counts > 0
+            scale = counts.sum() / max(1, train_counts[in_text].sum())
+            counts[~in_text] = train_counts[~in_text] * scale
     size = len(counts)
-    share = (counts + 1) / (counts.sum() + size)
+    frequencies = (counts + 1) / (counts.sum() + size)
     order = np.argsort(-counts, kind="stable")
     return Baselines(
         uniform_loss=math.log(size),
         uniform_top1=1 / size,
         uniform_top5=min(1.0, 5 / size),
-        unigram_loss=float(-np.log(share[targets]).mean()),
+        unigram_loss=float(-np.log(frequencies[targets]).mean()),
         unigram_top1=float(np.isin(targets, order[:1]).mean()),
         unigram_top5=float(np.isin(targets, order[:5]).mean()),
         targets=len(targets),
@@ -267,8 +270,8 @@ def _targets(objective: Objective, source: RowSource, rows: int, batch_rows: int
 
 
 def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) -> np.ndarray:
-    """(V,) float64 counts of each id in the stores; `weights` are the stores' shares of what is
-    read."""
+    """Return (V,) float64 counts of each id in the stores; `weights` are the shares of the stores
+    in the training data."""
     counts = np.array([_token_counts(store) for store in stores], dtype=np.float64)
     if weights:
         shares = np.array(weights) / sum(weights)
@@ -277,7 +280,7 @@ def token_counts(stores: Sequence[TokenStore], weights: Sequence[float] = ()) ->
 
 
 def _token_counts(store: TokenStore) -> np.ndarray:
-    """(V,) counts of each id in the store, read in blocks."""
+    """Return (V,) counts of each id in the store, which is read in blocks."""
     counts = np.zeros(store.vocabulary_size, dtype=np.int64)
     for start in range(0, store.num_tokens, 1 << 22):
         counts += np.bincount(store.tokens[start : start + (1 << 22)], minlength=len(counts))

@@ -1,21 +1,21 @@
-"""How likely a given text is to a model: one number per text, whatever the model was trained for.
+"""Log-likelihood of a given text under a model, by the method that fits its training objective.
 
     causal                    sum of log P(token | all before it), exact
     masked                    sum of log P(token | all others), one token masked at a time: the
                               pseudo-log-likelihood of Salazar et al. 2020 (section 2)
-    masked-within-word        the same, the later tokens of its word masked too, so that a word in
-                              pieces gives no hint of itself (Kauf and Ivanova 2023, section 3)
+    masked-within-word        as `masked`, the later tokens of the word masked too, so that they do
+                              not reveal it (Kauf and Ivanova 2023, section 3)
     masked-next               as `masked`, read one position earlier: for a model that predicts the
     masked-next-within-word   next token under both masks (Charpentier and Samuel 2024, section 2)
-    sequence-to-sequence      exact, the text as the target of a source that is one hole
+    sequence-to-sequence      exact, the text as the target of a source that is a single mask
     replaced                  sum of log P(token is the original one), of a discriminator
 
-Pseudo-likelihoods are no probabilities of texts: they compare texts under one model and one method,
-and are never set beside a code length. Only the text's own tokens are counted, framed as in
-training; that the text ends is not part of the question. All is computed in float32.
+Pseudo-likelihoods are not probabilities of texts: they only compare texts under one model and
+method. Special tokens are added as in training, but neither they nor the end of the text count.
+All is computed in float32.
 
-Texts of one length share a batch, so nothing is padded, and a text's number does not depend on the
-others; equal texts are scored once and tie exactly.
+Texts of equal length share a batch, so there is no padding and a score does not depend on the other
+texts; equal texts are scored once and tie exactly.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.words import begins_word
 
 TokenScore = tuple[float, tuple[tuple[int, float], ...]]
-# Positions whose scores over the vocabulary are held at once.
+# Number of positions whose vocabulary scores are in memory at once.
 AT_ONCE = 256
 
 
@@ -65,11 +65,11 @@ AT_ONCE = 256
 def prompt_scores(
     network: Prepared, rows: Sequence[Sequence[int]], top: int = 0
 ) -> list[list[TokenScore]]:
-    """For each row the log-probability in nats of each token after the first, and of the `top`
-    likeliest tokens there, the best first.
+    """Return, for each token of each row but the first, its log-probability in nats and the `top`
+    most likely tokens in its place, as (id, log-probability), the best first.
 
     Raises:
-        IncompatibleError: the network is no decoder that stands alone.
+        IncompatibleError: the network is not a decoder without an encoder.
         DataError: a row without an id.
     """
     require_decoder(network.config)
@@ -80,11 +80,11 @@ def prompt_scores(
         for begin in range(0, len(following), AT_ONCE):
             chunk = slice(begin, begin + AT_ONCE)
             logs = network.scores(portion.states[chunk]).double().log_softmax(-1)
-            of_next_token = logs.gather(-1, following[chunk, None])[:, 0].tolist()
+            token_logs = logs.gather(-1, following[chunk, None])[:, 0].tolist()
             best = logs.topk(min(top, logs.shape[-1]), dim=-1)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            tops = [tuple(zip(ids, values, strict=True)) for ids, values in pairs]
-            portion_scores += zip(of_next_token, tops, strict=True)
+            top_tokens = [tuple(zip(ids, values, strict=True)) for ids, values in pairs]
+            portion_scores += zip(token_logs, top_tokens, strict=True)
         begin = 0
         for number, length in zip(portion.numbers, portion.lengths, strict=True):
             row_scores[number] = portion_scores[begin : begin + length - 1]
@@ -93,10 +93,10 @@ def prompt_scores(
 
 
 def require_decoder(config: TransformerConfig) -> None:
-    """Refuse a model that does not predict tokens from those before them.
+    """Check that a model predicts each token from the previous ones.
 
     Raises:
-        IncompatibleError: it is no decoder that stands alone.
+        IncompatibleError: the model is not a decoder without an encoder.
     """
     if config.encoder is not None or config.vocabulary_head is None:
         raise IncompatibleError(
@@ -108,18 +108,19 @@ def require_decoder(config: TransformerConfig) -> None:
 
 
 RATE = 0.15
-ENOUGH = 16_384  # tokens asked, where the text has so many
+ENOUGH = 16_384  # minimum number of predicted tokens, within MOST_ROUNDS
 MOST_ROUNDS = 16
 
 Reads = Literal["both sides", "one side"]
 
 
 def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> float:
-    """The top-1 accuracy on hidden tokens; ties count by their fair share.
+    """Return the top-1 accuracy on randomly chosen tokens; ties count fractionally.
 
     Args:
-        source: rows of held-out text; each is read in several rounds, other tokens hidden in each.
-        mask: the id that hides a token from a model that reads both sides.
+        source: rows of held-out text; each is used in several rounds with different tokens.
+        reads: whether the model is bidirectional or causal.
+        mask: the id that replaces the tokens in the input of a bidirectional model.
     """
     tokens = max(1, len(source) * source.length)
     rounds = min(MOST_ROUNDS, math.ceil(ENOUGH / (RATE * tokens)))
@@ -134,16 +135,18 @@ def top1(model: Transformer, source: RowSource, reads: Reads, mask: int) -> floa
 
 
 class _HiddenTokens(Objective):
+    """Prediction of random tokens: masked, or from the previous tokens for a causal model."""
+
     def __init__(self, model: Transformer, reads: Reads, mask: int, number: int) -> None:
         super().__init__()
         self.product, self._reads, self._mask, self._number = model, reads, mask, number
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         keys = np.asarray(key("mask", seed, self._number, rows.ids))
-        askable = ~rows.special & (rows.positions > 0)
-        askable[:, 1:] &= ~rows.special[:, :-1]
-        askable[:, 0] = False
-        chosen = corruption.choose_each(askable, RATE, keys)
+        eligible = ~rows.special & (rows.positions > 0)
+        eligible[:, 1:] &= ~rows.special[:, :-1]
+        eligible[:, 0] = False
+        chosen = corruption.choose_each(eligible, RATE, keys)
         tokens, positions = rows.tokens, np.flatnonzero(chosen)
         if self._reads == "both sides":
             tokens = np.where(chosen, self._mask, tokens)
@@ -169,7 +172,7 @@ class _HiddenTokens(Objective):
         return encode_targets(self.product, batch)
 
 
-# Whose last token is told and not read.
+# Methods in which the last token of a text is only a target, not an input.
 LEFT_TO_RIGHT = ("causal", "sequence-to-sequence")
 _SCORES_AT_ONCE = 1 << 25
 
@@ -183,15 +186,14 @@ def scores(
     sentences: Sequence[str],
     method: str | None = None,
 ) -> NDArray[np.float64]:
-    """Log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
+    """Return the log-likelihood in nats of each of `sentences` (S,), float64 sums of float32 terms.
 
     Args:
-        model: prepared in float32, where many sentences are asked.
-        method: one of `frames.METHODS`; None is `native(model)`. A model trained both ways takes
-            several.
+        model: a network; for many sentences, one that is prepared in float32.
+        method: one of `likelihood_prompts.METHODS`; None for `native(model)`.
 
     Raises:
-        UsageError: no such method, or a text longer than the model's positions.
+        UsageError: an unknown method, or a text too long for the model.
         IncompatibleError: the model or its tokenizer does not support the method.
     """
     method = native(model) if method is None else method
@@ -211,10 +213,10 @@ def scores(
 
 
 def native(model: Transformer | Prepared) -> str:
-    """The method that fits how a model of this shape is usually trained.
+    """Return the method that fits the usual training objective of this architecture.
 
     Raises:
-        IncompatibleError: it predicts no tokens.
+        IncompatibleError: the model does not predict tokens.
     """
     config = model.config
     if config.vocabulary_head is not None:
@@ -256,9 +258,9 @@ def _sequence_to_sequence(
 def _left_to_right(
     network: Prepared, frame: PromptFrame, texts: Group, read: Callable[[Tensor], Tensor]
 ) -> NDArray[np.float64]:
-    """Score each token given `frame.before` and the tokens before it."""
-    opening = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
-    inputs = np.concatenate([opening, texts[:, :-1]], axis=1)
+    """Sum the log-probabilities of each token given `frame.before` and the previous tokens."""
+    prefix = np.tile(np.array(frame.before, dtype=np.int64), (len(texts), 1))
+    inputs = np.concatenate([prefix, texts[:, :-1]], axis=1)
     totals = np.zeros(len(texts))
     for rows in alike(len(texts), inputs.shape[1]):
         hidden = read(_tensor(network, inputs[rows]))[:, -texts.shape[1] :]
@@ -270,29 +272,31 @@ def _left_to_right(
 
 
 def _masked(*, next_token: bool, within_word: bool) -> Method:
+    """Return a method that scores each token in a copy of the text in which it is masked, read one
+    position earlier with `next_token`; `within_word` masks later tokens of its word, too."""
+
     def method(
         network: Prepared, tokenizer: Tokenizer, frame: PromptFrame, texts: Group
     ) -> NDArray[np.float64]:
-        """One copy of a text for each of its tokens, in which that token is masked."""
         assert tokenizer.mask is not None
         (count, length), offset = texts.shape, len(frame.before)
         framed = _framed(frame, texts)
-        fresh = np.zeros(texts.shape, dtype=bool)
-        fresh[:, 0] = True
-        word_begins = begins_word(texts, fresh, tokenizer.starts_word, tokenizer.ends_word)
+        text_starts = np.zeros(texts.shape, dtype=bool)
+        text_starts[:, 0] = True
+        word_begins = begins_word(texts, text_starts, tokenizer.starts_word, tokenizer.ends_word)
         words, positions = word_begins.cumsum(axis=1), np.arange(length)
         totals = np.zeros(count)
         for copies in alike(count * length, framed.shape[1]):
             row, position = np.divmod(np.arange(count * length)[copies], length)
-            hidden_ones = positions == position[:, None]
+            is_masked = positions == position[:, None]
             if within_word:
                 same_word = words[row] == words[row, position][:, None]
-                hidden_ones = same_word & (positions >= position[:, None])
+                is_masked = same_word & (positions >= position[:, None])
             inputs = framed[row]
-            inputs[:, offset : offset + length][hidden_ones] = tokenizer.mask
+            inputs[:, offset : offset + length][is_masked] = tokenizer.mask
             tokens = _tensor(network, inputs)  # copies, T
-            score_places = np.arange(len(row)) * tokens.shape[1] + offset + position - next_token
-            states = network.encode(tokens, at=torch.from_numpy(score_places).to(tokens.device))
+            score_positions = np.arange(len(row)) * tokens.shape[1] + offset + position - next_token
+            states = network.encode(tokens, at=torch.from_numpy(score_positions).to(tokens.device))
             np.add.at(totals, row, _log_probabilities(network, states, texts[row, position]))
         return totals
 
@@ -331,7 +335,7 @@ def _require_room(
     texts: list[tuple[int, ...]],
     unread: int,
 ) -> None:
-    """Refuse a text longer than the model's positions; `unread` tokens of each are not read."""
+    """Check that texts fit the model's positions; `unread` tokens of each are not model inputs."""
     longest = model.config.longest
     around = len(frame.before) + len(frame.after) - unread
     for sentence, ids in zip(sentences, texts, strict=True):
@@ -348,15 +352,15 @@ def _require_room(
 # ------------------------------------------------------------------------------ computing
 @contextlib.contextmanager
 def _measured(model: Transformer | Prepared) -> Iterator[Prepared]:
-    """Context: `model` in float32 without dropout; its mode is restored."""
+    """Context manager: `model` in float32 without dropout; its mode is restored on exit."""
     if isinstance(model, Transformer) and model.tokens.weight.dtype != torch.float32:
         model = copy.deepcopy(model).float()
     with (
-        answering(model, live=True) as ready,
+        answering(model, live=True) as network,
         torch.inference_mode(),
         torch.autocast(model.device.type, enabled=False),
     ):
-        yield ready
+        yield network
 
 
 def _framed(frame: PromptFrame, texts: Group) -> NDArray[np.int64]:
@@ -374,7 +378,7 @@ def _tensor(network: Prepared, tokens: NDArray[np.int64]) -> Tensor:
 def _log_probabilities(
     network: Prepared, states: Tensor, token_ids: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """(N,) log-probability of the token `token_ids` (N,) by each hidden state (N, D)."""
+    """Return (N,) log-probabilities of `token_ids` (N,) given the hidden states (N, D)."""
     size = max(1, _SCORES_AT_ONCE // network.config.tokens.vocabulary)
     target, log_probabilities = _tensor(network, token_ids), []
     for begin in range(0, len(states), size):

@@ -1,7 +1,7 @@
-"""What stands around a text when a model is asked how likely it is, and whether it can be asked so.
+"""The special tokens around a text whose likelihood is computed, and the methods a model supports.
 
-By method (`text_likelihood`), as the model's training had it. A method that the model or its
-tokenizer does not support is refused, and those that it can be asked by are named.
+The tokens depend on the method (`likelihood.py`) and are those of the model's training. If the
+model or its tokenizer does not support a method, the error names those that it supports.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ METHODS = (
     "sequence-to-sequence",
     "replaced",
 )
-# The hole of a span-corrupting vocabulary that has no mask token (Raffel et al. 2020, section 3.1).
+# The gap token of T5 vocabularies, which have no mask token (Raffel et al. 2020, section 3.1).
 SENTINEL = "<extra_id_0>"
 
 
 @dataclass(frozen=True)
 class PromptFrame:
-    """The tokens around a text, and for two stacks the source beside it."""
+    """The token ids around a text, and the encoder input of an encoder-decoder model."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -40,8 +40,8 @@ class PromptFrame:
 
 
 def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
-    """The frame of a text for this scoring method; refuses methods that the model does not
-    support."""
+    """Return the frame of a text for a scoring method; raises IncompatibleError if the model does
+    not support it."""
     require_method(method, "how")
     try:
         return _fitting_frame(model, tokenizer, method)
@@ -50,10 +50,10 @@ def frame_for(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) 
 
 
 def require_method(name: str, where: str) -> None:
-    """Refuse an unknown scoring method; `where` is the option that names it.
+    """Check the name of a scoring method; `where` is the option that has it.
 
     Raises:
-        UsageError: the message has the near names.
+        UsageError: an unknown method; the message suggests similar names.
     """
     if name not in METHODS:
         raise UsageError(
@@ -68,22 +68,22 @@ def require_method(name: str, where: str) -> None:
 def _remedied(
     error: IncompatibleError, model: Transformer | Prepared, tokenizer: Tokenizer
 ) -> IncompatibleError:
-    """The error with the methods that this model supports."""
-    fitting = []
+    """Return the error with the methods that this model supports."""
+    supported = []
     for method in METHODS:
         if len(model.config.stacks) == 2 and method.startswith("masked"):
-            continue  # of these the encoder is rarely trained to fill holes by itself
+            continue  # their encoders are rarely trained to predict masks
         with contextlib.suppress(IncompatibleError):
             _fitting_frame(model, tokenizer, method)
-            fitting.append(method)
-    do = f"choose another method: {', '.join(fitting)}" if fitting else "choose another model"
+            supported.append(method)
+    do = f"choose another method: {', '.join(supported)}" if supported else "choose another model"
     return IncompatibleError(
         error.what, where=error.where, found=error.found, wanted=error.wanted, do=do
     )
 
 
 def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: str) -> PromptFrame:
-    """As `frame_for`, where the method is known."""
+    """As `frame_for`, for a valid name of a method."""
     config = model.config
     framed_ids = tokenizer.frame([-1])[0]  # -1 stands for the text
     text_index = framed_ids.index(-1)
@@ -111,7 +111,7 @@ def _fitting_frame(model: Transformer | Prepared, tokenizer: Tokenizer, method: 
 
 
 def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The token from which the first one is predicted, as in streams (`text/store/stream.py`)."""
+    """Return the token before a text, as in streams (`text/store/stream.py`)."""
     for token in (tokenizer.end, tokenizer.separator, tokenizer.begin):
         if token is not None:
             return (token,)
@@ -124,29 +124,29 @@ def _opening(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def _two_stacks(tokenizer: Tokenizer, single: PromptFrame) -> PromptFrame:
-    """The source is one mask and the target fills it.
+    """Return the frame for encoder-decoder models: the source is one mask, the target fills it.
 
-    With a mask token: `<s> <mask> </s>`, target `<s> text`, decoding begun by the end token or the
-    separator (BART, Lewis et al. 2020, text infilling). Without one: the first sentinel, target
-    that sentinel and the text, decoding begun by padding (T5's span corruption).
+    With a mask token the source is `<s> <mask> </s>` and the target `<s> text`, after the end token
+    or separator (BART, Lewis et al. 2020, text infilling). Without one they are the first sentinel,
+    and that sentinel and the text, after the padding token (T5's span corruption).
     """
     sentinel = tokenizer.id(SENTINEL)
     closing = tokenizer.separator if tokenizer.end is None else tokenizer.end
     if tokenizer.mask is not None and closing is not None:
-        hole, before = tokenizer.mask, (closing, *single.before)
+        mask, before = tokenizer.mask, (closing, *single.before)
     elif sentinel is not None and tokenizer.pad is not None:
-        hole, before = sentinel, (tokenizer.pad, sentinel)
+        mask, before = sentinel, (tokenizer.pad, sentinel)
     else:
         raise IncompatibleError(
             "the tokenizer has no token for a hole",
             where="tokenizer",
             wanted=f"a mask token and an end token, or {SENTINEL} and padding",
         )
-    return PromptFrame(before, source=tuple(tokenizer.frame([hole])[0]))
+    return PromptFrame(before, source=tuple(tokenizer.frame([mask])[0]))
 
 
 def detector(model: Transformer | Prepared) -> str | None:
-    """The head that gives each token one score, the logit of "replaced"; None without one."""
+    """Return the name of the head with one logit of "replaced" per token; None without one."""
     heads = (h.name for h in model.config.heads if h.kind == "token" and h.labels == 1)
     return next(heads, None)
 

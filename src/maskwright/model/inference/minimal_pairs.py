@@ -1,10 +1,9 @@
-"""Minimal pairs: of two sentences that differ in one point of grammar, which one is likelier?
+"""Minimal pairs: which of two sentences that differ in one point of grammar is more likely?
 
-A folder holds one file of JSON Lines for each paradigm, with the fields `sentence_good` and
+A folder contains one JSON Lines file for each paradigm, with the fields `sentence_good` and
 `sentence_bad` (BLiMP, Warstadt et al. 2020, doi 10.1162/tacl_a_00321; 67 paradigms of 1,000 pairs,
-or any part of them). A pair counts 1 when the good sentence has the higher score, 0 when the bad
-one has, and one half when the scores tie, so that a model that says nothing gets one half. Scores
-tie when they differ by less than float32 can tell.
+or a subset). The outcome of a pair is 1 if the good sentence has the higher score, 0 if the bad one
+has, and 0.5 if they tie, that is, differ by less than float32 can resolve.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 FIELDS = ("sentence_good", "sentence_bad")
-# Sums of some ten float32 terms are right to about this share of their size.
+# Relative precision of a sum of some ten float32 terms.
 TIE = 1e-6
 PARTS = ("all", "choosing", "reporting")
 CHOOSING = 0.1
@@ -48,7 +47,7 @@ class Paradigm:
 
 @dataclass(frozen=True)
 class PairEvaluation:
-    """The outcome of each pair, by paradigm: 1, 0 or one half."""
+    """The outcome of each pair (1, 0 or 0.5), as an array for each paradigm."""
 
     outcomes: dict[str, NDArray[np.float64]]
 
@@ -58,7 +57,7 @@ class PairEvaluation:
 
     @property
     def mean(self) -> float:
-        """The mean over paradigms, each counted once."""
+        """The unweighted mean over paradigms."""
         return intervals.mean(self._strata)
 
     @cached_property
@@ -69,7 +68,7 @@ class PairEvaluation:
 
     @property
     def normal(self) -> Interval | None:
-        """95 % interval of the mean by the normal distribution; None as for `bootstrap`."""
+        """95 % interval of the mean by normal approximation; None as for `bootstrap`."""
         interval = intervals.normal(self._strata)
         return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
 
@@ -86,11 +85,11 @@ class PairEvaluation:
 
 
 def read(path: Path | str) -> list[Paradigm]:
-    """The paradigms in a folder of `.jsonl` files (also `.gz`, `.zst`), or in one such file.
+    """Read the paradigms of a folder of `.jsonl` files (also `.gz`, `.zst`), or of one such file.
 
     Raises:
-        UsageError: no such path, a folder without such a file, or a file of another kind.
-        DataError: a row without two sentences; the message names file, line and field.
+        UsageError: no such path, a folder without such a file, or a file of another format.
+        DataError: a row without two sentences; the message has file, line and field.
     """
     path = Path(path)
     files = [path]
@@ -135,11 +134,11 @@ def _paradigm(file: Path) -> Paradigm:
 
 
 def part(paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING) -> list[Paradigm]:
-    """The pairs to choose by ("choosing": exactly floor(share × pairs) of each paradigm, drawn by
-    key), those to report on ("reporting": the others), or "all".
+    """Select a part of the pairs: for model selection ("choosing": floor(share × pairs) of each
+    paradigm, by a fixed random permutation), for reporting ("reporting": the others), or "all".
 
     Raises:
-        UsageError: no such part.  DataError: a paradigm with no pair in it.
+        UsageError: an unknown part.  DataError: a paradigm without a pair in this part.
     """
     if part_name not in PARTS:
         raise UsageError(
@@ -151,8 +150,8 @@ def part(paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING)
     for p in paradigms:
         count = len(p.good)
         order = permute(key("split", SPLIT_SEED), count, np.arange(count))
-        drawn = (order < int(share * count)) == (part_name == "choosing")
-        pair_indices = np.flatnonzero(drawn).tolist()
+        is_selected = (order < int(share * count)) == (part_name == "choosing")
+        pair_indices = np.flatnonzero(is_selected).tolist()
         if not pair_indices:
             raise DataError(
                 "a paradigm has no pair in this part",
@@ -166,10 +165,10 @@ def part(paradigms: Sequence[Paradigm], part_name: str, share: float = CHOOSING)
 
 
 def judge(paradigms: Sequence[Paradigm], score: Score) -> PairEvaluation:
-    """Which sentence of each pair `score` prefers; all sentences are scored in one call.
+    """Evaluate which sentence of each pair gets the higher score; all are scored in one call.
 
     Raises:
-        DataError: a score is not a finite number.
+        DataError: a score is not finite.
     """
     sentences = [s for p in paradigms for s in (*p.good, *p.bad)]
     sentence_scores = score(sentences)
@@ -189,17 +188,17 @@ def judge(paradigms: Sequence[Paradigm], score: Score) -> PairEvaluation:
 
 
 def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 where `good` is larger, 0 where `bad` is, one half where they tie."""
+    """Return 1 where `good` is larger, 0 where `bad` is, 0.5 where they tie."""
     tie = np.abs(good - bad) <= TIE * np.maximum(np.abs(good), np.abs(bad))
     return np.where(tie, 0.5, good > bad).astype(np.float64)
 
 
 def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Interval | None]:
-    """Our mean minus theirs, and its 95 % bootstrap interval, paired over items; None for that
-    where items do not say it, as for `PairEvaluation.bootstrap`.
+    """Return our mean minus theirs, and its 95 % bootstrap interval, paired over items; the latter
+    is None as for `PairEvaluation.bootstrap`.
 
     Raises:
-        DataError: the results are of other pairs.
+        DataError: the two results are of different pairs.
     """
     shapes = [{name: len(v) for name, v in r.outcomes.items()} for r in (ours, theirs)]
     if shapes[0] != shapes[1]:
@@ -209,8 +208,8 @@ def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Int
 
 
 def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
-    """Scores without a model: constant, by length, and by unigram frequencies if `counts` (V,) is
-    known."""
+    """Return scoring functions without a model, by name: constant, by length, and by unigram
+    frequencies unless `counts` (V,) is None."""
 
     def shorter(sentences: Sequence[str]) -> NDArray[np.float64]:
         return -np.array([len(ids) for ids in tokenizer.encode_batch(sentences)], dtype=np.float64)
@@ -228,5 +227,5 @@ def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mappi
 
 
 def identity(paradigms: Sequence[Paradigm]) -> str:
-    """SHA-256 of the pairs: equal exactly when the questions are."""
+    """Return the SHA-256 of the pairs."""
     return fingerprint([[p.name, list(p.good), list(p.bad)] for p in paradigms])

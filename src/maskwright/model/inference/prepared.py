@@ -1,16 +1,15 @@
-"""A network made ready to answer: the same function, on weights that are laid out once.
+"""A network prepared for inference: the same function, with weights repacked once.
 
-    prepare(network) -> Prepared      encode, decode, logits, pool, head     as the network has them
+    prepare(network) -> Prepared      encode, decode, logits, pool, head     as of `Transformer`
                                       ragged                                 rows without padding
                                       scores                                 for `growing_rows.py`
 
-There is no gradient and no dropout. Weights are read when a stack is first asked: a change
-afterwards is not seen, unless the network was prepared `live`.
+There are no gradients and no dropout. Weights are packed when a stack is first used: later changes
+have no effect, unless the network was prepared with `live`.
 
-The rule for what cannot be prepared: a stack on which something acts where its blocks would not see
-it (`blocks.fits`: vectors in front of what it reads, a hook on a layer) is called as it is, in the
-network's own type. Everything else, attention weights and hidden states that are looked at
-included, is answered by the blocks.
+A stack with hooks that its prepared blocks cannot apply (`blocks.fits`: vectors in front of the
+input, a hook on a layer) is called unchanged, in the dtype of the network. All other stacks run on
+the prepared blocks, also when attention weights or hidden states are recorded.
 
 Letters: B rows, T positions, N ids of all rows, R rows of all groups, D width, V vocabulary.
 """
@@ -48,7 +47,7 @@ from maskwright.model.nn.mask import AttentionMask, bidirectional
 from maskwright.model.nn.stack import Selection, StackModule, Trace
 from maskwright.model.nn.transformer import Transformer
 
-# Which id of a row is read.
+# The position of a row whose hidden state is returned.
 Place = Literal["first", "last"]
 
 
@@ -61,20 +60,20 @@ def prepare(
     live: bool = False,
     like: Prepared | None = None,
 ) -> Prepared:
-    """`network` prepared for inference.
+    """Prepare `network` for inference.
 
     Args:
-        precision: of products; "auto" is bfloat16 where the device has matrix units, else float32.
-        device: where to compute; None: where the network is.
-        give_up: the network itself is not asked meanwhile: weights that were laid out anew are
-            freed there, so that none is in memory twice, until `Prepared.restore`.
-        live: nothing is laid out: for few questions to weights that will change.
-        like: a prepared network of this precision that shares weights with this one: what both
-            have is laid out once.
+        precision: dtype of matrix products; "auto" is bfloat16 on devices with matrix units, else
+            float32.
+        device: device to compute on; None for that of the network.
+        give_up: free the weights of `network` that have been repacked, so that none is in memory
+            twice; `network` cannot be used until `Prepared.restore`.
+        live: do not repack weights; for a few calls on weights that will change.
+        like: a prepared network of this precision; weights that both share are packed once.
 
     Raises:
-        ConfigError: a device of no known kind.
-        ResourceError: a device that is not there.
+        ConfigError: the device is of an unknown type.
+        ResourceError: the device is not available.
     """
     machine = choose(precision, str(network.device) if device is None else device)
     if network.device != machine.device:
@@ -88,7 +87,7 @@ def prepare(
 
 
 def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
-    """The network if it was prepared before, else prepared now with products in its own dtype."""
+    """Return `model` if it is prepared, else prepare it with products in its own dtype."""
     if isinstance(model, Prepared):
         return model
     return Prepared(model, Products(model.tokens.weight.dtype, live=live))
@@ -96,18 +95,24 @@ def prepared(model: Transformer | Prepared, *, live: bool = False) -> Prepared:
 
 @contextmanager
 def answering(model: Transformer | Prepared, *, live: bool = False) -> Iterator[Prepared]:
-    """Context: `prepared(model)` in evaluation mode; its mode is restored."""
-    ready = prepared(model, live=live)
-    was_training = ready.network.training
-    ready.network.eval()
+    """Context manager: `prepared(model)` in evaluation mode; the mode is restored on exit."""
+    network = prepared(model, live=live)
+    was_training = network.network.training
+    network.network.eval()
     try:
-        yield ready
+        yield network
     finally:
-        ready.network.train(was_training)
+        network.network.train(was_training)
 
 
 class PreparedStack:
-    """The layers of one stack that read whole rows."""
+    """The prepared layers of an encoder or decoder, applied to whole rows.
+
+    Attributes:
+        plain: the stack cannot be prepared (`blocks.fits`); its module is called instead.
+        attentions: the distinct attention settings of the layers.
+        context_of: for each layer, the index of its settings in `attentions`.
+    """
 
     def __init__(self, stack: StackModule, products: Products) -> None:
         self.module, self.config, self.dtype = stack, stack.config, products.dtype
@@ -121,23 +126,23 @@ class PreparedStack:
         self.final_norm = (
             None if norm is None else PreparedNorm(norm, products.dtype, products.live)
         )
-        # Layers that see alike share a context; here, which of them each layer has.
+        # Layers with equal pattern, window and positions share an attention context.
         attention_kinds = [
             (a.pattern, a.window, a.positions, a.head_width)
             for a in (block.attention for block in stack.config.blocks)
         ]
-        different = list(dict.fromkeys(attention_kinds))
+        distinct_kinds = list(dict.fromkeys(attention_kinds))
         self.attentions = [
-            stack.config.blocks[attention_kinds.index(kind)].attention for kind in different
+            stack.config.blocks[attention_kinds.index(kind)].attention for kind in distinct_kinds
         ]
-        self.context_of = [different.index(kind) for kind in attention_kinds]
+        self.context_of = [distinct_kinds.index(kind) for kind in attention_kinds]
 
     @property
     def takes_ragged(self) -> bool:
         return not self.plain and all(layer.cross is None for layer in self.layers)
 
     def __call__(self, vectors: Float[Tensor, "B T E"], **facts: Any) -> Tensor:
-        """As `Stack.forward`."""
+        """Return hidden states; arguments as for `StackModule.forward`."""
         if not self.plain:
             return self._read(vectors, **facts)
         if facts.get("memory") is not None:
@@ -214,8 +219,8 @@ class PreparedStack:
         groups: Sequence[RowGroup],
         position: Place | None = None,
     ) -> Tensor:
-        """Hidden states (N, D) of concatenated rows (N, E), or (R, D) of one position of each
-        row."""
+        """Return hidden states (N, D) of concatenated rows (N, E); with `position`, those of that
+        position of each row (R, D)."""
         x = torch.cat(
             [
                 self.module.embeddings(group_vectors, None, kind).flatten(0, 1)
@@ -231,7 +236,7 @@ class PreparedStack:
         return x if self.final_norm is None else self.final_norm(x)
 
     def contexts(self, x: Tensor, groups: Sequence[RowGroup]) -> list[list[AttentionContext]]:
-        """The context of each kind of attention in each group of rows (N, D)."""
+        """Return the attention contexts [i][g] of `attentions[i]` in group g of the rows (N, D)."""
         by_group = [self._contexts(group, None, None, None, 0, None) for group in cut(x, groups)]
         return [
             [group_contexts[i] for group_contexts in by_group] for i in range(len(self.attentions))
@@ -246,7 +251,7 @@ def read_layer(
     contexts: Sequence[AttentionContext],
     position: Place | None = None,
 ) -> Tensor:
-    """Compute one layer of concatenated rows; with `position` its states (R, D) there alone."""
+    """Apply one layer to concatenated rows; with `position`, only return states there (R, D)."""
     at = None
     if position is not None:
         at = places_of(groups, position, x.device)
@@ -268,7 +273,7 @@ def _attended(
     """Apply a layer's self-attention at all positions or at the selected ones."""
     h = half.enter(x)
     if selection is None:
-        query, key, value = (p for side, count in half.own(h) for p in half.split(side, count))
+        query, key, value = (p for out, count in half.own(h) for p in half.split(out, count))
     else:
         context, x = context.of_queries(selection.places), selection.take(x)
         query = half.split(half.query(selection.take(h)), 1)[0]
@@ -286,12 +291,12 @@ def _across(
 ) -> Tensor:
     """Apply a layer's cross-attention; a cache keeps the keys and values of the memory."""
 
-    def make() -> tuple[Tensor, Tensor]:
+    def project_memory() -> tuple[Tensor, Tensor]:
         key, value = half.split(half.both(memory), 2)
         return key, value
 
     query = half.split(half.query(half.enter(x)), 1)[0]
-    key, value = make() if cache is None else cache.memory(layer, make)
+    key, value = project_memory() if cache is None else cache.memory(layer, project_memory)
     return half.leave(half.mixed(query, key, value, context, None, layer), x)
 
 
@@ -303,24 +308,22 @@ def _ragged(
     layer: int,
     at: Tensor | None = None,
 ) -> Tensor:
-    """Attention of concatenated rows (N, D), by group. `at` is the one query of each row, or
-    None."""
+    """Apply self-attention to concatenated rows (N, D), group by group. `at` is the flat index of
+    the only query of each row; None if all positions are queries."""
     h = half.enter(x)
-    sides = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
+    outputs = half.own(h) if at is None else [(half.query(h[at]), 1), (half.both(h), 2)]
     x = x if at is None else x[at]
     rows = [group.count for group in groups]
     num_positions = [group.count * group.length for group in groups]
     selected = at is not None
-    cut = [side.split(rows if selected and count == 1 else num_positions) for side, count in sides]
+    parts = [p.split(rows if selected and count == 1 else num_positions) for p, count in outputs]
     out = x.new_empty(len(x), half.heads * half.width)
     begin = 0
     for number, (group, context) in enumerate(zip(groups, contexts, strict=True)):
         query, key, value = (
             heads
-            for side, (_, count) in zip(cut, sides, strict=True)
-            for heads in half.split(
-                side[number].view(group.count, -1, side[number].shape[-1]), count
-            )
+            for part, (_, count) in zip(parts, outputs, strict=True)
+            for heads in half.split(part[number].unflatten(0, (group.count, -1)), count)
         )
         mixed = half.mixed(query, key, value, context, layer=layer)
         end = begin + mixed.shape[0] * mixed.shape[1]
@@ -330,7 +333,7 @@ def _ragged(
 
 
 def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
-    """The groups' parts, each (count, length, …)."""
+    """Yield the part of `x` (N, …) of each group as (count, length, …); None if `x` is None."""
     begin = 0
     for group in groups:
         if x is None:
@@ -342,7 +345,7 @@ def cut(x: Tensor | None, groups: Sequence[RowGroup]) -> Iterator[Any]:
 
 
 def places_of(groups: Sequence[RowGroup], position: Place, device: torch.device) -> Tensor:
-    """The flat positions of the first or last ids of all rows."""
+    """Return the flat index (R,) of the first or last id of each row."""
     lengths = torch.tensor([g.length for g in groups for _ in range(g.count)])
     ends = lengths.cumsum(0)
     return (ends - lengths if position == "first" else ends - 1).to(device)
@@ -354,11 +357,11 @@ def _column(group: RowGroup, position: Place, device: torch.device) -> Tensor:
 
 
 class Prepared:
-    """A network that answers; `prepare` makes it. Methods are those of `Transformer`, with the same
-    arguments; none has a gradient. States have the type of the products, scores that of the
-    network. A stack is laid out when it is first asked."""
+    """A network prepared for inference by `prepare`. Methods have the same arguments as those of
+    `Transformer`; none computes gradients. Hidden states have the dtype of the products, scores
+    that of the network. A stack is packed when it is first used."""
 
-    # Another engine that reads texts in place of the stacks, by `ragged` alone.
+    # Another engine that computes hidden states instead of the stacks, in `ragged` only.
     engine: Any = None
 
     def __init__(self, network: Transformer, products: Products) -> None:
@@ -371,7 +374,7 @@ class Prepared:
         return self.network.device
 
     def restore(self) -> None:
-        """Restore the weights that the network gave up."""
+        """Restore the weights of the network that `give_up` has freed."""
         self.products.restore()
 
     # ------------------------------------------------------------------------------------- stacks
@@ -426,11 +429,12 @@ class Prepared:
         segments: Int[Tensor, " N"] | None = None,
         position: Place | None = None,
     ) -> Float[Tensor, "N D"] | Float[Tensor, "R D"]:
-        """Hidden states of rows that lie one after the other, without padding and without a mask
-        against other rows: those of a group are equally long and attend together; every other
-        operation goes over all ids at once. Of the encoder, or of a decoder that stands alone.
-        With `position`, of the first or the last id of each row alone (R, D): the last layer is not
-        computed elsewhere.
+        """Return hidden states of concatenated rows without padding, from the encoder or from a
+        decoder without one.
+
+        Rows of a group have equal lengths and share one call of attention; all other operations
+        run over all ids at once. With `position`, return only the states of the first or last id of
+        each row (R, D); the last layer is not computed elsewhere.
         """
         stack = self.reader
         if not stack.takes_ragged:
@@ -443,7 +447,7 @@ class Prepared:
 
     @property
     def reader(self) -> PreparedStack:
-        """The stack that reads texts: the encoder, or a decoder without one."""
+        """The stack that encodes texts: the encoder, or a decoder without one."""
         stack = self.encoder if self.encoder is not None else self.decoder
         assert stack is not None  # every config has one
         return stack
@@ -454,8 +458,8 @@ class Prepared:
         """As `Transformer.logits`."""
         if self.dtype == self.own:
             return self.network.logits(hidden)
-        read = self.head_hidden(hidden).to(self.dtype)
-        return self.vocabulary(read.flatten(0, -2)).unflatten(0, hidden.shape[:-1]).to(self.own)
+        x = self.head_hidden(hidden).to(self.dtype)
+        return self.vocabulary(x.flatten(0, -2)).unflatten(0, hidden.shape[:-1]).to(self.own)
 
     @torch.no_grad()
     def head_hidden(self, hidden: Float[Tensor, "*any D"]) -> Float[Tensor, "*any E"]:
@@ -483,7 +487,7 @@ class Prepared:
     # ------------------------------------------------------------------- one token after another
     @cached_property
     def writer(self) -> PreparedStack:
-        """The stack that reads from left to right."""
+        """The stack that generates: the decoder, or a causal encoder."""
         stack = self.decoder if self.network.decoder is not None else self.encoder
         assert stack is not None  # every config has one
         return stack
@@ -495,24 +499,24 @@ class Prepared:
 
     @cached_property
     def vocabulary_key(self) -> tuple[int, ...]:
-        """A key that is equal for networks with the same function to vocabulary scores."""
+        """A key that is equal for networks that compute vocabulary scores in the same way."""
         head = self.network.vocabulary_head
         return (id(self.head_weight), *map(id, [] if head is None else head.parameters()))
 
     @torch.inference_mode()
     def scores(self, hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
-        """Scores over the vocabulary of a few states, in float32."""
-        read = self.head_hidden(hidden)
+        """Return float32 scores over the vocabulary; meant for a few states at a time."""
+        head_inputs = self.head_hidden(hidden)
         if self.products.live:
-            return finite(F.linear(read, self.head_weight, self.head_bias).float())
-        return finite(self.vocabulary(read.to(self.dtype)).float())
+            return finite(F.linear(head_inputs, self.head_weight, self.head_bias).float())
+        return finite(self.vocabulary(head_inputs.to(self.dtype)).float())
 
 
 def finite(values: Tensor, where: object = None) -> Tensor:
-    """The values.
+    """Return `values` unchanged.
 
     Raises:
-        CheckpointError: not all are finite: products of finite weights can be too large.
+        CheckpointError: a value is infinite or NaN, as products of finite weights can be.
     """
     if not bool(values.isfinite().all()):
         raise CheckpointError(

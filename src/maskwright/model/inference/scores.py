@@ -1,10 +1,9 @@
-"""Scores of a model for examples: those of similar length together, in the order of the examples.
+"""Scores of a model for examples, batched by length and returned in the order of the examples.
 
     scores(objective, examples)   ->  (N, L) float32, in the order of the examples or places
 
-A prepared network reads texts that lie one after the other, without padding, where it reads each
-by itself; texts that a decoder reads, too, or of which several are pooled side by side, are packed
-into rows of one width (`EncodedExamples.batch`).
+A prepared network computes concatenated texts without padding. Inputs of encoder-decoder models,
+and texts of which several are pooled together, are packed into rows (`EncodedExamples.batch`).
 """
 
 from __future__ import annotations
@@ -24,22 +23,21 @@ from maskwright.model.inference.prepared import Place, Prepared, finite
 from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.modules.supervised import Supervised, pool_texts
 
-# What gives scores, not texts.
+# Objectives whose output is scores, not text.
 ScoringObjective = Supervised | Contrast
-# Numbers of answers, and scores of each.
+# Indices of rows of scores, and these rows.
 ScoreBatches = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 
 def scores(
     objective: ScoringObjective, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
-    """(N, L) scores of all examples, (N, choices), or (M, L) of all places, in their order."""
+    """Return the scores of all examples in order: (N, L), (N, choices), or (M, L) of places."""
     return _in_order(_scored(objective, examples, collation), examples.num_scores)
 
 
 def require_finite(scores: object, examples: EncodedExamples, where: object = None) -> None:
-    """Raise CheckpointError if a score is not finite, except -inf for a choice that is not
-    there."""
+    """Raise CheckpointError if a score is not finite, except -inf for missing choices."""
     if isinstance(scores, np.ndarray) and scores.dtype.kind == "f":
         absent = np.isneginf(scores) & (not examples.plain)
         finite(torch.from_numpy(np.where(absent, 0.0, scores)), where)
@@ -48,7 +46,7 @@ def require_finite(scores: object, examples: EncodedExamples, where: object = No
 def vectors(
     objective: Supervised, examples: EncodedExamples, collation: Collation
 ) -> NDArray[np.float32]:
-    """(N, D): the mean of the hidden states of each text, in their order."""
+    """Return (N, D) the mean of the hidden states of each text, in order."""
 
     def mean(batch: Batch) -> Tensor:
         return pool_texts(objective.states(batch), batch.documents, "mean")
@@ -57,7 +55,7 @@ def vectors(
 
 
 def place_of(objective: ScoringObjective, collation: Collation) -> Place | None:
-    """The one position of each text whose state is used; None: all are."""
+    """Return the position of each text whose state is used; None if all are used."""
     if not objective.reads_place:
         return None
     return "last" if collation.last else "first"
@@ -83,7 +81,7 @@ def _in_lines(
     position: Place | None,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> ScoreBatches:
-    """Scores of concatenated texts of similar length."""
+    """Yield the scores of concatenated texts of similar length."""
     for portion in portions(examples.lengths):
         batch, score_rows = examples.in_line(portion.numbers, collation)
         batch = batch.to(network.device)
@@ -99,7 +97,7 @@ def _of_several(
     position: Place,
     of: Callable[[Tensor, Batch], Tensor],
 ) -> ScoreBatches:
-    """Scores of answers made of several texts (choices, or pieces), each read at one position."""
+    """Yield the scores of examples of several texts (choices or pieces), one state of each."""
     for numbers in by_length(examples.lengths * examples.choices):
         rows, segments, batch = examples.of_answers(numbers)
         states = at_place(network, rows, position, segments)
@@ -113,10 +111,10 @@ def _in_rows(
     ask: Callable[[Batch], Tensor],
     device: torch.device,
 ) -> ScoreBatches:
-    """Scores of texts packed into rows of one width."""
+    """Yield the scores of texts packed into rows of equal width."""
     for numbers in by_length(examples.lengths * examples.choices):
-        batch, which = examples.batch(numbers, collation)
-        yield which, ask(batch.to(device))
+        batch, score_rows = examples.batch(numbers, collation)
+        yield score_rows, ask(batch.to(device))
 
 
 def _in_order(portions: ScoreBatches, count: int) -> NDArray[np.float32]:
@@ -130,7 +128,7 @@ class Scores:
     """Collects rows of scores in any order.
 
     Attributes:
-        rows: (N, L) float32; -inf where a row has fewer.
+        rows: (N, L) float32, with -inf at the end of shorter rows.
     """
 
     def __init__(self, count: int) -> None:
@@ -138,11 +136,12 @@ class Scores:
         self.rows: NDArray[np.float32] = np.zeros((0, 0), dtype=np.float32)
 
     def add(self, row_indices: NDArray[np.int64], rows: Tensor) -> None:
-        """Add the rows with these numbers."""
+        """Set the rows with these indices, and widen the array if necessary."""
         row_scores = rows.float().cpu().numpy()
-        width, before = row_scores.shape[1], self.rows.shape[1]
+        width, previous_width = row_scores.shape[1], self.rows.shape[1]
         if not len(self.rows):
             self.rows = np.full((self._count, width), -np.inf, dtype=np.float32)
-        elif width > before:  # choices, of which these examples have more
-            self.rows = np.pad(self.rows, ((0, 0), (0, width - before)), constant_values=-np.inf)
+        elif width > previous_width:  # these examples have more choices
+            padding = (0, 0), (0, width - previous_width)
+            self.rows = np.pad(self.rows, padding, constant_values=-np.inf)
         self.rows[row_indices, :width] = row_scores

@@ -1,15 +1,14 @@
-"""Networks that share weights, read in one run: what one laid-out weight does is done once for the
-rows of all, and what acts on it in one network (LoRA, (IA)³, a bottleneck) on its own rows alone.
+"""Networks that share weights, run together: the product of a shared weight is computed once for
+the rows of all networks, the adapters of a network (LoRA, (IA)³, bottleneck) on its own rows only.
 
-    networks   A (base)  B (LoRA in layer 1)         one text of both
-    layer 0    [text             ]                   once: up to here they are the same
-    layer 1    [text of A][text of B]                x @ W.T of both, + x A B of the second
+    networks   A (base)  B (LoRA in layer 1)         one text for both
+    layer 0    [text             ]                   computed once: the networks are still equal
+    layer 1    [text of A][text of B]                x @ W.T for both, + x A B for the second
     states     [        ] [        ]                 of each network
 
-A text goes through the layers once for each different network that it is asked of, from the layer
-on in which these begin to differ.
+From the first layer in which the requested networks differ, a text is computed once for each.
 
-Letters: G networks, T texts, N ids of all rows, R rows, D width, C different networks so far.
+Letters: G networks, T texts, N ids of all rows, R rows, D width, C distinct networks so far.
 """
 
 from __future__ import annotations
@@ -39,19 +38,23 @@ from maskwright.text.store.rows import spread
 
 Key = tuple[object, ...]
 Half = TypeVar("Half", PreparedAttention, PreparedFeedForward)
-# Rows of each network among those of all, by how many rows there are: all ids, or one of each text.
+# The slice of rows of each network, by the total number of rows (all ids, or one for each text).
 Spans = Mapping[int, Sequence[slice]]
 
 
 class SharedLayers:
-    """The stacks of networks which `can_share`, read together."""
+    """Computes the hidden states of several networks for which `can_share` holds.
+
+    Attributes:
+        different: for the embeddings and each layer, the number (G,) of the distinct network that
+            each network is equal to up to there.
+    """
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks, self.stacks = list(networks), [network.reader for network in networks]
         keys: list[Key] = [_entry_key(network, network.reader) for network in networks]
         last_layer = len(self.stacks[0].layers) - 1
         self.different = [_numbered(keys)]
-        """(G,) which of the different networks each is, before the layers and in each of them."""
         for number in range(last_layer + 1):
             for member, stack in enumerate(self.stacks):
                 layer_key = _layer_key(stack.layers[number])
@@ -61,7 +64,7 @@ class SharedLayers:
             self.different.append(_numbered(keys))
 
     def readings(self, requested: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
-        """(T,) the number of different networks that read each text."""
+        """Return (T,) the number of distinct networks that compute each text."""
         network_numbers = np.array(self.different[-1])
         rows = [
             requested[network_numbers == number].any(0)
@@ -78,12 +81,12 @@ class SharedLayers:
         segments: Int[Tensor, " N"] | None = None,
         position: Place | None = None,
     ) -> list[Tensor]:
-        """The states of each network: (N, D) of its `requested` texts in order, or (R, D) at
-        `position`.
+        """Return the hidden states of each network: (N, D) of its `requested` texts in order, or
+        (R, D) at `position` of each.
 
         Args:
-            tokens: ids of all texts, one after the other.
-            lengths: (T,) of texts, those that are equally long next to each other.
+            tokens: concatenated ids of all texts.
+            lengths: (T,) lengths of the texts; texts of equal length are adjacent.
         """
         level = _Level(self.different[0], requested, lengths)
         x = self._entered(level, tokens, lengths, segments)
@@ -96,8 +99,8 @@ class SharedLayers:
                 contexts = self.stacks[0].contexts(x, level.groups)
             layers = [self.stacks[member].layers[number] for member in level.members]
             context = contexts[self.stacks[0].context_of[number]]
-            at = position if number == last_layer else None
-            x = read_layer(mixed_layer(layers, level.spans), number, x, level.groups, context, at)
+            layer, at = mixed_layer(layers, level.spans), position if number == last_layer else None
+            x = read_layer(layer, number, x, level.groups, context, at)
         spans = level.spans[len(x)]
         norm = _norm([self.stacks[member].final_norm for member in level.members], level.spans)
         x = x if norm is None else norm(x)
@@ -113,10 +116,10 @@ class SharedLayers:
         lengths: NDArray[np.int64],
         segments: Tensor | None,
     ) -> Float[Tensor, "N D"]:
-        """The input of the first layer."""
-        at = level.ids(lengths)
-        tokens = tokens[at.to(tokens.device)]
-        segments = None if segments is None else segments[at.to(tokens.device)]
+        """Return the embeddings, the input of the first layer."""
+        token_indices = level.ids(lengths)
+        tokens = tokens[token_indices.to(tokens.device)]
+        segments = None if segments is None else segments[token_indices.to(tokens.device)]
         embedded = []
         for member, groups, span in zip(
             level.members, level.groups_of, level.spans[len(tokens)], strict=True
@@ -134,13 +137,13 @@ class SharedLayers:
 
 
 class SharedEngine:
-    """As `SharedLayers`, for networks that use the same other engine."""
+    """As `SharedLayers`, for networks whose hidden states come from the same other engine."""
 
     def __init__(self, networks: Sequence[Prepared]) -> None:
         self.networks = list(networks)
 
     def readings(self, requested: Bool[np.ndarray, "G T"]) -> NDArray[np.int64]:
-        """(T,) of ones: each text is read once."""
+        """Return (T,) ones: each text is computed once."""
         return np.ones(requested.shape[1], np.int64)
 
     @torch.inference_mode()
@@ -159,18 +162,18 @@ class SharedEngine:
 
 
 def layers_of(networks: Sequence[Prepared]) -> SharedLayers | SharedEngine:
-    """The shared reader of networks which `can_share`."""
+    """Return the joint reader of networks for which `can_share` holds."""
     return (SharedLayers if networks[0].engine is None else SharedEngine)(networks)
 
 
 class _Level:
-    """The rows at one layer: the requested texts of each different network, in order.
+    """The rows at one layer: the requested texts of each distinct network, in order.
 
     Attributes:
-        different: (G,) which of the C different networks each is.
-        members: (C,) a network for each.
-        rows: (C, T) whether the text is a row.
-        spans: of ids, and of rows.
+        different: (G,) the number of the distinct network that each network is equal to.
+        members: (C,) the index of one network for each distinct one.
+        rows: (C, T) whether the distinct network computes the text.
+        spans: `Spans` of the distinct networks, both by ids and by texts.
     """
 
     def __init__(
@@ -190,38 +193,39 @@ class _Level:
         ) | spans_of([*map(len, row_lengths)])
 
     def ids(self, lengths: NDArray[np.int64]) -> Tensor:
-        """The flat positions of the rows' ids among those of all texts."""
+        """Return the flat indices of the rows' ids among those of all texts."""
         return _places(lengths, np.nonzero(self.rows)[1])
 
     def taken_from(self, before: _Level) -> Tensor:
-        """The flat positions of the rows' ids among those of the previous level."""
-        number = np.cumsum(before.rows.reshape(-1)).reshape(before.rows.shape) - 1
-        which, texts = np.nonzero(self.rows)
-        parent = np.array([before.different[member] for member in self.members])[which]
+        """Return the flat indices of the rows' ids among those of the level `before`."""
+        row_numbers = np.cumsum(before.rows.reshape(-1)).reshape(before.rows.shape) - 1
+        row_members, row_texts = np.nonzero(self.rows)
+        previous = np.array([before.different[member] for member in self.members])[row_members]
         lengths = self.lengths[np.nonzero(before.rows)[1]]
-        return _places(lengths, number[parent, texts])
+        return _places(lengths, row_numbers[previous, row_texts])
 
     def mine(self, member: int, lengths: NDArray[np.int64] | None) -> Tensor | slice:
-        """The rows requested of this member, among those of its network at this level."""
-        row = self.rows[self.different[member]]
-        mine = np.flatnonzero(self.wanted[member][row])
-        if len(mine) == row.sum():
+        """Return the indices of the texts requested of network `member`, or of their ids with
+        `lengths`, among the rows of its distinct network."""
+        computed = self.rows[self.different[member]]
+        own_rows = np.flatnonzero(self.wanted[member][computed])
+        if len(own_rows) == computed.sum():
             return slice(None)
         if lengths is None:
-            return torch.from_numpy(mine)
-        return _places(lengths[row], mine)
+            return torch.from_numpy(own_rows)
+        return _places(lengths[computed], own_rows)
 
 
 def spans_of(counts: Sequence[int]) -> dict[int, list[slice]]:
-    """`Spans` of so many rows each."""
+    """Return `Spans` for networks with `counts` rows each."""
     ends = np.cumsum(counts).tolist()
     pairs = zip([0, *ends], ends, strict=False)
     return {ends[-1]: [slice(begin, end) for begin, end in pairs]}
 
 
 def can_share(network: Prepared, other: Prepared) -> bool:
-    """Whether two networks can be read together: one shape, shared weights, no vectors or keys in
-    front; or one engine."""
+    """Whether two networks can be run together: they have equal architectures, shared weights and
+    no adapter that adds vectors or keys in front; or they use the same other engine."""
     if network.engine is not None or other.engine is not None:
         return network.engine is other.engine
     return (
@@ -236,18 +240,18 @@ def can_share(network: Prepared, other: Prepared) -> bool:
 
 
 def can_write_together(network: Prepared, other: Prepared) -> bool:
-    """As `can_share`, for generation; embeddings and final norms are shared, too."""
-    one, other_stack = network.writer, other.writer
+    """As `can_share`, for generation, where embeddings and final norms must be shared, too."""
+    own_stack, other_stack = network.writer, other.writer
     return (
         network.products is other.products
         and not network.products.live
-        and one.config == other_stack.config
+        and own_stack.config == other_stack.config
         and not any(
             stack.plain or any(layer.attention.before is not None for layer in stack.layers)
-            for stack in (one, other_stack)
+            for stack in (own_stack, other_stack)
         )
-        and _entry_key(network, one) == _entry_key(other, other_stack)
-        and (one.final_norm and one.final_norm.key)
+        and _entry_key(network, own_stack) == _entry_key(other, other_stack)
+        and (own_stack.final_norm and own_stack.final_norm.key)
         == (other_stack.final_norm and other_stack.final_norm.key)
     )
 
@@ -259,13 +263,13 @@ def _is_plain(network: Prepared) -> bool:
 
 # ---------------------------------------------------------------------------------- which are equal
 def _numbered(keys: Sequence[Key]) -> list[int]:
-    """The number of each key; equal keys have equal numbers."""
+    """Number the keys in order of first appearance; equal keys have equal numbers."""
     numbers: dict[Key, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
-    """A key that is equal for networks with the same embeddings."""
+    """Return a key that is equal for networks with the same embeddings."""
     stack = prepared_stack.module
     modules = [
         network.network.tokens,
@@ -280,7 +284,7 @@ def _entry_key(network: Prepared, prepared_stack: PreparedStack) -> Key:
 
 
 def _layer_key(layer: PreparedLayer) -> Key:
-    """A key that is equal for layers that compute the same."""
+    """Return a key that is equal for layers that compute the same function."""
     halves: list[PreparedAttention | PreparedFeedForward] = [layer.attention, layer.feed_forward]
     norms = [norm for half in halves for norm in (half.norm_before, half.norm_after)]
     hooks = [id(hook) for half in halves for hook in half._hooks]
@@ -297,7 +301,7 @@ def _products(half: PreparedAttention | PreparedFeedForward) -> dict[str, Produc
 
 # --------------------------------------------------------------------------- layers of several
 def mixed_layer(layers: Sequence[PreparedLayer], spans: Spans) -> PreparedLayer:
-    """A layer that applies to the rows of each span the layer of their network."""
+    """Return a layer that applies `layers[i]` to the rows of span i."""
     if len(layers) == 1:
         return layers[0]
     mixed = copy.copy(layers[0])
@@ -329,13 +333,13 @@ def _norm(norms: Sequence[PreparedNorm | None], spans: Spans) -> PreparedNorm | 
             [norm(x[span]) for norm, span in zip(norms, spans[len(x)], strict=True) if norm]
         )
 
-    return mixed  # type: ignore[return-value]  # it is called, and no more
+    return mixed  # type: ignore[return-value]  # only called
 
 
 def _hook(
     halves: Sequence[PreparedAttention | PreparedFeedForward], spans: Spans
 ) -> Callable[..., Tensor]:
-    """A hook that applies each half's hooks to its own rows."""
+    """Return a hook that applies the hooks of each half to its own rows."""
 
     def act(module: object, inputs: object, out: Tensor) -> Tensor:
         outputs = []
@@ -351,48 +355,48 @@ def _hook(
 
 
 def _product(products: Sequence[Product], spans: Spans) -> Product:
-    """One product for all rows if they share a weight; adapters act on their own rows."""
+    """Return a product for all rows: one multiplication if the networks share the weight, with the
+    hooks of each network applied to its own rows; else one for each run of equal products."""
     first_product = products[0]
     if all(product is first_product for product in products):
         return first_product
-    alike = first_product.packed is not None and all(
+    same_weight = first_product.packed is not None and all(
         product.packed is not None and product.key == first_product.key for product in products
     )
 
-    def apart(x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Runs of networks that have the same product together."""
+    def separate(x: Tensor, residual: Tensor | None = None) -> Tensor:
         outputs = []
         pairs = zip(products, spans[len(x)], strict=True)
         for _, run in groupby(pairs, key=lambda pair: id(pair[0])):
-            same_product = list(run)
-            span = slice(same_product[0][1].start, same_product[-1][1].stop)
+            equal_products = list(run)
+            span = slice(equal_products[0][1].start, equal_products[-1][1].stop)
             outputs.append(
-                same_product[0][0](x[span], None if residual is None else residual[span])
+                equal_products[0][0](x[span], None if residual is None else residual[span])
             )
         return torch.cat(outputs)
 
-    def together(x: Tensor, residual: Tensor | None = None) -> Tensor:
-        acting = [
+    def combined(x: Tensor, residual: Tensor | None = None) -> Tensor:
+        hooked = [
             (product, span)
             for product, span in zip(products, spans[len(x)], strict=True)
             if product.acts and span.start < span.stop
         ]
-        read = x
-        if any(product.changes_input for product, _ in acting):
-            read = x.clone()
-            for product, span in acting:
-                read[span] = product.entered(x[span])
-        out = first_product.linear(read)
-        for product, span in acting:
-            product.left(read[span], out[span])
+        inputs = x
+        if any(product.changes_input for product, _ in hooked):
+            inputs = x.clone()
+            for product, span in hooked:
+                inputs[span] = product.entered(x[span])
+        out = first_product.linear(inputs)
+        for product, span in hooked:
+            product.left(inputs[span], out[span])
         return finished(out, first_product.activation, residual)
 
-    return together if alike else apart  # type: ignore[return-value]  # called, and no more
+    return combined if same_weight else separate  # type: ignore[return-value]  # only called
 
 
 # ---------------------------------------------------------------------------------- rows and ids
 def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
-    """Runs of equal lengths."""
+    """Group consecutive texts of equal length."""
     if not len(lengths):
         return []
     ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths))
@@ -402,7 +406,7 @@ def _groups(lengths: NDArray[np.int64]) -> list[RowGroup]:
 
 
 def _places(lengths: NDArray[np.int64], row_indices: NDArray[np.int64]) -> Tensor:
-    """The flat positions of the ids of the chosen rows."""
+    """Return the flat indices of the ids of the rows `row_indices`."""
     begins = (np.cumsum(lengths) - lengths)[row_indices]
     row_lengths = lengths[row_indices]
     return torch.from_numpy(np.repeat(begins, row_lengths) + spread(row_lengths))

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TypeVar
 
 T = TypeVar("T")
-# Stops after each step, and returns what was found.
+# A generator that pauses after each step and returns the result at the end.
 Steps = Generator[None, None, T]
 
 

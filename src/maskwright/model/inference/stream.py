@@ -1,14 +1,12 @@
-"""Text as it is written: pieces that are never taken back, and strings that end it.
+"""Streaming of generated text in pieces that are final, with stop strings.
 
     for piece in stream(network, prompts, 100, sampling, decode=tokenizer.decode, stop=["\\n\\n"]):
-        print(piece.text, end="")              of one row; `piece.row` says which
+        print(piece.text, end="")              `piece.row` is the index of the prompt
 
-The pieces of a row, one after the other, are its text: what decoding all of its ids gives, up to
-where it was stopped. So a piece holds back what later tokens may change: bytes of a character that
-is not complete, and the beginning of a string that may become one of `stop`. A string of `stop`
-counts wherever it appears in the new text, across tokens or within one; the text ends before it.
-
-Nothing here knows a model's conventions; `texts.py` does.
+The concatenated pieces of a row are the decoded text of its ids, up to the stop string. Text that
+later tokens may still change is held back: bytes of an incomplete character, and a possible
+beginning of a stop string. Stop strings are found anywhere in the new text, within or across
+tokens; the text ends before them.
 """
 
 from __future__ import annotations
@@ -25,25 +23,25 @@ from maskwright.model.inference.prepared import Prepared
 from maskwright.model.nn.transformer import Transformer
 
 Decode = Callable[[Sequence[int]], str]
-# Why a row ended: its end token, a string of `stop`, or its number of tokens.
+# Why a row ended: its end token, a stop string, or the maximum number of tokens.
 Reason = Literal["end", "stop", "length"]
 
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that are no character, or not yet
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # decoded from invalid or incomplete bytes
 BYTE = re.compile(r"<0x[0-9A-F]{2}>", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What one step adds to a row.
+    """The output of one step for one row.
 
     Attributes:
-        row: which prompt it belongs to.
-        id: the new token; None where it was the end token.
-        text: what can be shown of it by now, and of the tokens before.
-        finished: why the row ends here; None where it goes on.
-        logprob: of the new token, the end token included, in nats, as the model gave it: before
-            temperature and filters. None where it was not asked for.
-        top_logprobs: ids and log-probabilities of the likeliest so many tokens, the best first.
+        row: index of the prompt.
+        id: id of the new token; None for the end token.
+        text: text that became final, perhaps of earlier tokens; may be empty.
+        finished: why the row ends here; None if it continues.
+        logprob: log-probability in nats of the new token, before temperature and filters; None if
+            not requested.
+        top_logprobs: (id, log-probability) of the most likely tokens, the best first.
     """
 
     row: int
@@ -55,14 +53,14 @@ class Piece:
 
 
 class GrowingText:
-    """The text of growing ids, emitted piece by piece.
+    """Incremental decoding of a growing list of ids.
 
     Args:
-        decode: the text of ids.
-        prefix: ids in front of the new ones, whose text is not given out.
+        decode: maps token ids to text.
+        prefix: ids in front of the new ones, whose text is not returned.
         stop: strings that end the text.
-        is_byte: whether an id stands for a byte alone. What a run of such ids spells is known only
-            when it has ended: one byte that fits nowhere spoils all of it.
+        is_byte: whether an id stands for a single byte. A run of such ids is decoded when it is
+            complete, since one invalid byte changes the text of the whole run.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class GrowingText:
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """The text that can be shown after `token`."""
+        """Add a token and return the text that is final now."""
         self._ids.append(token)
         count = len(self._ids)
         while count > self._first and self._is_byte(self._ids[count - 1]):
@@ -89,17 +87,15 @@ class GrowingText:
         return self._show(self._text(count).rstrip(UNFINISHED), more=True)
 
     def end(self) -> str:
-        """The text that was held back, at the end."""
+        """Return the text that was held back; call it after the last token."""
         return "" if self.stopped else self._show(self._text(len(self._ids)), more=False)
 
     def _text(self, count: int) -> str:
         return self._decode(self._ids[:count])[self._skipped :]
 
     def _show(self, text: str, more: bool) -> str:
-        # What was shown is no part of such a string: it would have been held back.
-        stop_positions = [
-            stop_position for s in self._stop if (stop_position := text.find(s, self._shown)) >= 0
-        ]
+        # Text shown before cannot belong to a stop string: it would have been held back.
+        stop_positions = [i for s in self._stop if (i := text.find(s, self._shown)) >= 0]
         if stop_positions:
             self.stopped, text = True, text[: min(stop_positions)]
         elif more:
@@ -125,13 +121,13 @@ def stream(
     one_way: bool = False,
     cached: bool = True,
 ) -> Iterator[Piece]:
-    """What each step adds to each row; see `decode.steps` and `GrowingText`.
+    """Generate, and yield the new text of each row after each step; see `decode.steps`.
 
     Args:
-        decode: the text of ids; one for all rows, or one for each.
-        prefixes: of each row the ids in front of the new ones when it is decoded; a word is spelled
-            otherwise at the beginning of a text. None: none.
-        stop: strings that end a row, none of them empty.
+        decode: maps token ids to text; one function for all rows, or one for each.
+        prefixes: ids put in front of the new ones of each row for decoding, since a word is decoded
+            differently at the beginning of a text; None for none.
+        stop: non-empty strings that end a row.
 
     Raises:
         UsageError: an empty string in `stop`.  Others: as `decode.steps`.
@@ -157,36 +153,36 @@ def stream(
         cached=cached,
         stopped=stopped,
     )
-    written = [0] * len(prompts)
-    with closing(generated):  # a stream that is closed early gives the model back at once
+    counts_written = [0] * len(prompts)
+    with closing(generated):  # release the model at once if the stream is closed early
         for step in generated:
             for row, token in zip(step.rows, step.tokens, strict=True):
-                written[row] += 1
+                counts_written[row] += 1
                 id_shown = None if token == end else token
-                new, finished = shown(texts[row], id_shown, written[row] == counts[row])
+                new_text, finished = shown(texts[row], id_shown, counts_written[row] == counts[row])
                 if finished == "stop":
                     stopped.add(row)
-                yield Piece(row, id_shown, new, finished)
+                yield Piece(row, id_shown, new_text, finished)
 
 
 def shown(text: GrowingText, token: int | None, is_last: bool) -> tuple[str, Reason | None]:
-    """What can be shown of a row now that `token` follows, None of its end; and why it ends here,
-    if it does. `is_last`: no more tokens may follow."""
-    new = "" if token is None else text.add(token)
+    """Return the text of a row that is final after `token` (None for the end token), and why the
+    row ends, or None. `is_last` is True if the maximum number of tokens is reached."""
+    new_text = "" if token is None else text.add(token)
     if text.stopped:
-        return new, "stop"
+        return new_text, "stop"
     if token is not None and not is_last:
-        return new, None
-    new += text.end()
-    # What was held back may hold a string that ends the text, too.
-    return new, "stop" if text.stopped else "end" if token is None else "length"
+        return new_text, None
+    new_text += text.end()
+    # The text that was held back may contain a stop string, too.
+    return new_text, "stop" if text.stopped else "end" if token is None else "length"
 
 
 def require_stop(stop: Sequence[str]) -> None:
-    """Refuse stop strings that are no list of non-empty strings.
+    """Check the stop strings.
 
     Raises:
-        UsageError: one is empty.
+        UsageError: not a list, or one of them is empty.
     """
     if isinstance(stop, str) or not all(stop):
         raise UsageError(
@@ -198,7 +194,7 @@ def require_stop(stop: Sequence[str]) -> None:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of `text` begin `stop`."""
+    """Return the length of the longest end of `text` that is a proper beginning of `stop`."""
     for length in range(min(len(stop) - 1, len(text)), 0, -1):
         if text.endswith(stop[:length]):
             return length

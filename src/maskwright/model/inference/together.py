@@ -1,13 +1,13 @@
-"""What several askers want of one network, or of networks that share their weights, read together.
+"""Several requests for scores to one network, or to networks that share weights, computed together.
 
-    scores_of_all([Asked(topics, …), Asked(moods, …)])   ->  scores of each, in order
+    scores_of_all([ScoreRequest(topics, …), ScoreRequest(moods, …)])   ->  scores of each, in order
 
-Texts of all are read in one run of ids, each text once for all askers whose networks read it alike:
-seven heads above one body cost what one does. Adapters act on the rows of those who ask them
-(`shared_layers.py`). What cannot be read so, with vectors or keys in front of it, by a decoder
-beside an encoder, or on weights of its own, is read apart.
+Each distinct text is computed once for all requests whose networks are equal, so that seven heads
+on one body cost as much as one. Adapters are applied to the rows of their own requests
+(`shared_layers.py`). Requests to encoder-decoder models, to networks with vectors or keys in front
+of the input, or with weights of their own, are computed separately.
 
-Letters: N texts of an asker, T different texts, D width.
+Letters: N texts of a request, T distinct texts, D width.
 """
 
 from __future__ import annotations
@@ -31,13 +31,7 @@ from maskwright.text.store.rows import spread
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A request for scores.
-
-    Attributes:
-        objective: what gives the scores; its `product` is a prepared network.
-        examples: what is asked about.
-        collation: how the network reads texts.
-    """
+    """A request for scores of `examples`; the `product` of `objective` is a prepared network."""
 
     objective: ScoringObjective
     examples: EncodedExamples
@@ -45,7 +39,7 @@ class ScoreRequest:
 
 
 def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
-    """`scores` of each request, in order; reading them together changes nothing beyond rounding."""
+    """Return the `scores` of each request, in order; equal up to rounding to separate calls."""
     scores_of: dict[int, NDArray[np.float32]] = {}
     for numbers in _sharing(requests):
         group = [requests[number] for number in numbers]
@@ -59,7 +53,7 @@ def scores_of_all(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]
 
 
 def _sharing(requests: Sequence[ScoreRequest]) -> list[list[int]]:
-    """Groups of numbers of requests that are read together."""
+    """Group the indices of requests that can be computed together."""
     groups: list[list[int]] = []
     for number, request in enumerate(requests):
         for group in groups:
@@ -83,8 +77,8 @@ def _can_join(request: ScoreRequest) -> bool:
 
 
 def _on_one(request: ScoreRequest, other: ScoreRequest) -> bool:
-    segments = (request.examples.segments is None) == (other.examples.segments is None)
-    return segments and can_share(_network(request), _network(other))
+    same_segments = (request.examples.segments is None) == (other.examples.segments is None)
+    return same_segments and can_share(_network(request), _network(other))
 
 
 def _network(request: ScoreRequest) -> Prepared:
@@ -98,6 +92,7 @@ def _place(request: ScoreRequest) -> Place | None:
 
 
 def _read_together(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]]:
+    """Compute the scores of requests to networks for which `can_share` holds."""
     texts = _Texts()
     readings = [_Reading(request, texts.numbers(request.examples)) for request in requests]
     networks = list(dict.fromkeys(map(_network, requests)))
@@ -119,11 +114,8 @@ def _read_together(requests: Sequence[ScoreRequest]) -> list[NDArray[np.float32]
 
 
 class _Reading:
-    """A request, and its scores as its texts are read.
-
-    Args:
-        texts: (N,) which of the different texts each of its own is.
-    """
+    """A request and its scores so far; `texts` (N,) are the numbers of its texts among all distinct
+    ones."""
 
     def __init__(self, request: ScoreRequest, texts: NDArray[np.int64]) -> None:
         self.request, self.texts = request, texts
@@ -138,7 +130,8 @@ class _Reading:
         states: Tensor,
         position_read: Place | None,
     ) -> None:
-        """States of the texts with these numbers: all, or those of the place that was read."""
+        """Add the concatenated hidden states of the distinct texts `numbers` with `lengths` ids, or
+        only those at `position_read` of each text."""
         objective, examples = self.request.objective, self.request.examples
         order = np.argsort(numbers)
         nearest = np.searchsorted(numbers[order], self.texts).clip(max=max(0, len(numbers) - 1))
@@ -147,7 +140,7 @@ class _Reading:
         )
         if not len(own_indices):
             return
-        indices = order[nearest[own_indices]]  # of each own text among those that were read
+        indices = order[nearest[own_indices]]  # index of each own text in `numbers`
         position = _place(self.request)
         if position_read is None:
             begins = np.cumsum(lengths) - lengths
@@ -163,17 +156,18 @@ class _Reading:
                 self._states = states.new_empty(len(self.texts), states.shape[1])
             self._states[torch.from_numpy(own_indices).to(states.device)] = states
             return
-        batch, which = examples.in_line(own_indices, self.request.collation)
+        batch, score_rows = examples.in_line(own_indices, self.request.collation)
         batch = batch.to(states.device)
-        self._scores.add(which, objective.scores_of(states if position else states[None], batch))
+        states = states if position else states[None]
+        self._scores.add(score_rows, objective.scores_of(states, batch))
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float32]:
         """The scores of all examples, in order."""
         if self._states is not None:
-            every = np.arange(len(self.request.examples))
-            batch = self.request.examples.of_answers(every)[2].to(self._states.device)
-            self._scores.add(every, self.request.objective.scores_of(self._states, batch))
+            all_indices = np.arange(len(self.request.examples))
+            batch = self.request.examples.of_answers(all_indices)[2].to(self._states.device)
+            self._scores.add(all_indices, self.request.objective.scores_of(self._states, batch))
         return self._scores.rows
 
 
@@ -190,7 +184,7 @@ class _Texts:
         return len(self._tokens)
 
     def numbers(self, examples: EncodedExamples) -> NDArray[np.int64]:
-        """(N,) a number for each text of the examples, the same for equal ones."""
+        """Return (N,) the number of each text of the examples; equal texts have equal numbers."""
         if id(examples.texts) not in self._numbers:
             ends = np.cumsum(examples.texts.lengths)[:-1]
             tokens = np.split(examples.texts.tokens, ends)
@@ -214,7 +208,7 @@ class _Texts:
     def in_line(
         self, numbers: NDArray[np.int64], device: torch.device
     ) -> tuple[Tensor, Tensor | None]:
-        """Ids and segments of these texts, one after the other."""
+        """Return the concatenated ids and segments of these texts."""
         tokens = np.concatenate([self._tokens[number] for number in numbers])
         if not self._segments:
             return torch.from_numpy(tokens).to(device), None

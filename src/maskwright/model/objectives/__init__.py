@@ -1,6 +1,6 @@
-"""What a network learns: an objective a file, each with its `SPEC` and `Options`.
+"""Training objectives, one module each, with its `SPEC` and `Options`.
 
-These files need no torch; what an objective computes is in `modules/`. Read `base/spec` (what
-other packages know of an objective) and `base/objective` (the contract), then `masked`, `causal`,
-`hybrid`; of two stacks `span_corruption` and `denoising`. `supervised` is what fine-tuning trains.
+These modules do not import torch; the computations are in `modules/`. Read `base/spec` (properties
+used by other packages) and `base/objective` (the interface), then `masked`, `causal`, `hybrid`, and
+for encoder-decoders `span_corruption` and `denoising`. `supervised` is used for fine-tuning.
 """

@@ -1,4 +1,4 @@
-"""The model folder of a path: the newest checkpoint of a run, the model of a fine-tuning."""
+"""Find the model folder in a path: the newest checkpoint of a run, the model of a fine-tuning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maskwright.model.opening.run_folder import is_run
 
 
 def newest(run: Path) -> Path:
-    """The newest valid checkpoint of a run folder.
+    """Return the newest valid checkpoint of a run folder.
 
     Raises:
         CheckpointError: there is none.
@@ -23,7 +23,7 @@ def newest(run: Path) -> Path:
 
 
 def called(path: Path) -> str:
-    """The display name of the model in `path`: its run, or the folder around a `model`."""
+    """Return the display name of the model in `path`: of its run, or of the parent of `model`."""
     path = path.resolve()
     if path.parent.name == "checkpoints":
         return path.parent.parent.name
@@ -36,18 +36,17 @@ def has_checkpoint(out: Path) -> bool:
 
 
 def learned_beside(folder: Path) -> bool:
-    """Whether a task's weights are in an adapter beside the model of `folder`."""
+    """Whether the trained weights of `folder` are in an adapter next to its model."""
     record = read_task(folder)
     return record is not None and record.attached
 
 
 def model_folder(folder: Path) -> Path:
-    """`folder`, the newest valid checkpoint of a run, or the model of a fine-tuning.
+    """Return `folder`, or the newest checkpoint in a run, or the model in a fine-tuning.
 
     Raises:
-        CheckpointError: it is a run, and it has no checkpoint yet, or none that is valid; or a
-            fine-tuning that is not finished.
-        IncompatibleError: it was fine-tuned, and its model alone would be another one.
+        CheckpointError: a run without a valid newest checkpoint, or an unfinished fine-tuning.
+        IncompatibleError: the trained weights are not in the model, but in an adapter or head.
     """
     require_finished(folder)
     if (folder / TASK).is_file() and not (folder / pretrained.CONFIG).exists():
@@ -78,7 +77,7 @@ def model_folder(folder: Path) -> Path:
 
 
 def _undamaged(run: Path) -> Path:
-    """The newest checkpoint of a run, its file sizes checked; hashes are checked on reading.
+    """Return the newest checkpoint of a run; file sizes are checked here, hashes on reading.
 
     Raises:
         CheckpointError: there is none, or the newest is damaged.
@@ -99,11 +98,11 @@ def _undamaged(run: Path) -> Path:
 def damaged(
     run: Path, reason: CheckpointError | StorageError, older: Path | None = None
 ) -> CheckpointError:
-    """The error that the newest checkpoint of a run is damaged. An older one would silently give
-    other answers; only `resume` goes on from it, and says so.
+    """Return the error for a damaged newest checkpoint. An older one would silently give different
+    predictions; only `resume` continues from it, and reports that.
 
     Args:
-        older: the newest one that is whole; None: it is looked for.
+        older: the newest valid one; None to search for it.
     """
     newest = commit.numbered(run / "checkpoints")[-1]
     if older is None:
@@ -111,7 +110,7 @@ def damaged(
             older = commit.newest(run / "checkpoints")[0]
         except CheckpointError as error:
             return error
-    if older == newest:  # what is wrong with it is no damage
+    if older == newest:  # it is not damaged: the error has another reason
         return CheckpointError(
             reason.what,
             where=reason.where,

@@ -1,7 +1,7 @@
-"""How the folder of another library says that its model writes: in generation_config.json, or by
-the same keys of config.json; and what `task_specific_params` has, where that is of one task.
+"""Generation settings in folders of transformers: generation_config.json, else the same keys of
+config.json, and `task_specific_params` if they are for a single task.
 
-A model of two stacks then answers text for text with them, as `pipeline` of that library did.
+An encoder-decoder then generates with them, as `pipeline` of that library does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from maskwright.base.findings import Finding
 from maskwright.model.checkpoint import safe_read
 
 FILE, FINDING, OF_TASKS = "generation_config.json", "generation-settings", "task_specific_params"
-LONGEST, LARGEST = 20, 1 << 20  # new ids, where nothing is said; a number
-# Followed by beam search: what it calls them, and the largest number; None: an id.
+LONGEST, LARGEST = 20, 1 << 20  # default number of new ids; maximum of a setting
+# Settings of beam search: key -> (name of our option, maximum, or None for a token id).
 FOLLOWED: dict[str, tuple[str, int | None]] = {
     "num_beams": ("beams", 64),
     "length_penalty": ("penalty", 10),
@@ -28,10 +28,10 @@ FOLLOWED: dict[str, tuple[str, int | None]] = {
     "max_length": ("longest", LARGEST),
     "max_new_tokens": ("longest", LARGEST),
 }
-# What is written is the same with these values; of a key that is not here, with none.
+# Values without effect; of other keys, only empty values have none.
 ONE = "num_beams num_beam_groups num_return_sequences temperature top_p typical_p length_penalty"
 USUAL: dict[str, Any] = {"top_k": 50, "repetition_penalty": 1, **dict.fromkeys(ONE.split(), 1)}
-# Named elsewhere in the folder, or no matter of what is written.
+# Parts of keys that are read elsewhere, or do not affect the generated text.
 ELSEWHERE = (
     "_token_id",
     "output_",
@@ -44,10 +44,10 @@ ELSEWHERE = (
 
 
 def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that differ from the defaults; tasks are under `task_specific_params`.
+    """Return the settings that have an effect; under `task_specific_params`, the names of tasks.
 
     Args:
-        config: keys of its config.json.
+        config: the keys of config.json.
 
     Raises:
         CheckpointError: the file is damaged.
@@ -56,10 +56,10 @@ def read(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     settings = {key: config[key] for key in keys & config.keys()}
     if (folder / FILE).is_file():
         settings = safe_read.read_json(folder, FILE)
-    of_tasks = config.get(OF_TASKS)
-    tasks = list(of_tasks) if isinstance(of_tasks, dict) else []
-    of_one = of_tasks[tasks[0]] if isinstance(of_tasks, dict) and len(tasks) == 1 else None
-    settings |= {"prefix": config.get("prefix"), **(of_one if isinstance(of_one, dict) else {})}
+    task_settings = config.get(OF_TASKS)
+    tasks = list(task_settings) if isinstance(task_settings, dict) else []
+    single = task_settings[tasks[0]] if isinstance(task_settings, dict) and len(tasks) == 1 else {}
+    settings |= {"prefix": config.get("prefix"), **(single if isinstance(single, dict) else {})}
     return {k: v for k, v in settings.items() if _matters(k, v)} | {OF_TASKS: tasks}
 
 
@@ -79,58 +79,56 @@ def _is_other(key: str, value: Any) -> bool:
 
 
 def options(settings: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
-    """The options of a task type that writes, for a model with so many ids.
+    """Convert settings to the options of a generating task; `vocabulary` is the number of ids.
 
     Raises:
-        CheckpointError: a setting that is out of range, or no number.
+        CheckpointError: a setting is out of range, or not a number.
     """
-    followed: dict[str, Any] = {"longest": LONGEST}
+    result: dict[str, Any] = {"longest": LONGEST}
     for key in FOLLOWED.keys() & settings.keys() - {"max_length"} | {"max_length"}:
-        name, most = FOLLOWED[key]
+        name, maximum = FOLLOWED[key]
         if _is_other(key, settings.get(key)):
             continue
-        most, value = most or vocabulary - 1, settings.get(key, LONGEST + 1)
-        kinds = (int, float) if name == "penalty" else (int, bool)
-        least = -most if name == "penalty" else 0
-        if type(value) not in kinds or not least <= value <= most:
+        maximum, value = maximum or vocabulary - 1, settings.get(key, LONGEST + 1)
+        types = (int, float) if name == "penalty" else (int, bool)
+        minimum = -maximum if name == "penalty" else 0
+        if type(value) not in types or not minimum <= value <= maximum:
             raise CheckpointError(
                 "a setting of generation that cannot be followed",
                 where=f"{FILE}: {key}",
                 found=repr(value)[:80],
-                wanted=f"a number from {least:,} to {most:,}",
+                wanted=f"a number from {minimum:,} to {maximum:,}",
             )
         if key != "max_length":
-            followed[name] = value
+            result[name] = value
         elif "max_new_tokens" not in settings:
-            followed[name] = max(1, value - 1)  # the first id of a decoder counts
+            result[name] = max(1, value - 1)  # the first id of a decoder counts
     task, prefix = (*settings[OF_TASKS], "")[0], str(settings.get("prefix", ""))
     key = {"s": "summary_text", "t": "translation_text"}.get(task[:1], "generated_text")
     key = key if len(settings[OF_TASKS]) == 1 else "generated_text"
     prompt = prefix.replace("{", "{{").replace("}", "}}") + "{source}"
-    return {**followed, "key": key, "prompt": prompt}
+    return {**result, "key": key, "prompt": prompt}
 
 
 def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
-    """Findings on the settings that are followed, and on those that are not."""
-    done = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
+    """Return findings on settings; `follows` says whether beam search settings are applied."""
+    handled = {OF_TASKS, "prefix", *(FOLLOWED if follows else ())}
     ignored = [
         f"{key} {value!r}"[:60]
         for key, value in settings.items()
-        if key not in done or _is_other(key, value)
+        if key not in handled or _is_other(key, value)
     ]
-    reported = []
+    found = []
     if ignored:
         message = (
             f"the folder says how its model writes, and this is not followed: {', '.join(ignored)}"
         )
-        usual = "" if follows else "generate and its like write as their arguments say"
-        reported.append(Finding(FINDING, message, remedy=usual))
+        remedy = "" if follows else "generate and its like write as their arguments say"
+        found.append(Finding(FINDING, message, remedy=remedy))
     if follows and len(settings[OF_TASKS]) > 1:
         message = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
-        reported.append(
-            Finding("generation-tasks", message, remedy="write the prefix into the texts")
-        )
+        found.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
     if follows and not {"max_length", "max_new_tokens"} & settings.keys():
         message = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
-        reported.append(Finding("generation-length", message))
-    return reported
+        found.append(Finding("generation-length", message))
+    return found

@@ -1,8 +1,8 @@
-"""A head that was trained above a model which stood still: opened above that model.
+"""Open a head that was trained on a frozen model, together with that model.
 
-The result of such a fine-tuning has no copy of the model, only the head, the model's place and its
-hash (`model/adapters/base/folder.py`). A model that was moved is found in the folder of the result,
-as `base`.
+The result of such a fine-tuning contains only the head, the path of the model and its hash
+(`model/adapters/base/folder.py`). A model that has moved can be linked as `base` in the folder of
+the result.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ from maskwright.model.opening.model import fingerprint
 
 
 def is_alone(folder: Path) -> bool:
-    """Whether the adapter's `folder` holds a head alone."""
+    """Whether `folder` contains a head without its model."""
     return folder.is_dir() and folder_of_adapters.base_of(folder) is not None
 
 
 def opened(folder: Path) -> PretrainedModel | None:
-    """The model with the head in the adapter's `folder`; None where that is no head alone.
+    """Load the head in `folder` with its base model; None if `folder` is not a separate head.
 
     Raises:
-        CheckpointError: the head is damaged, or its base is not there.
-        IncompatibleError: what lies there is another model.
+        CheckpointError: the head is damaged, or its base does not exist.
+        IncompatibleError: the model at the path of the base is a different one.
     """
     base = folder_of_adapters.base_of(folder) if folder.is_dir() else None
     if base is None:
         return None
     loaded = pretrained.load(_found(base, folder))
-    generator = torch.Generator().manual_seed(0)  # every value is replaced by one that is read
+    generator = torch.Generator().manual_seed(0)  # all initial values are overwritten
     model = initialise.build(base.config, generator)
     load_matching(loaded.model, model, heads=False)
     folder_of_adapters.load(model, folder).merge()
-    named = loaded.about.family  # which has no name for some heads
-    family = named if named is not None and families.family(named).belongs(base.config) else None
+    family = loaded.about.family  # some heads belong to no family
+    if family is not None and not families.family(family).belongs(base.config):
+        family = None
     return replace(loaded, model=model.eval(), config=base.config, about=About(family=family))
 
 
 def base_folder(folder: Path) -> Path | None:
-    """The model below the head in the adapter's `folder`; None where that is no head alone.
+    """Return the folder of the base model of the head in `folder`; None as for `opened`.
 
     Raises:
         CheckpointError, IncompatibleError: as `opened`.
@@ -62,13 +63,13 @@ def base_folder(folder: Path) -> Path | None:
 
 
 def _found(base: BaseReference, folder: Path) -> Path:
-    """The current folder of the base."""
+    """Return the first of the possible folders that contains the base."""
     folders = [candidate for candidate in base.places if os.path.isdir(candidate)]  # of any length
     matching = (candidate for candidate in folders if fingerprint(candidate) == base.sha256)
     if (folder_of_base := next(matching, None)) is not None:
         return folder_of_base
-    laid, recorded_path, _ = base.places
-    remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(laid))}"
+    link_path, recorded_path, _ = base.places
+    remedy = f"put it there again, or link it: ln -s FOLDER {shlex.quote(str(link_path))}"
     if folders:
         raise IncompatibleError(
             "the model under this head is not the one it was trained on",

@@ -1,4 +1,4 @@
-"""Model: what a folder holds, as one value."""
+"""The content of an opened model folder."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from maskwright.text.tokenizer.tokenizer import Tokenizer
 def fingerprint(
     folder: Path, hashes: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
 ) -> str:
-    """The hash of a model folder's config, weights and tokenizer, whatever else lies there.
+    """Return a hash of the config, weights and tokenizer of a model folder.
 
     Args:
-        hashes: SHA-256 of files by name that were read just now; these are not read again.
-        beside: folders of adapters and heads that stand on it; with one, `folder` may be without
+        hashes: file name -> known SHA-256; these files are not read again.
+        beside: folders of adapters and heads to include; if there are some, `folder` may have no
             weights.
     """
     without_weights = bool(beside) and not any(folder.glob("*.safetensors"))
@@ -57,21 +57,21 @@ class Model:
     """An open model.
 
     Attributes:
-        network: in evaluation mode, an adapter attached where the folder has one.
-        words: the tokenizer; None where the folder has none (`tokenizer` refuses that).
-        config: of the network.
+        network: the network in evaluation mode, with the adapter of the folder attached, if any.
+        words: the tokenizer; None if the folder has none (`tokenizer` then raises).
+        config: the config of the network.
         model_type: the family's name, or `maskwright`.
-        conventions: how it is asked.
-        folder: as it was named: of a run, a result of fine-tuning, an adapter, a model.
-        home: where what belongs to the model lies: the result of a fine-tuning around it.
-        path: the folder that the weights were read from.
-        is_adapter: it is an adapter that was opened on its base.
-        task: what `task.json` says; None where it was not fine-tuned here.
-        about: names of labels and the like, as the folder states them.
-        extra: keys of config.json that the config does not decide.
-        positions: how many positions an adapter puts before a text.
-        findings: what was assumed when the folder was opened.
-        hashes: SHA-256 of the files that were compared with a manifest, by name.
+        conventions: conventions of its use.
+        folder: the path as given by the caller: a run, fine-tuning, adapter or model.
+        home: the fine-tuning folder that the model belongs to, else the given folder.
+        path: the folder of the weights.
+        is_adapter: whether it is an adapter that was opened with its base.
+        task: the content of `task.json`; None if it was not fine-tuned here.
+        about: label names and other information of the folder.
+        extra: keys of config.json that are not determined by the config.
+        positions: number of positions that an adapter puts before a text.
+        findings: assumptions made when the folder was opened.
+        hashes: file name -> SHA-256, for the files that were compared with a manifest.
     """
 
     network: Transformer
@@ -108,21 +108,21 @@ class Model:
 
     @property
     def num_stacks(self) -> int:
-        """1, or 2 of an encoder with a decoder."""
+        """Number of stacks: 2 for an encoder-decoder, else 1."""
         return len(self.config.stacks)
 
     @property
     def writes_for_texts(self) -> bool:
-        """Whether it is a text-to-text model of two stacks from another library."""
+        """Whether it is a text-to-text encoder-decoder from another library."""
         ours = self.about.conventions or self.conventions.measure or self.task
         return ours is None and self.num_stacks == 2 and self.config.vocabulary_head is not None
 
     @property
     def decoder_start(self) -> int | None:
-        """The id that the decoder of two stacks begins with; None without a trained second stack.
+        """The decoder start id of an encoder-decoder; None without a trained decoder beside it.
 
         Raises:
-            CheckpointError: config.json does not say it.
+            CheckpointError: config.json does not have it.
         """
         if self.num_stacks == 1 or not self.conventions.decoder_trained:
             return None

@@ -1,6 +1,6 @@
-"""How the model of a recipe is asked: from its objective, its rows and its way of reading files.
+"""The conventions of using a model, derived from the recipe of its pretraining.
 
-A run of an earlier release has no conventions beside its weights; then those of its recipe hold.
+They are also used for runs of earlier releases, which saved no conventions with their weights.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from maskwright.model.opening.run_folder import RECIPE, is_run
 from maskwright.text.corpus.reading import ReadingOptions
 
 FRAMED_ROWS = ("documents", "sentences")
-"""Rows in which every text stands in its frame."""
+"""Kinds of rows in which every text has its special tokens."""
 
 
 def conventions_of(
@@ -28,23 +28,21 @@ def conventions_of(
     reading: Mapping[str, Any],
     stacks: int,
 ) -> Conventions:
-    """The conventions of a model with this pretraining.
+    """Return the conventions of a model with this pretraining.
 
     Args:
-        options, rows, reading: those tables of a recipe, as JSON has them; of `reading` the fields
+        options, rows, reading: these tables of a recipe, as plain values; of `reading` only fields
             of `ReadingOptions` are kept.
-        stacks: 1, or 2 of an encoder with a decoder.
+        stacks: number of stacks, 2 for an encoder-decoder.
 
     Raises:
-        ConfigError: an option that the objective does not take.
+        ConfigError: an option that the objective does not have.
     """
     objective.read(options)
     spec, kind = objective.spec, rows.get("kind", "auto")
     kind = spec.rows if kind == "auto" else kind
     continues = spec.writes or spec.bidirectional_prefix or spec.rows == "stream"
-    kept_fields = {field.name for field in fields(ReadingOptions)} - {
-        "notes"
-    }  # which no model is asked with
+    kept_fields = {field.name for field in fields(ReadingOptions)} - {"notes"}
     return Conventions(
         prediction_offset=spec.prediction_offset,
         bidirectional_prefix=spec.bidirectional_prefix,
@@ -62,13 +60,13 @@ def conventions_of(
 
 
 def run_around(checkpoint: Path) -> Path | None:
-    """The run folder whose checkpoint this folder is; None if it is none."""
-    above = checkpoint.resolve().parent
-    return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
+    """Return the folder of the run that `checkpoint` belongs to; None if it is no checkpoint."""
+    parent = checkpoint.resolve().parent
+    return parent.parent if parent.name == "checkpoints" and is_run(parent.parent) else None
 
 
 def conventions_of_run(run: Path, stacks: int) -> Conventions:
-    """The conventions that the recipe of a run says.
+    """Return the conventions according to the recipe of a run.
 
     Raises:
         ConfigError: the recipe cannot be read; the message names the file.

@@ -1,10 +1,10 @@
-"""The one way to open a model.
+"""Open a model from any kind of folder.
 
     open_model(folder) -> Model
 
-A folder is that of a run (which stands for its newest checkpoint), of a checkpoint, of a model of
-any origin, of a fine-tuning, of an adapter (opened on its base) or of a head alone (opened above
-the model it was trained on). It is read and verified once; what comes after takes the `Model`.
+The folder can be a run (its newest checkpoint is opened), a checkpoint, a model of any library, a
+fine-tuning, an adapter (opened with its base) or a separate head (opened with the model it was
+trained on). It is read and verified once.
 """
 
 from __future__ import annotations
@@ -40,55 +40,55 @@ from maskwright.model.opening.run_folder import is_run
 
 @dataclass(frozen=True)
 class AdaptedModel:
-    """The model with its adapter, and the folder of its base."""
+    """A base model with an adapter merged into it, and the folder of the base."""
 
     loaded: pretrained.PretrainedModel
     base: Path
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether the folder has an adapter in the form of `peft`, and no model."""
+    """Whether the folder has an adapter in the format of `peft`, and no model."""
     return (folder / CONFIG).is_file() and not (folder / pretrained.CONFIG).exists()
 
 
 def open_adapter(folder: Path | str, base: Path | str | None = None) -> AdaptedModel:
-    """The base model with the adapter in `folder` merged into it.
+    """Load the base model and merge the adapter in `folder` into it.
 
     Args:
-        base: the folder of the base; None: the one that the adapter names.
+        base: the folder of the base; None for the one that the adapter names.
 
     Raises:
-        UsageError: the base is not where the adapter says, or in two places.
-        IncompatibleError: the adapter is of a kind that is not read here, or a part of its head
-            lies in neither folder.
-        CheckpointError and others: as of `pretrained.load` and `peft_form.load`.
+        UsageError: the base that the adapter names does not exist, or is ambiguous.
+        IncompatibleError: an unsupported kind of adapter, or a part of its head is in neither
+            folder.
+        CheckpointError and others: as for `pretrained.load` and `peft_form.load`.
     """
     folder = safe_read.model_folder(folder)
     config = safe_read.read_json(folder, CONFIG)
     peft_form.require_kind(config, folder / CONFIG)
     base_folder = _base(folder, config) if base is None else safe_read.model_folder(base)
     loaded = pretrained.load(base_folder)
-    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     names = {
-        name.removeprefix(peft_form.ROOT): entry.shape for name, entry in opened.entries.items()
+        name.removeprefix(peft_form.ROOT): entry.shape for name, entry in tensors.entries.items()
     }
-    member = pretrained.described(base_folder).family
-    heads = None if member is None else _headed(base_folder, member, loaded.config, names, config)
+    family = pretrained.described(base_folder).family
+    heads = None if family is None else _headed(base_folder, family, loaded.config, names, config)
     model, about = loaded.model, loaded.about
-    if heads is not None and member is not None:
+    if heads is not None and family is not None:
         transferred = transfer(loaded.model, heads, torch.Generator().manual_seed(0))
-        rules = carriers(member.weights(heads))
-        brought = {
+        rules = carriers(family.weights(heads))
+        adapter_parameters = {
             parameter_name
             for rule in rules
             for parameter_name in rule.parts()
             if any(name in names for name in rule.names())
         }
-        if lacking := [name for name in transferred.new if name not in brought]:
+        if missing := [name for name in transferred.new if name not in adapter_parameters]:
             raise IncompatibleError(
                 "a part of the head lies neither in the base nor beside the adapter",
                 where=folder / WEIGHTS,
-                found=f"missing: {', '.join(lacking)}",
+                found=f"missing: {', '.join(missing)}",
                 wanted="the whole head that was trained",
                 do="save the adapter with modules_to_save naming that part too; what was drawn "
                 "for it in training is lost otherwise",
@@ -117,18 +117,19 @@ def merge_adapter(folder: Path | str, out: Path | str, *, base: Path | str | Non
 
 
 def _base(folder: Path, config: Mapping[str, Any]) -> Path:
-    named = config.get(BASE)
+    """Return the base that an adapter's config names, relative to the working folder or its own."""
+    base_name = config.get(BASE)
     option = "name the folder of its base: --base FOLDER"
-    if not isinstance(named, str) or not named or "\0" in named:
+    if not isinstance(base_name, str) or not base_name or "\0" in base_name:
         raise UsageError(
             "the adapter does not say what its base is",
             where=folder / CONFIG,
-            found=f"{BASE}: {named!r}"[:200],
+            found=f"{BASE}: {base_name!r}"[:200],
             wanted="a folder",
             do=option,
         )
-    # `Path.is_dir` raises what the system says of a path that is too long.
-    candidates = {p.resolve() for p in (Path(named), folder / named) if os.path.isdir(p)}
+    # Unlike `Path.is_dir`, `os.path.isdir` does not raise for a path that is too long.
+    candidates = {p.resolve() for p in (Path(base_name), folder / base_name) if os.path.isdir(p)}
     if len(candidates) == 1:
         return candidates.pop()
     raise UsageError(
@@ -136,7 +137,7 @@ def _base(folder: Path, config: Mapping[str, Any]) -> Path:
         if candidates
         else "the base of the adapter is not there",
         where=folder / CONFIG,
-        found=" and ".join(sorted(map(str, candidates))) or f"{BASE}: {named!r}"[:200],
+        found=" and ".join(sorted(map(str, candidates))) or f"{BASE}: {base_name!r}"[:200],
         wanted="one folder, seen from here or from the adapter's own; nothing is downloaded",
         do=option,
     )
@@ -149,13 +150,14 @@ def _headed(
     names: Mapping[str, tuple[int, ...]],
     peft_config: Mapping[str, Any],
 ) -> TransformerConfig | None:
-    """The base's config with the adapter's head; None if it has none."""
+    """Return the config of the base with the head of the adapter; None if the adapter has no head,
+    or the base has the same. `names` maps names of the adapter's tensors to shapes."""
     base_names = {
         rule_name for rule in carriers(member.weights(config)) for rule_name in rule.names()
     }
     heads = {name for name in names if ".lora_" not in name and ".ia3_" not in name}
     task = peft_config.get("task_type")
-    head_kind = next((kind for kind, called in peft_form.TASKS.items() if called == task), None)
+    head_kind = next((kind for kind, name in peft_form.TASKS.items() if name == task), None)
     if not heads - base_names and (
         head_kind is None or any(h.kind == head_kind for h in config.heads)
     ):
@@ -169,8 +171,8 @@ def _headed(
         ):
             continue
         with_head = pretrained.described(base_folder, name).config
-        ours = {n for rule in carriers(member.weights(with_head)) for n in rule.names()}
-        if not heads <= ours:
+        parameter_names = {n for rule in carriers(member.weights(with_head)) for n in rule.names()}
+        if not heads <= parameter_names:
             continue
         labels = _labels(member, with_head, names)
         if labels is None:
@@ -187,7 +189,7 @@ def _headed(
 def _labels(
     member: Family, config: TransformerConfig, names: Mapping[str, tuple[int, ...]]
 ) -> int | None:
-    """The number of labels of the adapter's head: the rows of its last weight."""
+    """Return the number of labels of the adapter's head: the rows of its last weight."""
     weight_name = f"heads.{config.heads[0].name}.weight"
     for rule in carriers(member.weights(config)):
         if weight_name in rule.parts():
@@ -200,16 +202,16 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
     """Open the model in `folder` on the best device.
 
     Args:
-        base: the folder of an adapter's base; None: the one that the adapter names.
+        base: the folder of an adapter's base; None for the one that the adapter names.
 
     Raises:
-        UsageError: no such folder, or a `base` for what is no adapter.
-        CheckpointError: a run without a checkpoint, a fine-tuning that is not finished, a file
-            that is damaged or missing; the message names it.
+        UsageError: no such folder, or a `base` for a folder that is not an adapter.
+        CheckpointError: a run without a checkpoint, an unfinished fine-tuning, or a damaged or
+            missing file; the message names it.
         ConfigError, TokenizerError, IncompatibleError, ResourceError: as `pretrained.load`.
     """
-    named = Path(folder)
-    home = home_of(named)
+    given_path = Path(folder)
+    home = home_of(given_path)
     adapter = is_adapter(home)
     if base is not None and not adapter:
         raise UsageError(
@@ -219,10 +221,10 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
             do="leave it out",
         )
     if adapter:
-        opened = open_adapter(home, base)
-        message = f"the adapter is opened on its base, {opened.base}"
+        adapted = open_adapter(home, base)
+        message = f"the adapter is opened on its base, {adapted.base}"
         findings = [Finding("adapter-on-base", message)]
-        if opened.loaded.config.heads and not opened.loaded.about.labels:
+        if adapted.loaded.config.heads and not adapted.loaded.about.labels:
             findings.append(
                 Finding(
                     "classes-without-names",
@@ -230,9 +232,9 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                     "in the order of its training",
                 )
             )
-        return _model(opened.loaded, named, opened.base, home, findings=findings)
+        return _model(adapted.loaded, given_path, adapted.base, home, findings=findings)
     if (separate_head := head_alone.opened(home / ADAPTER)) is not None:
-        return _model(separate_head, named, home, home)
+        return _model(separate_head, given_path, home, home)
     model_folder = home / MODEL
     path = model_folder if model_folder.is_dir() else folders.model_folder(home)
     with _advice_of_run(home):
@@ -247,30 +249,30 @@ def open_model(folder: Path | str, *, base: Path | str | None = None) -> Model:
                 wanted=f"the folder {ADAPTER} that finetune wrote, next to {MODEL}",
                 do="copy the whole result, and not the model in it alone",
             )
-        attached = attach(loaded.model, home / ADAPTER, family=loaded.about.family)
-        positions = attached.settings.positions
-    return _model(loaded, named, path, home, positions=positions)
+        family = loaded.about.family
+        positions = attach(loaded.model, home / ADAPTER, family=family).settings.positions
+    return _model(loaded, given_path, path, home, positions=positions)
 
 
 def open_weights(folder: Path | str) -> Model:
-    """The model of `folder` without its adapter, on the CPU: what training begins with.
+    """Open the model of `folder` without adapters, on the CPU, as a starting point of training.
 
     Raises:
-        IncompatibleError: what was learned lies in an adapter, and the model alone is another one.
-        And as `open_model`.
+        IncompatibleError: the trained weights are in an adapter.
+        Others: as `open_model`.
     """
-    named = Path(folder)
-    path = folders.model_folder(named)
-    with _advice_of_run(named):
+    given_path = Path(folder)
+    path = folders.model_folder(given_path)
+    with _advice_of_run(given_path):
         loaded = pretrained.load(path)
-    return _model(loaded, named, path, path, device=False)
+    return _model(loaded, given_path, path, path, device=False)
 
 
 def home_of(folder: Path) -> Path:
-    """The result folder of `finetune` that `folder` is a part of, or `folder`.
+    """Return the fine-tuning folder that `folder` belongs to, else `folder`.
 
     Raises:
-        CheckpointError: it is not finished.
+        CheckpointError: the fine-tuning is not finished.
     """
     return require_finished(folder) or folder
 
@@ -311,11 +313,11 @@ def _model(
 
 
 def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list[Finding]]:
-    """The model's conventions and findings: from its folder, else from the recipe of its run, else
-    the defaults."""
-    stated = loaded.about.conventions
-    if stated is not None and stated.measure is not None:
-        return stated, []
+    """Return the model's conventions, from its folder, else from the recipe of its run, else the
+    defaults; and findings about them."""
+    saved = loaded.about.conventions
+    if saved is not None and saved.measure is not None:
+        return saved, []
     if (run := run_around(path)) is not None:
         finding = Finding(
             "asked-as-recipe-says",
@@ -323,12 +325,12 @@ def _conventions(loaded: PretrainedModel, path: Path) -> tuple[Conventions, list
             f"it is asked as the recipe in {run} says",
         )
         return conventions_of_run(run, len(loaded.config.stacks)), [finding]
-    return stated or Conventions(), []
+    return saved or Conventions(), []
 
 
 @contextmanager
 def _advice_of_run(folder: Path) -> Iterator[None]:
-    """Context: for a damaged newest checkpoint, name one that can be opened instead."""
+    """Context manager: errors of a damaged newest checkpoint name one to be used instead."""
     try:
         yield
     except (CheckpointError, StorageError) as error:
@@ -338,17 +340,17 @@ def _advice_of_run(folder: Path) -> Iterator[None]:
 
 
 def open_merged(folder: Path | str, *, base: Path | str | None = None) -> Model:
-    """The model in `folder` on the CPU, in float32, its adapter folded in.
+    """Open the model in `folder` on the CPU, in float32, with its adapter merged.
 
     Raises:
-        IncompatibleError: it has an adapter that cannot be written as weights.
+        IncompatibleError: its adapter cannot be merged.
         Others: as `open_model`.
     """
     model = open_model(folder, base=base)
     network, findings = model.network, list(model.findings)
-    beside = model.task is not None and model.task.attached
-    if beside and not head_alone.is_alone(model.home / ADAPTER):
-        # Opened once more, because the adapter that is folded in has to be known by itself.
+    has_adapter = model.task is not None and model.task.attached
+    if has_adapter and not head_alone.is_alone(model.home / ADAPTER):
+        # Load it again, to get the adapter as an object that can be merged.
         loaded = pretrained.load(model.path)
         adapter = attach(loaded.model, model.home / ADAPTER, family=loaded.about.family)
         kind = adapter.settings.kind

@@ -1,4 +1,4 @@
-"""The folder of a run, told by its recipe. No torch."""
+"""Detect run folders, without importing torch."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ RECIPE = "recipe.toml"
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is that of a run: it holds the recipe of one, and not that of a curation."""
+    """Whether `folder` is that of a run: it has a recipe, and it is not that of a curation."""
     return (folder / RECIPE).is_file() and not is_curated(folder)

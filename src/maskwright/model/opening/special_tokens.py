@@ -1,4 +1,4 @@
-"""What a model is told of its tokenizer's special tokens."""
+"""The special tokens of a tokenizer, as models and objectives need them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
-    """The sizes and ids of the tokenizer that objectives use."""
+    """Return the sizes and ids of the tokenizer that objectives use."""
     from maskwright.model.objectives.base.objective import Vocabulary
 
     return Vocabulary(
@@ -26,10 +26,10 @@ def vocabulary(tokenizer: Tokenizer) -> Vocabulary:
 
 
 def opening(tokenizer: Tokenizer) -> list[int]:
-    """The special tokens before a text in its frame."""
+    """Return the ids of the special tokens before a text."""
     return tokenizer.frame([])[0][: tokenizer.frame_margins()[0]]
 
 
 def end_of_text(tokenizer: Tokenizer) -> int | None:
-    """The token behind a text; None where the tokenizer has none."""
+    """Return the id of the token after a text; None if the tokenizer has none."""
     return tokenizer.separator if tokenizer.end is None else tokenizer.end

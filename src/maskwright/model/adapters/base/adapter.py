@@ -1,15 +1,15 @@
-"""The adapter that the settings of a method attach to a model, and its modules.
+"""Adapters of a model, created from the settings of a method.
 
     attach(settings, model, generator) -> Adapter      one of several by name; one is active
 
-An adapter has parameters of its own, in branches that each act at one module of the model from
-outside, and parameters of the model that it trains besides (biases, heads the caller names). It
-lies in `model.adapters` while it is attached, so that devices, dtypes and optimizers reach it; all
-else of the model stands still. Nothing of the model is ever computed back: what an adapter changes
-is kept first, so `detach` gives the model back bit for bit.
+An adapter has parameters of its own, in branches that act at modules of the model by hooks, and may
+train parameters of the model (biases, heads named by the caller). It is a submodule in
+`model.adapters` while attached, so that it moves with the model and optimizers find it; all other
+parameters are frozen. Values that an adapter changes are saved before, so that `detach` restores
+the model bit for bit.
 
-    attach -> active <-> at rest         activate() swaps: one rests, another acts
-                 merge() -> an ordinary model; unmerge() back          detach() from anywhere
+    attach -> active <-> at rest         activate() deactivates the active one
+                 merge() -> an ordinary model, unmerge() to undo       detach() in any state
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from maskwright.model.nn.transformer import Transformer
 
 
 def share_of(trained: Iterable[Tensor], every: Iterable[Tensor]) -> str:
-    """The number and share of trained parameters, as a line of text."""
+    """Return the number and share of trained parameters as a line of text."""
     train, total = (sum(tensor.numel() for tensor in tensors) for tensors in (trained, every))
     return f"{train:,} of {total:,} parameters train ({100 * train / total:.2f} %)"
 
@@ -35,15 +35,15 @@ def share_of(trained: Iterable[Tensor], every: Iterable[Tensor]) -> str:
 def projections(
     model: Transformer, targets: Iterable[str], where: str = "targets"
 ) -> dict[str, nn.Linear]:
-    """The projections of the layers whose dotted path is or ends in one of `targets`, by path.
+    """Return the projections in layers whose dotted path is or ends in one of `targets`, by path.
 
     Args:
-        targets: "query", "key", "value", "output", "up", "gate", "down", or more of the path, as
-            "cross_attention.query" or "encoder.blocks.0.attention.query".
-        where: the setting that names them, for the error.
+        targets: "query", "key", "value", "output", "up", "gate", "down", or longer ends of paths,
+            such as "cross_attention.query" or "encoder.blocks.0.attention.query".
+        where: the setting that has the targets, for the error.
 
     Raises:
-        ConfigError: a target that fits no projection of this model.
+        ConfigError: a target that matches no projection of this model.
     """
     layer_projections = {
         path: module
@@ -52,8 +52,8 @@ def projections(
     }
     chosen: set[str] = set()
     for target in targets:
-        fitting = {path for path in layer_projections if ends_in(path, target)}
-        if not fitting:
+        matching = {path for path in layer_projections if ends_in(path, target)}
+        if not matching:
             roles = {path.split(".", 3)[3] for path in layer_projections}
             roles |= {role.rsplit(".", 1)[1] for role in roles}
             raise ConfigError(
@@ -62,7 +62,7 @@ def projections(
                 found=repr(target),
                 do=near(target, roles),
             )
-        chosen |= fitting
+        chosen |= matching
     return {path: module for path, module in layer_projections.items() if path in chosen}
 
 
@@ -77,7 +77,7 @@ def in_layer(path: str) -> bool:
 
 
 def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
-    """The names of the parameters of heads: tasks' heads by name, `pooler`, `vocabulary_head`.
+    """Return the names of the parameters of `heads`: names of heads, `pooler`, `vocabulary_head`.
 
     Raises:
         ConfigError: no such head, or one without parameters of its own.
@@ -100,7 +100,7 @@ def head_parameters(model: Transformer, heads: Iterable[str]) -> list[str]:
 
 
 def head_of(name: str) -> str:
-    """The head a parameter belongs to, by the names of `attach`; empty if to none."""
+    """Return the head that a parameter belongs to, by the names of `attach`; "" if none."""
     module, _, rest = name.partition(".")
     if module == "heads":
         return rest.partition(".")[0]
@@ -108,7 +108,7 @@ def head_of(name: str) -> str:
 
 
 def own_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
-    """The model's parameters without those of adapters."""
+    """Yield the model's parameters by name, without those of adapters."""
     for name, parameter in model.named_parameters():
         if not name.startswith("adapters."):
             yield name, parameter
@@ -121,18 +121,18 @@ class AdapterHandle(Protocol):
 
 
 class AdapterModule(nn.Module, abc.ABC):
-    """The part of an adapter at one module of the model. Hooks are bound methods, so that a copy of
-    the model has a copy of the branch."""
+    """A branch: the part of an adapter at one module of the model. Hooks are bound methods, so that
+    a deep copy of the model has its own copy of the branch."""
 
     @abc.abstractmethod
     def place(self, module: nn.Module) -> AdapterHandle:
         """Attach the branch to `module`."""
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
-        """The parameters of `module`, by name, with the branch folded in.
+        """Return the parameters of `module`, by name, with the branch merged.
 
         Raises:
-            IncompatibleError: there are none; a method that `merges` has branches that say them.
+            IncompatibleError: the branch cannot be merged; methods with `merges` override this.
         """
         raise IncompatibleError(
             "what this method does cannot be written as weights",
@@ -154,12 +154,12 @@ def attach(
     """Attach a new adapter to `model` and activate it; an active one is deactivated.
 
     Args:
-        generator: of the initial values (on the CPU).
+        generator: random generator (on the CPU) of the initial values.
         name: its name among the adapters of this model.
-        heads: what trains along: heads by name, `pooler`, `vocabulary_head`.
+        heads: heads to train as well: names of heads, `pooler`, `vocabulary_head`.
 
     Raises:
-        ConfigError: a place or a head that the model does not have.
+        ConfigError: a module or a head that the model does not have.
         IncompatibleError: the method finds nothing to train in this model.
         UsageError: the name is taken, or is not an identifier.
     """
@@ -185,9 +185,9 @@ def attach(
 
 
 class Adapter(nn.Module):
-    """One adapter of one model; made by `attach`."""
+    """One adapter of one model; created by `attach`."""
 
-    _model: Transformer  # not as a part of this module, whose part it is
+    _model: Transformer  # not registered as a submodule, since it contains this module
 
     def __init__(
         self,
@@ -205,37 +205,35 @@ class Adapter(nn.Module):
         self.own_names = list(dict.fromkeys(own_names))
         self.active = self.merged = False
         self._placed: list[AdapterHandle] = []
-        self._values: dict[str, Tensor] = {}  # its own values of the model's, while at rest
-        self._before: dict[str, Tensor] = {}  # the model's, while it is active or merged
+        self._values: dict[str, Tensor] = {}  # its values of `own_names`, while at rest
+        self._before: dict[str, Tensor] = {}  # the model's values of them, while active or merged
         self._unmerged: dict[str, Tensor] = {}  # the weights that `merge` has replaced
 
-    # ------------------------------------------------------------------------------- what it is
+    # ------------------------------------------------------------------------------- content
     @property
     def model(self) -> Transformer:
         """The model it adapts."""
         return self._model
 
     def places(self) -> Iterator[tuple[str, AdapterModule]]:
-        """(dotted path of a module, the branch that acts there)."""
+        """Yield (dotted path of a module, branch at this module)."""
         for path, branch in self.branches.items():
             assert isinstance(branch, AdapterModule)
             yield path.replace("/", "."), branch
 
     def trainable(self) -> dict[str, nn.Parameter]:
-        """The trained parameters, by the names of `state`: those of branches, and the model's
-        own."""
+        """Return the trained parameters of branches and of the model, by the names of `state`."""
         named = {name.replace("/", "."): p for name, p in self.branches.named_parameters()}
         return named | {name: self.model.get_parameter(name) for name in self.own_names}
 
     def share(self) -> str:
-        """The number and share of trained parameters, as a line of text."""
-        new = list(self.branches.parameters())
-        every = [*new, *(p for _, p in own_parameters(self.model))]
-        return share_of(self.trainable().values(), every)
+        """Return the number and share of trained parameters as a line of text."""
+        branch_parameters = list(self.branches.parameters())
+        all_parameters = [*branch_parameters, *(p for _, p in own_parameters(self.model))]
+        return share_of(self.trainable().values(), all_parameters)
 
     def state(self) -> dict[str, Tensor]:
-        """All values of the adapter by name, those of the model's own trained parameters
-        included."""
+        """Return all values of the adapter by name, with its values of parameters of the model."""
         return {name: tensor.detach() for name, tensor in self._tensors().items()}
 
     @torch.no_grad()
@@ -243,7 +241,7 @@ class Adapter(nn.Module):
         """Load values by name.
 
         Raises:
-            CheckpointError: other names or shapes, or numbers that are not finite.
+            CheckpointError: names or shapes differ, or a value is not finite.
             UsageError: the adapter is merged.
         """
         if self.merged:
@@ -251,27 +249,27 @@ class Adapter(nn.Module):
                 "a merged adapter takes no values", where=self.name, do="unmerge it first"
             )
         tensors = self._tensors()
-        wrong = sorted(tensors.keys() ^ state.keys())
-        wrong += [n for n in tensors if n in state and tensors[n].shape != state[n].shape]
-        if wrong:
+        mismatched = sorted(tensors.keys() ^ state.keys())
+        mismatched += [n for n in tensors if n in state and tensors[n].shape != state[n].shape]
+        if mismatched:
             raise CheckpointError(
                 "the values do not fit the adapter",
                 where=self.name,
-                found=wrong[:10],
+                found=mismatched[:10],
                 wanted=f"{len(tensors)} tensors",
             )
-        wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
-        if wild:
-            raise CheckpointError("a value of the adapter is not finite", where=wild[0])
+        non_finite = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
+        if non_finite:
+            raise CheckpointError("a value of the adapter is not finite", where=non_finite[0])
         for name, tensor in tensors.items():
             tensor.copy_(state[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """The tensors that hold the values of `state` now."""
+        """Return the tensors that currently hold the values of `state`."""
         tensors: dict[str, Tensor] = dict(self.trainable())
         return tensors if self.active or self.merged else tensors | self._values
 
-    # ------------------------------------------------------------------------------- what it does
+    # ------------------------------------------------------------------------------- activation
     @torch.no_grad()
     def activate(self) -> None:
         """Activate this adapter instead of the active one; only its parameters train.
@@ -315,11 +313,10 @@ class Adapter(nn.Module):
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Fold the branches into the model's weights, which gives an ordinary model that can be
-        saved.
+        """Fold the branches into the model's weights; the result is an ordinary model.
 
         Raises:
-            IncompatibleError: what the method does cannot be written as weights.
+            IncompatibleError: the method cannot be merged.
             UsageError: it is detached, or other adapters are attached.
         """
         if self.merged:
@@ -401,7 +398,7 @@ class Adapter(nn.Module):
 
 
 class AdapterSet(nn.ModuleDict):
-    """`model.adapters`: the adapters of a model by name, present while one is attached."""
+    """`model.adapters`: the attached adapters of a model by name."""
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
@@ -409,7 +406,7 @@ class AdapterSet(nn.ModuleDict):
 
     @classmethod
     def of(cls, model: Transformer) -> AdapterSet:
-        """The adapter set of `model`, or a new one that is not attached yet."""
+        """Return the adapter set of `model`, or a new one that is not attached yet."""
         adapter_set = model._modules.get("adapters")
         return adapter_set if isinstance(adapter_set, AdapterSet) else cls(model)
 
@@ -425,13 +422,13 @@ class AdapterSet(nn.ModuleDict):
             del model._modules["adapters"]
 
     def rest(self) -> None:
-        """Bring the active adapter to rest."""
+        """Deactivate the active adapter."""
         for adapter in self.values():
             assert isinstance(adapter, Adapter)
             adapter.rest()
 
     def free(self, model: Transformer) -> None:
-        """Without an active adapter, make those parameters trainable that were so at first."""
+        """If no adapter is active, restore the original `requires_grad` of the model."""
         if any(adapter.active for adapter in self.values()):
             return
         self.requires_grad_(False)

@@ -1,13 +1,13 @@
-"""A folder with an adapter and nothing else of the model: save one, load one, of any method.
+"""Save and load folders with an adapter of any method, without the model.
 
-What others have a form for is written in that form (`peft_form`). All else is written in ours:
+Methods that `peft` supports are saved in its format (`peft_form`), all others in ours:
 
-    adapter.json             the method's settings, the heads that trained along, and the base; of
-                             a head alone also the base's hash, and the config with the head
+    adapter.json             settings of the method, heads trained as well, and the base; for a
+                             separate head also the hash of the base, and the config with the head
     adapter.safetensors      values by the names of `Adapter.state`
-    MANIFEST.json            last
+    MANIFEST.json            written last
 
-A folder is read by what stands in it, and only beside a model of the shape it was made for.
+The format is detected on loading; the model must have the shape that the adapter was made for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from maskwright.model.nn.transformer import Transformer
 CONFIG = "adapter.json"
 WEIGHTS = "adapter.safetensors"
 FORMAT = 1
-BESIDE = "base"  # a folder or a link beside that of a head, which may hold its base
+BESIDE = "base"  # a folder or link next to that of a head, which may contain its base
 
 
 def save(
@@ -48,28 +48,28 @@ def save(
     base_sha256: str | None = None,
     readme: str | None = None,
 ) -> commit.Manifest:
-    """Write the adapter, in the form of `peft` where there is one.
+    """Write the adapter, in the format of `peft` if it supports the method.
 
     Args:
-        base: the folder or name of the model it belongs to, for those who load it.
-        base_sha256: of that folder; what is saved then says all that is needed to open it above
-            the base (`base_of`).
-        readme: a card for the folder.
-        family: whose names that model has, where its shape is that of several families.
+        base: folder or name of the model it belongs to, which is recorded.
+        base_sha256: hash of that folder, for a separate head that is opened with its base
+            (`base_of`).
+        readme: text of README.md; None for none.
+        family: the family of the model, if its shape fits several.
 
     Raises:
         CheckpointError: a value is not finite.
-        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+        OutputError, StoppedError, StorageError: the folder cannot be written, or the disk is full.
     """
-    # Others read a model of a family alone; beside any other they would look for names in vain.
+    # `peft` only supports models of transformers, which belong to a family.
     of_a_family = layout.of_config(adapter.model.config, family).family is not None
     if of_a_family and adapter.settings.kind in peft_form.KINDS:
         return peft_form.save(adapter, folder, base=base, family=family, replace=replace)
     model = adapter.model
     state = {name: tensor.contiguous() for name, tensor in adapter.state().items()}
-    wild = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
-    if wild:
-        raise CheckpointError("a value of the adapter is not finite", where=wild[0])
+    non_finite = [name for name, tensor in state.items() if not bool(tensor.isfinite().all())]
+    if non_finite:
+        raise CheckpointError("a value of the adapter is not finite", where=non_finite[0])
     config = {
         "base": base,
         "format": FORMAT,
@@ -78,10 +78,10 @@ def save(
         "settings": to_plain(adapter.settings),
     }
     if base_sha256 is not None:
-        beside = os.path.relpath(base, Path(folder).absolute())
+        relative_base = os.path.relpath(base, Path(folder).absolute())
         config |= {
             "base_sha256": base_sha256,
-            "base_from_here": beside,
+            "base_from_here": relative_base,
             "config": to_plain(model.config),
         }
 
@@ -101,7 +101,7 @@ def save(
 
 
 def base_named(folder: Path) -> Any:
-    """The base that the adapter in `folder`, of either form, names."""
+    """Return the base that the adapter in `folder`, of either format, names."""
     name, key = (
         (CONFIG, "base") if (folder / CONFIG).is_file() else (peft_names.CONFIG, peft_names.BASE)
     )
@@ -113,9 +113,9 @@ class BaseReference:
     """The base model of a separately saved head.
 
     Attributes:
-        places: where the base may lie, the likeliest first.
+        places: possible paths of the base, in order of preference.
         sha256: the hash of its folder.
-        config: of the base with the head in place of its own.
+        config: the config of the base with this head instead of its own.
     """
 
     places: tuple[Path, ...]
@@ -124,10 +124,10 @@ class BaseReference:
 
 
 def base_of(folder: Path) -> BaseReference | None:
-    """The base of the adapter in `folder`; None if it was saved with a whole model.
+    """Return the base of the separate head in `folder`; None if it is not a separate head.
 
     Raises:
-        CheckpointError: the file that says it is damaged.
+        CheckpointError: `adapter.json` is damaged.
     """
     if not (folder / CONFIG).exists():
         return None
@@ -143,9 +143,9 @@ def base_of(folder: Path) -> BaseReference | None:
             found=texts,
             wanted="base, base_from_here, base_sha256",
         )
-    base, beside, sha256 = map(str, texts)
-    # One that the user lays beside the head is meant; else where it lay when the head was made.
-    folders = (folder.parent / BESIDE, Path(base), folder / beside)
+    base, relative_base, sha256 = map(str, texts)
+    # A base next to the head takes precedence over the recorded paths.
+    folders = (folder.parent / BESIDE, Path(base), folder / relative_base)
     return BaseReference(
         folders, sha256, from_plain(TransformerConfig, config.get("config"), "config")
     )
@@ -154,22 +154,22 @@ def base_of(folder: Path) -> BaseReference | None:
 def load(
     model: Transformer, folder: Path | str, *, name: str = "default", family: str | None = None
 ) -> Adapter:
-    """Attach the adapter in `folder` to its model, active.
+    """Load the adapter in `folder`, attach it to its model and activate it.
 
     Args:
-        family: whose names the model has, where its shape is that of several families.
+        family: the family of the model, if its shape fits several.
 
     Raises:
         UsageError: no such folder, no such method, or the name is taken.
-        ConfigError: a setting of the method is wrong.
-        CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
+        ConfigError: an invalid setting of the method.
+        CheckpointError: a file is damaged, or its tensors do not fit the model.
         IncompatibleError: it was made for a model of another shape.
     """
     folder = safe_read.model_folder(folder)
     if not (folder / CONFIG).exists():
         return peft_form.load(model, folder, name=name, family=family)
     config = safe_read.read_json(folder, CONFIG)
-    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
     if config.get("format") != FORMAT:
@@ -194,11 +194,11 @@ def load(
         raise CheckpointError(
             "not a list of heads", where=f"{folder / CONFIG}: heads", found=repr(heads)[:80]
         )
-    # Every value is replaced by one that is read.
+    # All initial values are overwritten.
     generator = torch.Generator().manual_seed(0)
     adapter = attach(settings, model, generator, name=name, heads=heads)
     try:
-        adapter.load_state({key: opened.read(key) for key in opened.entries})
+        adapter.load_state({key: tensors.read(key) for key in tensors.entries})
     except CheckpointError:
         adapter.detach()
         raise
@@ -214,11 +214,11 @@ def _settings(plain: Any) -> Settings:
 
 
 def _shape(model: Transformer) -> Any:
-    """The model's config without rates of dropout, which change between runs."""
+    """Return the model's config without heads and dropout rates, which change between runs."""
 
-    def still(value: Any) -> Any:
+    def without_dropout(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: still(v) for k, v in value.items() if "dropout" not in k}
-        return [still(v) for v in value] if isinstance(value, list) else value
+            return {k: without_dropout(v) for k, v in value.items() if "dropout" not in k}
+        return [without_dropout(v) for v in value] if isinstance(value, list) else value
 
-    return still(to_plain(dataclasses.replace(model.config, heads=())))
+    return without_dropout(to_plain(dataclasses.replace(model.config, heads=())))

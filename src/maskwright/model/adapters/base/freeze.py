@@ -1,15 +1,14 @@
-"""Which of a model's own parameters train, and how fast: names by rule, and numbers by name.
+"""Select the parameters of a model to train, and their learning rates by depth.
 
     full, last_layers, top_blocks, biases     names of parameters
     gradual                                   names, as a function of progress (ULMFiT)
-    train_only(model, names)                  sets `requires_grad`; what it returns sets it back
-    share(model)                              how much trains, as a line of text
-    learning_rate_factors(model, decay)       name -> factor, falling from the heads downwards
+    train_only(model, names)                  sets `requires_grad`; returns a function to undo that
+    share(model)                              share of trained parameters, as a line of text
+    learning_rate_factors(model, decay)       name -> factor, decreasing from the heads downwards
 
-Depth is counted from the head: heads, pooler and the last norm stand at 0, the last layer at 1, the
-embeddings deepest. Of two stacks the encoder lies below the decoder, its norm with the lowest layer
-there. A layer whose weights several
-layers use stands where the last of them does.
+Depth is counted from the top: heads, pooler and the final norm have depth 0, the last layer 1, the
+embeddings the largest. The encoder is below the decoder, its norm at the depth of the decoder's
+first layer. Weights shared by several layers have the depth of the last of them.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from maskwright.model.nn.transformer import Transformer
 
 # --------------------------------------------------------------------------------------- rules
 def last_layers(model: Transformer, count: int) -> list[str]:
-    """The last `count` layers and everything above; 0: only what is above the layers.
+    """Return the parameters of the last `count` layers and everything above them.
 
     Raises:
-        ConfigError: the model has not so many layers.
+        ConfigError: the model has fewer layers.
     """
     depths = depths_of(model)
     if not 0 <= count < max(depths.values()):
@@ -40,10 +39,10 @@ def last_layers(model: Transformer, count: int) -> list[str]:
 
 
 def top_blocks(model: Transformer, count: int) -> list[str]:
-    """The last `count` layers, and the pooler over them.
+    """Return the parameters of the last `count` layers and of the pooler.
 
     Raises:
-        ConfigError: the model has not so many layers, or lower ones have the same weights.
+        ConfigError: the model has fewer layers, or layers share weights.
     """
     stacks = model.config.stacks.values()
     layers = sum(len(stack.blocks) for stack in stacks)
@@ -66,8 +65,8 @@ def top_blocks(model: Transformer, count: int) -> list[str]:
 
 
 def biases(model: Transformer, modules: Iterable[str] = ()) -> list[str]:
-    """The biases in the stacks (Ben Zaken et al. 2022), of all modules or those ending in
-    `modules`."""
+    """Return the biases in the stacks (Ben Zaken et al. 2022), of all modules or of those whose
+    path ends in one of `modules`."""
     modules = tuple(modules)
     return [
         name
@@ -79,12 +78,12 @@ def biases(model: Transformer, modules: Iterable[str] = ()) -> list[str]:
 
 
 def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[str]:
-    """What trains at `progress` (0 to 1) of a run that unfreezes from the top (Howard & Ruder 2018,
-    arXiv:1801.06146, section 3.3): heads and last layer at first, then a layer more at a time, and
-    all from `until` on.
+    """Return the parameters to train at `progress` (0 to 1) of a run with gradual unfreezing
+    (Howard & Ruder 2018, arXiv:1801.06146, section 3.3): first heads and last layer, then one more
+    layer at a time, and all from `until` on.
 
     Raises:
-        ConfigError: a share that is none.
+        ConfigError: `progress` or `until` is out of range.
     """
     if not (0.0 <= progress <= 1.0 and 0.0 < until <= 1.0):
         raise ConfigError(
@@ -95,39 +94,39 @@ def gradual(model: Transformer, progress: float, *, until: float = 1.0) -> list[
         )
     depths = depths_of(model)
     deepest = max(depths.values())
-    reached = min(deepest, 1 + int(progress / until * (deepest - 1)))
-    return [name for name, depth in depths.items() if depth <= reached]
+    max_depth = min(deepest, 1 + int(progress / until * (deepest - 1)))
+    return [name for name, depth in depths.items() if depth <= max_depth]
 
 
 def train_only(model: Transformer, names: Iterable[str]) -> Callable[[], None]:
     """Train the parameters `names` and no others; call the returned function to undo that.
 
     Raises:
-        ConfigError: no parameter of that name.
+        ConfigError: an unknown parameter name.
     """
     trained, flags_before = set(names), {n: p.requires_grad for n, p in model.named_parameters()}
     if unknown := sorted(trained - flags_before.keys()):
         raise ConfigError("the model has no such parameter", where="names", found=unknown[:10])
 
-    def put(flags: dict[str, bool]) -> None:
+    def set_flags(flags: dict[str, bool]) -> None:
         for name, parameter in model.named_parameters():
             if name in flags:
                 parameter.requires_grad_(flags[name])
 
-    put({name: name in trained for name in flags_before})
-    return lambda: put(flags_before)
+    set_flags({name: name in trained for name in flags_before})
+    return lambda: set_flags(flags_before)
 
 
 def share(model: Transformer) -> str:
-    """The number and share of trained parameters, as a line of text."""
-    every = list(model.parameters())
-    return share_of((p for p in every if p.requires_grad), every)
+    """Return the number and share of trained parameters as a line of text."""
+    parameters = list(model.parameters())
+    return share_of((p for p in parameters if p.requires_grad), parameters)
 
 
 # --------------------------------------------------------------------------------------- depth
 def depths_of(model: Transformer) -> dict[str, int]:
-    """The depth below the heads of every parameter; a branch has the depth of its module."""
-    above: dict[str, int] = {}  # stack -> how many layers lie above it
+    """Return the depth of each parameter, by name; a branch has the depth of its module."""
+    above: dict[str, int] = {}  # stack -> number of layers above it
     count = 0
     for name, stack in reversed(model.config.stacks.items()):
         above[name] = count
@@ -145,7 +144,7 @@ def depths_of(model: Transformer) -> dict[str, int]:
         if path[1] == "final_norm":
             return above[path[0]]
         if path[1] != "blocks":
-            return count + 1  # embeddings, and the table of distances that all layers read
+            return count + 1  # embeddings, and the shared table of relative positions
         last_layer = max(i for i, source in enumerate(stack.weights_of) if source == int(path[2]))
         return above[path[0]] + len(stack.blocks) - last_layer
 
@@ -153,12 +152,12 @@ def depths_of(model: Transformer) -> dict[str, int]:
 
 
 def learning_rate_factors(model: Transformer, decay: float) -> dict[str, float]:
-    """Parameter name -> what its learning rate is multiplied by: `decay` to the power of its depth
-    (Howard & Ruder 2018, section 3.2; Clark et al. 2020, appendix B). With 12 layers, 2e-5 and 0.95
-    the heads have 2e-5, the last layer 1.9e-5, the first 1.081e-5, the embeddings 1.027e-5.
+    """Return the factor of the learning rate of each parameter, by name: `decay` to the power of
+    its depth (Howard & Ruder 2018, section 3.2; Clark et al. 2020, appendix B). With 12 layers,
+    2e-5 and 0.95, heads get 2e-5, the last layer 1.9e-5, the first 1.081e-5, embeddings 1.027e-5.
 
     Raises:
-        ConfigError: a decay outside 0 to 1.
+        ConfigError: a decay outside (0, 1].
     """
     if not 0.0 < decay <= 1.0:
         raise ConfigError(

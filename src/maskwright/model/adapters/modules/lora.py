@@ -1,4 +1,4 @@
-"""The module of LoRA: the product of two narrow matrices beside one projection."""
+"""The module of LoRA: a low-rank product added to one projection."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from maskwright.model.nn.transformer import Transformer
 
 
 class LowRank(AdapterModule):
-    """The product beside one projection with this `weight` (O, I)."""
+    """The low-rank product added to a projection with this `weight` (O, I)."""
 
     def __init__(self, settings: LoRA, weight: Tensor, generator: torch.Generator) -> None:
         super().__init__()
         outputs, inputs = weight.shape
         self.scale, self.rate = settings.scale, settings.dropout
-        narrowing = torch.empty(settings.rank, inputs, device="cpu")
-        nn.init.kaiming_uniform_(narrowing, a=math.sqrt(5), generator=generator)
-        self.A = nn.Parameter(narrowing.to(weight))
+        initial_a = torch.empty(settings.rank, inputs, device="cpu")
+        nn.init.kaiming_uniform_(initial_a, a=math.sqrt(5), generator=generator)
+        self.A = nn.Parameter(initial_a.to(weight))
         self.B = nn.Parameter(weight.new_zeros(outputs, settings.rank))
 
     def place(self, module: nn.Module) -> RemovableHandle:
@@ -34,18 +34,18 @@ class LowRank(AdapterModule):
     def _add(
         self, module: nn.Module, inputs: tuple[Float[Tensor, "*any I"]], out: Tensor
     ) -> Float[Tensor, "*any O"]:
-        narrow = linear(dropout(inputs[0], self.rate, self.training), self.A, None)  # *any, rank
-        return out + linear(narrow * self.scale, self.B, None)
+        reduced = linear(dropout(inputs[0], self.rate, self.training), self.A, None)  # *any, rank
+        return out + linear(reduced * self.scale, self.B, None)
 
     def folded(self, module: nn.Module) -> dict[str, Tensor]:
         weight = module.get_parameter("weight")
-        # In float32 at least, and rounded once, however narrow the weights are.
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        product = self.scale * (self.B.to(wide) @ self.A.to(wide))
-        return {"weight": (weight.to(wide) + product).to(weight.dtype)}
+        # Computed in float32 at least and rounded once, whatever the dtype of the weights.
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        product = self.scale * (self.B.to(dtype) @ self.A.to(dtype))
+        return {"weight": (weight.to(dtype) + product).to(weight.dtype)}
 
 
 def branches(settings: LoRA, model: Transformer, generator: torch.Generator) -> dict[str, LowRank]:
-    """A product beside each projection that the settings name, by its dotted path."""
+    """Return a product for each projection that the settings name, by its dotted path."""
     targets = projections(model, settings.targets, "lora.targets")
     return {path: LowRank(settings, module.weight, generator) for path, module in targets.items()}

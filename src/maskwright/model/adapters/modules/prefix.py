@@ -11,13 +11,13 @@ from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.nn.attention import AttentionContext, AttentionModule
 from maskwright.model.nn.transformer import Transformer
 
-DEVIATION = 0.02  # of fresh keys and values
+DEVIATION = 0.02  # standard deviation of initial keys and values
 
 
 def branches(
     settings: Prefix, model: Transformer, generator: torch.Generator
 ) -> dict[str, PrefixKV]:
-    """A fresh prefix for each attention of the layers, by its dotted path."""
+    """Return a new prefix for each attention module of the layers, by its dotted path."""
     like = model.tokens.weight
     maker = None
     if settings.hidden is not None:
@@ -35,12 +35,12 @@ def branches(
 def _drawn(
     shape: tuple[int, ...], deviation: float, like: Tensor, generator: torch.Generator
 ) -> nn.Parameter:
-    drawn = torch.empty(shape, device="cpu").normal_(0.0, deviation, generator=generator)
-    return nn.Parameter(drawn.to(like))
+    values = torch.empty(shape, device="cpu").normal_(0.0, deviation, generator=generator)
+    return nn.Parameter(values.to(like))
 
 
 class PrefixMLP(nn.Module):
-    """The table of vectors and the first layer of the network, shared by all branches."""
+    """The table of vectors and the first layer of the reparametrisation, shared by all branches."""
 
     def __init__(
         self, length: int, width: int, hidden: int, like: Tensor, generator: torch.Generator
@@ -82,19 +82,19 @@ class PrefixKV(AdapterModule):
         return PrefixHandle(module, self)
 
     def values(self) -> Float[Tensor, "layers 2 P inner"]:
-        """Keys and values of each layer."""
+        """Return the keys and values of all layers."""
         return self.prefix if self.maker is None else self.maker() @ self.last.mT
 
     def of_layer(self, index: int) -> Float[Tensor, "2 P inner"]:
-        """Keys and values of the layer at `index`, computed without those of the others."""
+        """Return the keys and values of the layer at `index` only."""
         return self.prefix[index] if self.maker is None else self.maker() @ self.last[index].mT
 
     def before(
         self, key: Tensor, value: Tensor, context: AttentionContext, layer: int
     ) -> tuple[Tensor, Tensor, AttentionContext]:
-        """Keys and values (B, H, K, W) with the prefix in front."""
-        mine = self.of_layer(self.layers.index(layer))  # 2, P, H · W
-        heads = mine.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
+        """Return keys and values (B, H, K, W) with the prefix in front, and the adapted context."""
+        layer_prefix = self.of_layer(self.layers.index(layer))  # 2, P, H · W
+        heads = layer_prefix.view(2, self.length, self.heads, self.head_width).transpose(1, 2)
         front = heads.to(key.dtype)[:, None].expand(2, len(key), -1, -1, -1)  # 2, B, H, P, W
         return (
             torch.cat([front[0], key], 2),

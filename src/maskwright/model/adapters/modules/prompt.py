@@ -1,4 +1,4 @@
-"""The module of a prompt: learned vectors in front of what one stack reads."""
+"""The module of prompt tuning: learned vectors in front of the input of one stack."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from maskwright.model.nn.transformer import Transformer
 def branches(
     settings: PromptTuning, model: Transformer, generator: torch.Generator
 ) -> dict[str, SoftPrompt]:
-    """A prompt before the first stack, of the vectors of tokens drawn from the most common ones."""
+    """Return a prompt for the first stack, initialised with vectors of random common tokens."""
     table = model.tokens.weight.detach()
     count = min(settings.common, len(table))
     token_ids = torch.randint(count, (settings.length,), generator=generator)
@@ -29,7 +29,7 @@ def branches(
 
 
 class SoftPrompt(AdapterModule):
-    """The vectors (P, E) in front of what one stack reads."""
+    """The vectors (P, E) in front of the input of one stack."""
 
     def __init__(self, vectors: Tensor) -> None:
         super().__init__()
@@ -95,8 +95,8 @@ class HookPair:
 
 
 def _shifted(visible: AttentionMask, count: int) -> AttentionMask:
-    """The mask of a text behind a prompt: every query sees the prompt, the prompt all but
-    padding."""
+    """Return the mask of a text after a prompt: every query attends to the prompt, the prompt to
+    all but padding."""
 
     def rule(row: Tensor, query: Tensor, key: Tensor) -> Tensor:
         query_in_text, key_in_text = ((position - count).clamp(min=0) for position in (query, key))

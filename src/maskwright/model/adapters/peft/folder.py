@@ -1,13 +1,13 @@
-"""Adapter folders as the `peft` library (0.17.1 and later) has them: LoRA and (IA)³.
+"""Adapter folders in the format of the `peft` library (0.17.1 and later): LoRA and (IA)³.
 
-    adapter_config.json          what it is, and the foreign names of the modules it stands beside
+    adapter_config.json          the method, and the published names of the adapted modules
     adapter_model.safetensors    base_model.model.<module>.lora_A.weight (rank, in), .lora_B.weight
                                  (out, rank); .ia3_l (out, 1) or (1, in); heads by their names
-    README.md                    a model card, and MANIFEST.json last
+    README.md                    a model card, and MANIFEST.json, written last
 
-Names are those under which the model itself is published. A head is saved whether it was trained or
-not: the base has none, or another. Prefixes and prompts are left out: the library counts positions
-on behind them, and pools the prompt's first state, so one folder would mean two models.
+Names are those of the published model. Heads are saved even if not trained, since the base may have
+none, or another. Prefixes and prompts are not supported: `peft` counts positions after
+them and pools the first state of the prompt, so that its model would be a different one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from maskwright.model.nn.transformer import Transformer
 
 ROOT = "base_model.model."
 KINDS = ("lora", "ia3")
-"""The methods that have this form."""
+"""The methods that this format supports."""
 TASKS = {"sequence": "SEQ_CLS", "token": "TOKEN_CLS", "span": "QUESTION_ANS"}
 
 
@@ -57,17 +57,16 @@ def save(
     family: str | None = None,
     replace: bool = False,
 ) -> commit.Manifest:
-    """Write the adapter, and nothing of the model but its heads.
+    """Write the adapter and the heads of the model.
 
     Args:
-        base: the folder or name of the model it belongs to, for those who load it.
-        family: whose names the model is published under, where it lies in several families.
+        base: folder or name of the model it belongs to, which is recorded.
+        family: the family of the model, if its shape fits several.
 
     Raises:
-        IncompatibleError: the method has no such form; or part of the model trains that the form
-            has no place for.
+        IncompatibleError: the format does not support the method, or some trained parameter.
         CheckpointError: a value is not finite.
-        OutputError, StoppedError, StorageError: the place cannot be written, is full, or fails.
+        OutputError, StoppedError, StorageError: the folder cannot be written, or the disk is full.
     """
     model = adapter.model
     form = layout.of_config(model.config, family)
@@ -125,7 +124,7 @@ def save(
 def _heads(
     form: CheckpointLayout, arrays: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of heads under their published names, and the modules that hold nothing else."""
+    """Return the tensors of heads by published names, and the modules that contain only these."""
     saved: dict[str, Tensor] = {}
     for rule in form.carriers():
         if all(name_of_ours in arrays for name_of_ours in rule.parts()) and head_of(
@@ -136,10 +135,10 @@ def _heads(
     modules: set[str] = set()
     for name in saved:
         module = name.rpartition(".")[0]
-        while (above := module.rpartition(".")[0]) and not any(
-            saved_elsewhere.startswith(f"{above}.") for saved_elsewhere in unsaved
+        while (parent := module.rpartition(".")[0]) and not any(
+            saved_elsewhere.startswith(f"{parent}.") for saved_elsewhere in unsaved
         ):
-            module = above
+            module = parent
         modules.add(module)
     return saved, sorted(modules)
 
@@ -147,7 +146,7 @@ def _heads(
 def _task(model: Transformer) -> str | None:
     for head in model.config.heads:
         if head.kind == "span" and model.config.has_segments:
-            return None  # what others have for questions keeps the segments from the model
+            return None  # the question answering class of `peft` does not pass on segments
         if head.kind in TASKS:
             return TASKS[head.kind]
     if model.config.decoder is not None and model.config.vocabulary_head is not None:
@@ -177,20 +176,20 @@ def _card(settings: Settings, base: str) -> str:
 def load(
     model: Transformer, folder: Path | str, *, name: str = "default", family: str | None = None
 ) -> Adapter:
-    """Attach the adapter in `folder` to its model, active.
+    """Load the adapter in `folder`, attach it to its model and activate it.
 
     Raises:
         UsageError: no such folder, or the name is taken.
-        CheckpointError: a file is torn or damaged, or its tensors do not fit the model.
-        IncompatibleError: a kind, or a setting, that is not built here.
+        CheckpointError: a file is damaged, or its tensors do not fit the model.
+        IncompatibleError: an unsupported method or setting.
     """
     folder = safe_read.model_folder(folder)
     config = safe_read.read_json(folder, CONFIG)
     form = layout.of_config(model.config, family)
-    opened = files.open_file(safe_read.regular_file(folder, WEIGHTS))
+    tensors = files.open_file(safe_read.regular_file(folder, WEIGHTS))
     if (folder / commit.MANIFEST).exists():
         commit.verify(folder)
-    for key, entry in opened.entries.items():
+    for key, entry in tensors.entries.items():
         if not entry.dtype.is_floating_point:
             raise CheckpointError(
                 "a tensor of the adapter has no floating point",
@@ -198,7 +197,7 @@ def load(
                 found=str(entry.dtype).removeprefix("torch."),
                 do="take an intact copy of the folder",
             )
-    foreign = {key.removeprefix(ROOT): opened.read(key) for key in opened.entries}
+    foreign = {key.removeprefix(ROOT): tensors.read(key) for key in tensors.entries}
     heads = {name for rule in form.carriers() for name in rule.names() if name in foreign}
     values: dict[str, Tensor] = {}
     for rule in form.carriers():
@@ -222,7 +221,7 @@ def load(
             found=unread[:10],
             do="load it beside the model it was made for",
         )
-    # Every value is replaced by one that is read.
+    # All initial values are overwritten.
     generator = torch.Generator().manual_seed(0)
     adapter = attach(settings, model, generator, name=name, heads=trained)
     try:
@@ -234,10 +233,10 @@ def load(
 
 
 def require_kind(config: Mapping[str, Any], where: object) -> None:
-    """Refuse an adapter_config.json of a method that is not read here.
+    """Check that the method of an adapter_config.json is supported.
 
     Raises:
-        IncompatibleError: naming it.
+        IncompatibleError: it is not.
     """
     if str(config.get("peft_type")).lower() not in KINDS:
         raise _other_kind(config.get("peft_type"), where)
@@ -261,8 +260,8 @@ def _left_as_they_were(
     foreign: Mapping[str, Tensor],
     heads: Collection[str],
 ) -> dict[str, Tensor]:
-    """The base's values of head parameters that were not trained: of a head of several layers
-    `peft` saves only the last."""
+    """Return the base's values of untrained parameters of `heads`: `peft` saves only the last layer
+    of a head of several layers."""
     listed = set(names_in(config, "modules_to_save"))
     return {
         parameter_name: model.get_parameter(parameter_name).detach().clone()
@@ -280,10 +279,10 @@ def _left_as_they_were(
 def _ia3_tensors(
     form: CheckpointLayout, adapter: Adapter, arrays: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The factors of an adapter, whose state is in `arrays`, by published names.
+    """Return the factors of an adapter with the state `arrays`, by published names.
 
     Raises:
-        IncompatibleError: one part of a fused projection is scaled at its input.
+        IncompatibleError: a part of a fused projection is scaled at its input.
     """
     sides = {path: b.side for path, b in adapter.places() if isinstance(b, Scale)}
     tensors: dict[str, Tensor] = {}
@@ -304,7 +303,7 @@ def _ia3_tensors(
 
 
 def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The keys of adapter_config.json that are (IA)³'s; `tensors` as from `_ia3_tensors`."""
+    """Return the keys of adapter_config.json for (IA)³; `tensors` are from `_ia3_tensors`."""
     scaled = {n.removesuffix(".ia3_l"): t for n, t in tensors.items() if n.endswith(".ia3_l")}
     modules = modules_of(form)
     inputs = [name for name, tensor in scaled.items() if tensor.shape[0] == 1]
@@ -319,10 +318,10 @@ def _ia3_config(form: CheckpointLayout, tensors: Mapping[str, Tensor]) -> dict[s
 def _read_ia3(
     form: CheckpointLayout, config: Mapping[str, Any], foreign: Mapping[str, Tensor]
 ) -> tuple[IA3, dict[str, Tensor], set[str]]:
-    """Settings, values by the names of `Adapter.state`, and the names that were read.
+    """Return settings, values by the names of `Adapter.state`, and the names of tensors used.
 
     Raises:
-        CheckpointError: factors that fit no module, or are no vector.
+        CheckpointError: factors that fit no module, or are not a vector.
     """
     values: dict[str, Tensor] = {}
     names_read: set[str] = set()
@@ -334,16 +333,16 @@ def _read_ia3(
             continue
         names_read.add(name)
         factors = foreign[name]
-        of_inputs = factors.dim() == 2 and len(factors) == 1
-        of_outputs = factors.dim() == 2 and factors.shape[1] == 1
-        if not of_inputs and not (of_outputs and len(factors) % len(modules) == 0):
+        scales_inputs = factors.dim() == 2 and len(factors) == 1
+        scales_outputs = factors.dim() == 2 and factors.shape[1] == 1
+        if not scales_inputs and not (scales_outputs and len(factors) % len(modules) == 0):
             raise CheckpointError(
                 "the factors of a module are no vector",
                 where=f"{WEIGHTS}: {name}",
                 found=tuple(factors.shape),
                 wanted="(out, 1) or (1, in)",
             )
-        if of_inputs:
+        if scales_inputs:
             inputs += modules
             values |= {f"{our}.factors": factors[0] for our in modules}
             continue

@@ -1,8 +1,8 @@
-"""LoRA in the form of the `peft` library, both ways.
+"""Conversion of LoRA to and from the format of the `peft` library.
 
-Where a published module holds several of ours (a fused projection), our pairs are put on a block
-diagonal, of that many times the rank and alpha, and come back as they were. A pair of others has
-one A for all parts, each of which has its rows of B.
+If a published module contains several of ours (a fused projection), our pairs of matrices become a
+block diagonal, with rank and alpha multiplied by their number, which is recognised on reading.
+Other pairs for a fused projection have one A for all parts, and B has the rows of each part.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from maskwright.model.adapters.peft.names import (
 from maskwright.model.checkpoint import name_pattern
 from maskwright.model.checkpoint.layout import CheckpointLayout
 
-# These take something away from the base when they are attached.
+# Initialisations that change the weights of the base.
 OF_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
-# Keys that change what the matrices mean, or which there are; none of them is built here.
+# Keys of unsupported variants, with other matrices or another meaning of them.
 VARIANTS = (
     "use_dora",
     "use_qalora",
@@ -45,8 +45,8 @@ VARIANTS = (
     "monteclora_config",
     "velora_config",
 )
-# Keys that are read here, or that say nothing of what the saved matrices mean. Which modules are
-# meant (`target_modules` and the like) is read off the matrices.
+# Keys that are used here, or do not affect the meaning of the matrices. The adapted modules
+# (`target_modules` etc.) are determined from the names of the matrices.
 KNOWN = {
     "task_type",
     "peft_type",
@@ -139,11 +139,11 @@ def read(
     config: Mapping[str, Any],
     foreign: Mapping[str, Tensor],
 ) -> tuple[LoRA, dict[str, Tensor], set[str]]:
-    """Settings, values by the names of `Adapter.state`, and the names that were read.
+    """Return settings, values by the names of `Adapter.state`, and the names of tensors used.
 
     Raises:
-        CheckpointError: tensors that fit no module, or not each other; no number where one is due.
-        IncompatibleError: a setting that is not built here.
+        CheckpointError: tensors that fit no module or not each other, or an invalid number.
+        IncompatibleError: an unsupported setting.
     """
     _require_usual(config)
     for key in ("use_rslora", "fan_in_fan_out"):
@@ -169,8 +169,8 @@ def read(
             continue
         names_read |= set(names)
         a, b = (foreign[name] for name in names)
-        fitting = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(modules)
-        if not fitting:
+        fits = a.dim() == b.dim() == 2 and 0 < len(a) == b.shape[1] and not len(b) % len(modules)
+        if not fits:
             raise CheckpointError(
                 "the two matrices of a pair do not fit each other",
                 where=f"{WEIGHTS}: {theirs}",
@@ -209,8 +209,8 @@ def read(
 
 
 def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]]:
-    """The pairs of a fused module: the blocks of a block diagonal, without those that are blank; or
-    else A for all, each with its rows of B."""
+    """Split the matrices of a fused module of `count` parts; return {index of part: (A, B)}: the
+    non-zero blocks if B is block diagonal, else the whole A and the rows of B for each part."""
     rows, rank = b.shape[0] // count, a.shape[0] // count
     row_blocks = [b[i * rows : (i + 1) * rows] for i in range(count)]
     if count > 1 and a.shape[0] % count == 0:
@@ -225,12 +225,12 @@ def _parted(a: Tensor, b: Tensor, count: int) -> dict[int, tuple[Tensor, Tensor]
 
 
 def _divisor(config: Mapping[str, Any], rank: int) -> float:
-    """The divisor of alpha: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
+    """Return the divisor of alpha: the rank, or its root (Kalajdzievski 2023, arXiv:2312.03732)."""
     return math.sqrt(rank) if config.get("use_rslora") else rank
 
 
 def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str) -> float:
-    """The number for one module: that of the first matching pattern, else the general one."""
+    """Return a number for one module: of the first matching pattern, else the general one."""
     table = config.get(patterns) or {}
     if not isinstance(table, dict) or len(table) > MOST_PATTERNS:
         raise CheckpointError(
@@ -253,7 +253,7 @@ def _of_module(config: Mapping[str, Any], patterns: str, usual: str, module: str
 
 
 def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
-    """Refuse a configured rank that is not that of the matrices; without one, theirs is used."""
+    """Check that the configured rank, if there is one, is that of the matrices."""
     if config.get("r") is None and not config.get("rank_pattern"):
         return
     configured = _of_module(config, "rank_pattern", "r", module)
@@ -268,7 +268,7 @@ def _require_rank(config: Mapping[str, Any], module: str, rank: int) -> None:
 
 
 def _require_usual(config: Mapping[str, Any]) -> None:
-    """Refuse settings that are not supported or unknown: they may change the meaning."""
+    """Check that unsupported and unknown settings, which may change the meaning, are not set."""
     for key in sorted(config.keys() - KNOWN | ({"bias"} & config.keys())):
         if config[key] not in (None, False, "", [], {}, "none" if key == "bias" else None):
             built = "built" if key in (*VARIANTS, "bias") else "known"

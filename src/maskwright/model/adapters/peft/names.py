@@ -1,4 +1,4 @@
-"""Modules by the names under which a model is published, and ours that lie in them."""
+"""Published names of modules, and our modules that they contain."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from maskwright.model.checkpoint.layout import CheckpointLayout
 # The files of such a folder.
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-BASE = "base_model_name_or_path"  # the key of the base's place
+BASE = "base_model_name_or_path"  # the key of the base's path
 
 
 @dataclass(frozen=True)
 class PublishedModule:
-    """The published module `theirs` that holds a projection of ours, perhaps beside others, and
-    whether it has the weight transposed."""
+    """The published module `theirs` that contains a projection of ours, perhaps with others, and
+    whether its weight is transposed."""
 
     theirs: str
     transposed: bool
 
 
 def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
-    """Our module with a weight -> the published module that holds it."""
+    """Return {our module with a weight: the published module that contains it}."""
     published_modules: dict[str, PublishedModule] = {}
     for rule in form.carriers():
         for parameter_name in rule.parts():
@@ -40,15 +40,15 @@ def published(form: CheckpointLayout) -> dict[str, PublishedModule]:
 
 
 def modules_of(form: CheckpointLayout) -> dict[str, list[str]]:
-    """Published module with a weight -> our modules that it holds, in order."""
+    """Return {published module with a weight: our modules that it contains, in order}."""
     modules: dict[str, list[str]] = {}
-    for ours, published_place in published(form).items():
-        modules.setdefault(published_place.theirs, []).append(ours)
+    for ours, published_module in published(form).items():
+        modules.setdefault(published_module.theirs, []).append(ours)
     return modules
 
 
 def endings(chosen: Collection[str], names: Iterable[str]) -> list[str]:
-    """The shortest endings of dotted `names` that select exactly the `chosen` ones."""
+    """Return the shortest endings of dotted `names` that select exactly the `chosen` ones."""
     chosen, names = set(chosen), list(names)
     shortest: list[str] = []
     for name in sorted(chosen):
@@ -64,10 +64,10 @@ def endings(chosen: Collection[str], names: Iterable[str]) -> list[str]:
 
 
 def names_in(config: Mapping[str, Any], key: str) -> list[str]:
-    """The names that `key` lists; none where it is not set.
+    """Return the list of names of `key`; empty if it is not set.
 
     Raises:
-        CheckpointError: something else than a list of names.
+        CheckpointError: it is not a list of names.
     """
     value = config.get(key) or []
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
@@ -78,11 +78,11 @@ def names_in(config: Mapping[str, Any], key: str) -> list[str]:
 
 
 def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> None:
-    """Refuse matrices beside modules that the config leaves out: others would not use them. Of a
-    pattern that is not of a simple form nothing is known; the matrices say it.
+    """Check that the config selects all `modules` with matrices, since `peft` would ignore others.
+    Unsupported patterns are not checked.
 
     Raises:
-        CheckpointError: naming some.
+        CheckpointError: a module is not selected; the message names some.
     """
     targets = _chosen(config, "target_modules", modules)
     layers = config.get("layers_to_transform")
@@ -110,7 +110,7 @@ def require_targeted(config: Mapping[str, Any], modules: Collection[str]) -> Non
 
 
 def _chosen(config: Mapping[str, Any], key: str, modules: Collection[str]) -> set[str] | None:
-    """The modules that a list of names or a pattern selects; None if unknown."""
+    """Return the modules that a list of names or a pattern selects; None if unknown."""
     value = config.get(key)
     if not value or value == "all-linear":
         return None

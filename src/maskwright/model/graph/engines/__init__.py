@@ -1,7 +1,7 @@
-"""Other engines for the stack that reads a text, a file each, behind one interface.
+"""Other engines for computing hidden states, one module each, behind one interface.
 
 `base/engine.py` is the contract (`load, warm, run, bytes, name`), `base/calibration.py` measures
-which of several answers sooner on this machine. An engine reads rows that are padded to one length
-and gives the states of their positions; heads and whatever is made of states stay in PyTorch, so
-that every task, and every family that has a graph, is answered by every engine.
+which engine is fastest on this machine. An engine maps padded rows of ids to hidden states; heads
+and everything else stay in PyTorch, so that every engine supports every task, and every family that
+has a graph.
 """

@@ -1,5 +1,5 @@
-"""ONNX Runtime with products of 8 bits: weights are rounded once for each output, what is read is
-rounded anew for each row of products. Answers are others, so it answers only where it is named."""
+"""ONNX Runtime with 8-bit products: static quantisation of weights for each output, dynamic
+quantisation of inputs. Results differ, so it is used only if named explicitly."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["EXACT", "NEEDS", "PRECISIONS", "OnnxRuntimeInt8", "load"]
 
 
 class OnnxRuntimeInt8(OnnxRuntime):
-    """A session over the graph with weights of 8 bits."""
+    """A session on the graph with 8-bit weights."""
 
     name = "onnxruntime-int8"
     precision = "int8"
 
 
 def load(file: Path, threads: int, precision: str) -> OnnxRuntimeInt8:
-    """The graph in `file`, whose weights are rounded beside it."""
+    """Quantise the graph in `file` and load it."""
     return OnnxRuntimeInt8(quantised(file), threads)
 
 
 def quantised(file: Path) -> Path:
-    """The same graph with weights of 8 bits, beside `file`."""
+    """Write the graph with 8-bit weights next to `file`; return its path."""
     target = file.with_name("int8.onnx")
     write_eight_bits(file, target)
     return target

@@ -1,4 +1,4 @@
-"""OpenVINO on the processor: float32, or bfloat16 where there are units for it."""
+"""OpenVINO on the CPU, in float32 or, if the hardware supports it, in bfloat16."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HINTS = {"float32": "f32", "bfloat16": "bf16"}
 
 
 class OpenVino:
-    """A graph that was compiled for this processor."""
+    """A graph compiled for this CPU."""
 
     name = "openvino"
 
@@ -38,7 +38,7 @@ class OpenVino:
 
 
 def compiled(file: Path | str, threads: int, precision: str | None = None) -> Any:
-    """The graph, compiled; `precision` None leaves it to OpenVINO."""
+    """Compile the graph; `precision` None leaves the precision to OpenVINO."""
     import openvino
 
     core = openvino.Core()
@@ -49,7 +49,7 @@ def compiled(file: Path | str, threads: int, precision: str | None = None) -> An
 
 
 def precision_of(model: Any) -> str:
-    """What a compiled graph computes in."""
+    """Return the precision of a compiled graph."""
     hint = model.get_property("INFERENCE_PRECISION_HINT").get_type_name()
     return next((name for name, short in HINTS.items() if short == hint), hint)
 

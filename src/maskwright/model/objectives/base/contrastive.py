@@ -1,16 +1,16 @@
-"""Texts as vectors, so that what belongs together lies close together.
+"""Contrastive learning of vectors of texts.
 
     similarity   (cos(a, b) - y)²                           Reimers & Gurevych 2019, section 3
-    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4: the
-                                                            b of other pairs are the wrong ones, and
-                                                            the negatives of all, where there are
+    ranking      -log softmax_j(20 cos(a, b_j))[own b]      Henderson et al. 2017, section 4, with
+                                                            in-batch negatives: the b of other rows
+                                                            and all hard negatives, if any
 
-A batch holds two texts for each row of labels, or more: a, b, and what is near a and wrong. A
-vector is made of a text's hidden states, by one pooling or by several side by side:
+A batch has two or more texts for each row of labels: a, b, and hard negatives of a. The vector of a
+text is made of its hidden states, by one pooling or by several that are concatenated:
 
     cls, lasttoken               the first state, the last
-    max, mean                    of each number the largest, the mean
-    mean_sqrt_len_tokens         the sum divided by the root of their number
+    max, mean                    the maximum or mean of each dimension
+    mean_sqrt_len_tokens         the sum divided by the square root of the length
     weightedmean                 the mean with weights 1, 2, 3, …        Muennighoff 2022, section 3
 """
 
@@ -43,11 +43,11 @@ class Unit(nn.Module):
 
 
 class Contrast(Objective):
-    """A model without a head, trained so that its vectors of texts are similar or different.
+    """A model without a head, trained on the similarities of its vectors of texts.
 
     Args:
-        poolings: of those above, side by side in this order.
-        skip: how many tokens at the beginning of each text are not pooled.
+        poolings: poolings as above, concatenated in this order.
+        skip: number of initial tokens of each text that are not pooled.
     """
 
     def __init__(
@@ -75,31 +75,31 @@ class Contrast(Objective):
         vectors = self.scores(batch)
         if self.aim == "similarity":
             anchor_vectors, other_vectors = vectors.chunk(2, dim=1)  # R, D each
-            near = (anchor_vectors * other_vectors).sum(1)
-            return Loss({self.aim: Part((near - batch.labels.float()).square().sum())})
-        anchors, *codes = batch.labels.T  # which text each is: a, b, and the negatives
+            similarities = (anchor_vectors * other_vectors).sum(1)
+            return Loss({self.aim: Part((similarities - batch.labels.float()).square().sum())})
+        anchors, *codes = batch.labels.T  # numbers of the texts a, b and of hard negatives
         anchor_vectors, *candidates = vectors.chunk(1 + len(codes), dim=1)
-        right = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
-        # What is the b of an equal a is as right as the row's own.
+        own_indices = torch.arange(len(anchor_vectors), device=anchor_vectors.device)
+        # Exclude candidates that are also a correct b of an equal a.
         same_anchor = (anchors[:, None] == anchors).float()
-        equal = same_anchor @ (codes[0][:, None] == torch.cat(codes)).float() > 0
-        near = SCALE * anchor_vectors @ torch.cat(candidates).T
-        near = near.masked_fill(equal.fill_diagonal_(False), -torch.inf)
-        total = functional.cross_entropy(near, right, reduction="sum")
+        is_positive = same_anchor @ (codes[0][:, None] == torch.cat(codes)).float() > 0
+        similarities = SCALE * anchor_vectors @ torch.cat(candidates).T
+        similarities = similarities.masked_fill(is_positive.fill_diagonal_(False), -torch.inf)
+        total = functional.cross_entropy(similarities, own_indices, reduction="sum")
         return Loss({self.aim: Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:
-        """(R, 2 D) float32: the vectors of each pair, side by side, of length 1 unless `top` is
-        another; more columns where there are negatives."""
+        """Return (R, 2 D) float32: the concatenated vectors of each pair, of length 1 unless `top`
+        was replaced; more columns with hard negatives."""
         return self.scores_of(last_states(self.product, batch), batch)
 
     @property
     def reads_place(self) -> bool:
-        """Whether of each text the state of one place alone is read: its tokens are pooled."""
+        """Whether only one state of each text is used: False, since tokens are pooled."""
         return False
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores`, from the states (B, T, D) that the batch has in the model."""
+        """Compute `scores` from the hidden states (B, T, D) of the batch."""
         assert batch.labels is not None
         pooled_states = pool(hidden, batch, self.poolings, self.skip)
         vectors: Tensor = self.top(pooled_states)
@@ -115,11 +115,11 @@ class Contrast(Objective):
 
 
 def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -> Tensor:
-    """(R, D len(poolings)) float32: each text's pooled states (B, T, D), in the order of the
-    batch's `pooled`; without the first `skip` tokens of each text."""
+    """Return (R, D len(poolings)) float32: the pooled hidden states (B, T, D) of each text without
+    its first `skip` tokens, in the order of `batch.pooled`."""
     assert batch.pooled is not None
-    written = batch.decoder_tokens is not None
-    documents = batch.decoder_documents if written else batch.documents
+    has_decoder = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if has_decoder else batch.documents
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
     positions = torch.arange(len(numbers), device=hidden.device)
@@ -130,7 +130,7 @@ def pool(hidden: Tensor, batch: Batch, poolings: Sequence[str], skip: int = 0) -
     pooled = torch.where(order >= skip, numbers, 0)
 
     def summed(weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(R, D) sums and (R, 1) sums of the weights."""
+        """Return the weighted sums of states (R, D), and the sums of the weights (R, 1)."""
         weighed = torch.ones_like(order) if weights is None else weights
         zeros = flat.new_zeros(total + 1, flat.shape[1], dtype=torch.float32)
         terms = flat.float() if weights is None else flat.float() * weights[:, None]

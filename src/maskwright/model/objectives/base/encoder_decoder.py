@@ -1,9 +1,9 @@
-"""What all objectives over an encoder and a decoder share: the decoder's side.
+"""Base class of objectives for encoder-decoder models.
 
-    encoder   corrupted text            decoder   start  t0  t1  …        wanted   t0  t1  t2  …
+    encoder   corrupted text            decoder   start  t0  t1  …        targets  t0  t1  t2  …
 
-The decoder reads the targets one place later behind a start token, sees its past, and through
-cross-attention the encoder's states of its own document. The loss is taken at every target.
+The decoder input is a start token and the targets shifted right by one; it attends to its past and
+to the encoder states of its own document. The loss is computed at every target.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from maskwright.model.objectives.base.spec import Start
 
 
 class EncoderDecoder(Objective):
-    """The encoder reads one text and the decoder writes another; see the module's first lines.
+    """Prediction of one text by the decoder from another in the encoder.
 
     Args:
-        name: of the objective, for messages and for its part of the loss.
-        start: which token the decoder begins with.
+        name: name of the objective, for messages and for its part of the loss.
+        start: the token that the decoder starts with.
 
     Raises:
-        IncompatibleError: not two stacks and a vocabulary head, a decoder that sees its targets, or
-            no start token.
+        IncompatibleError: the model is not an encoder-decoder with a vocabulary head, its decoder
+            is not causal, or the tokenizer has no start token.
     """
 
     def __init__(self, name: str, model: Transformer, vocabulary: Vocabulary, start: Start) -> None:
@@ -70,11 +70,11 @@ class EncoderDecoder(Objective):
         shape: tuple[int, int],
         width: int | None = None,
     ) -> Batch:
-        """The batch in which the encoder reads `inputs` and the decoder writes `targets`.
+        """Return a batch with `inputs` for the encoder and `targets` for the decoder.
 
         Args:
-            shape: rows and positions of the encoder.
-            width: positions of the decoder; None: as many as the fullest row needs.
+            shape: (rows, positions) of the encoder.
+            width: positions of the decoder; None for the minimum.
         """
         rows = shape[0]
         if width is None:
@@ -112,11 +112,11 @@ class EncoderDecoder(Objective):
 
 
 def memory_visible(batch: Batch) -> masks.AttentionMask | None:
-    """The positions of the encoder that each decoder position sees: those of its own document."""
+    """Return the mask of cross-attention to the own document; None if rows are one document."""
     if batch.documents is None:
         return None
-    ours = batch.decoder_documents
-    if ours is None:
+    decoder_documents = batch.decoder_documents
+    if decoder_documents is None:
         assert batch.decoder_tokens is not None
-        ours = torch.ones_like(batch.decoder_tokens, dtype=batch.documents.dtype)
-    return masks.same_document(ours, batch.documents)
+        decoder_documents = torch.ones_like(batch.decoder_tokens, dtype=batch.documents.dtype)
+    return masks.same_document(decoder_documents, batch.documents)

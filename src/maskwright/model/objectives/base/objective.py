@@ -1,9 +1,9 @@
-"""An objective is what is trained: a module that maps a batch to a loss.
+"""The interface of training objectives, modules that map a batch to a loss.
 
-It has two halves. `corrupt` makes a batch from clean rows (numpy, no gradient, a function of keys
-only); `forward` computes the loss of a batch. Between them the loop adds up the `counts` of a whole
-optimizer step, over all its microbatches and processes, before the first backward pass, so that
-every part of the loss is a mean over the targets of the step and not a mean of means.
+`corrupt` makes a batch from clean rows (in numpy, a pure function of keys); `forward` computes the
+loss of a batch. In between, the training loop sums the `counts` of an optimizer step over all
+microbatches and processes, so that each part of the loss is a mean over the targets of the step and
+not a mean of means.
 
     rows --corrupt(keys)--> Batch --forward--> Loss{part: (sum, weight)}   scaled by the counts
 """
@@ -34,7 +34,7 @@ else:
 
 @dataclass(frozen=True)
 class Part:
-    """One term of a loss: the sum over its targets, and its weight."""
+    """One term of a loss: the sum over its targets (a scalar), and its weight."""
 
     total: Tensor
     weight: float = 1.0
@@ -42,24 +42,24 @@ class Part:
 
 @dataclass(frozen=True)
 class Loss:
-    """Sums, not means; the mean is taken once, by `scaled`."""
+    """The terms of a loss by name, as sums; `scaled` computes the mean."""
 
     parts: dict[str, Part]
 
     def scaled(self, counts: dict[str, int]) -> Tensor:
-        """sum over parts of weight * total / count; a part without targets contributes zero."""
+        """Return the sum of weight * total / count over parts; 0 for parts without targets."""
         terms = [p.total * (p.weight / max(1, counts[n])) for n, p in self.parts.items()]
         return torch.stack([t.float() for t in terms]).sum() if len(terms) > 1 else terms[0].float()
 
 
 @dataclass(frozen=True)
 class NetworkWork:
-    """The work of one network of an objective on a batch, counted by `model/device/step_cost.py`.
+    """The work of one network of an objective on a batch, for `model/device/step_cost.py`.
 
     Attributes:
-        at: the flat positions of its last stack that are computed; None: all of them.
-        scored: how many states are scored over its vocabulary; one scored twice counts twice.
-        extra_flops: operations of a forward through modules outside the network.
+        at: flat positions that the last layer computes; None for all.
+        scored: number of states scored over the vocabulary, with repetitions.
+        extra_flops: operations of a forward pass through modules outside the network.
     """
 
     network: Transformer
@@ -69,35 +69,34 @@ class NetworkWork:
 
 
 class Objective(nn.Module, abc.ABC):
-    """The contract of an objective. `product` is the network that gets saved.
+    """Base class of objectives. `product` is the network that is saved.
 
     A member module `objectives/<name>.py` has `Options` (a frozen dataclass) and `SPEC`
     (`base/spec.py`) and does not load torch; `modules/<name>.py` has
-    `build(model, options, vocabulary)`. A member that is one file has all three. `build` also
-    takes the networks that `SPEC.networks` names: each is an option that holds a model folder, with
-    an option `NAME_sha256: str | None` besides.
+    `build(model, options, vocabulary)`. A member that is one file has all three. `build` also takes
+    the networks named in `SPEC.networks`: each is an option with a model folder, accompanied by an
+    option `NAME_sha256: str | None`.
 
-    Further modules of its own are trained and kept with the state of training, not with the
-    product.
+    Other submodules are trained and saved with the training state, not with the product.
     """
 
     product: Transformer
-    # Whether the loss is a code length of the text: every token once, from what precedes it.
+    # Whether the loss is a code length: each token is predicted once, from the previous ones.
     is_language_model = False
-    # How many positions before a masked token its scores stand.
+    # How many positions before a masked token its scores are read.
     prediction_offset = 0
-    # Whether the tokens of a prompt see each other.
+    # Whether attention within a prompt is bidirectional.
     bidirectional_prefix = False
-    # The ids among its targets that frame a text and are no part of it.
+    # Ids of special tokens around texts that occur among the targets.
     framing: tuple[int, ...] = ()
-    # Of how many classes a target is one; None: of the tokens.
+    # Number of classes of the targets; None if they are tokens.
     classes: int | None = None
-    # What `decisions` are about, such as "replaced tokens"; None: there are none.
+    # What `decisions` predict, such as "replaced tokens"; None if there are none.
     decides: str | None = None
 
     @property
     def scorer(self) -> Network:
-        """The network that scores the vocabulary from `target_states`."""
+        """The network whose vocabulary head scores `target_states`."""
         return self.product
 
     def start_run(self) -> None:
@@ -105,53 +104,52 @@ class Objective(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        """Clean rows -> a batch. `epochs` (B,) is how often each row has been seen before,
-        `progress` (0 to 1) the used share of the run's budget, for options that change over the
-        run."""
+        """Make a batch from clean rows. `epochs` (B,) is the number of previous uses of each row,
+        `progress` (0 to 1) the share of the run that is done, for options with a schedule."""
 
     @abc.abstractmethod
     def counts(self, batch: Batch) -> dict[str, int]:
-        """The number of targets of each part of the loss in this batch."""
+        """Return the number of targets in this batch of each part of the loss, by name."""
 
     @abc.abstractmethod
     def forward(self, batch: Batch) -> Loss:
-        """The sums of every part of the loss over this batch."""
+        """Compute the sum over this batch of each part of the loss."""
 
     @abc.abstractmethod
     def target_states(self, batch: Batch) -> Tensor:
-        """Hidden states (N, D) at the batch's targets, from which the vocabulary is scored."""
+        """Return the hidden states (N, D) from which the targets are predicted."""
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        """The work of each of its networks on `batch`."""
+        """Return the work of each network on `batch`."""
         scored = 0 if batch.targets is None else len(batch.targets)
         return [NetworkWork(self.product, batch.index, scored)]
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
-        """Binary predictions besides the token targets (ELECTRA: original or replaced): (N,)
-        scores, above 0 for yes, and (N,) the truth."""
+        """Return binary predictions besides the token targets (ELECTRA: replaced or original):
+        scores (N,), above 0 for True, and labels (N,) bool; None if there are none."""
         return None
 
     def sorts(self, batch: Batch) -> dict[str, Tensor]:
-        """Groups of targets with separately reported losses: (N,) bool by name; empty if there is
-        one group."""
+        """Return masks (N,) bool by name of groups of targets whose losses are reported separately;
+        empty if there is one group."""
         return {}
 
     def target_scores(self, states: Tensor) -> Tensor:
-        """Scores (N, V) of `target_states`."""
+        """Return the scores (N, V) of `target_states`."""
         return self.scorer.logits(states)
 
     def targets(self, batch: Batch) -> Tensor:
-        """(N,) the targets at `target_states`."""
+        """Return the targets (N,) at `target_states`."""
         assert batch.targets is not None
         return batch.targets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """What an objective knows of the tokenizer: sizes and ids, no text.
+    """Size and special token ids of the tokenizer.
 
-    `begin` and `end` frame a text, whatever the tokenizer calls them; `sentinels` stand for its
-    gaps, in the order of the gaps.
+    `begin` and `end` are the tokens around a text, whatever their names; `sentinels` are the tokens
+    for gaps, in order.
     """
 
     size: int
@@ -164,13 +162,13 @@ class Vocabulary:
 
     @property
     def ordinary(self) -> np.ndarray:
-        """All ids that stand for text, in order."""
+        """All ids of ordinary tokens, in order."""
         return np.setdiff1d(np.arange(self.size), np.asarray(self.special, dtype=np.int64))
 
 
 def facts(rows: Rows) -> dict[str, Any]:
-    """The fields of a `Batch` that describe the positions of tokens. A batch whose rows are all one
-    unpadded document needs no document mask and no positions, and gets neither."""
+    """Return the positions, documents and segments of rows as fields of a `Batch`. Positions and
+    documents are None if every row is one unpadded document."""
     single = bool((rows.documents == 1).all())
     return {
         "positions": None if single else torch.from_numpy(rows.positions),
@@ -180,11 +178,10 @@ def facts(rows: Rows) -> dict[str, Any]:
 
 
 def encode(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
-    """Hidden states (B, T, D) of the model's only stack, in which documents do not see each other;
-    with `at` those (N, D) of these flat positions alone.
+    """Return hidden states (B, T, D) of the model's encoder or else decoder, without attention
+    across documents; with `at`, only those (N, D) at these flat positions.
 
-    In a decoder the tokens of a prefix see each other; in an encoder the tokens after the prefix
-    see only their past, and windows stay as they are.
+    With `batch.prefix`, attention is bidirectional within the prefix and causal after it.
     """
     visible = masks.visible_of(batch.documents)
     if model.config.encoder is None:
@@ -205,33 +202,32 @@ def encode(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
 
 
 def encode_targets(model: Network, batch: Batch) -> Tensor:
-    """Hidden states (N, D) of the only stack at the batch's targets; other positions skip the last
-    layer."""
+    """Return the hidden states (N, D) of `encode` at the batch's targets; the last layer is not
+    computed at other positions."""
     if batch.index is None:
         return at_targets(encode(model, batch), batch)
     return encode(model, batch, batch.index)
 
 
 def at_targets(hidden: Tensor, batch: Batch) -> Tensor:
-    """The hidden states (N, D) that have a target; `index` None means all of them, in order."""
+    """Select the hidden states (N, D) that have a target: all if `batch.index` is None."""
     flat = hidden.reshape(-1, hidden.shape[-1])
     return flat if batch.index is None else flat.index_select(0, batch.index)
 
 
 def token_loss(network: Network, states: Tensor, targets: Tensor, z_loss: float = 0.0) -> Tensor:
-    """The summed loss of the vocabulary head for hidden states (N, D) with `targets` (N,)."""
-    read = network.head_hidden(states)
+    """Return the summed loss of the vocabulary head for hidden states (N, D), `targets` (N,)."""
+    head_inputs = network.head_hidden(states)
     weight, bias = network.head_weight, network.head_bias
-    return vocabulary_loss(read, weight, bias, targets, z_loss)[0]
+    return vocabulary_loss(head_inputs, weight, bias, targets, z_loss)[0]
 
 
 def refuse_leak(name: str, stack: Stack, where: str, remedy: str) -> None:
-    """Refuse next-token prediction through a stack that lets a position see its own target.
-
-    The check is the masks' own arithmetic (reachability through the layers), not a table of names.
+    """Check that no position of a stack can attend to its own next-token target, by computing the
+    reachability of positions through the attention masks of all layers.
 
     Raises:
-        IncompatibleError: naming the first position that would see its target, and the layer.
+        IncompatibleError: one can; the message has the first position and the layer.
     """
     length = 8
     patterns = [masks.pattern(b.attention.pattern, b.attention.window) for b in stack.blocks]

@@ -1,11 +1,11 @@
-"""Texts of different lengths in one array, for corruption that changes their lengths.
+"""Ragged arrays of texts, for corruption that changes their lengths.
 
     rows   [CLS] a a a [SEP] [CLS] b b [SEP]  ->  tokens   a a a b b …     one flat array (N,)
            [CLS] c c c c c c [SEP] pad            lengths  3 2 6           per text (S,)
 
-There is no padding between `texts_of` and `pack`: all operations work on one array, and random
-numbers are drawn per item by key (purpose, seed, epoch, row, document, item), so that a text is
-corrupted alike in any batch and with any neighbours.
+There is no padding between `texts_of` and `pack`: all operations work on flat arrays. The random
+number of an item depends on its key (purpose, seed, epoch, row, document, item) only, so that the
+corruption of a text does not depend on the rest of the batch.
 
 Letters: N items of all texts, S texts, B rows, T positions.
 """
@@ -29,7 +29,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Origin:
-    """The places of texts in their batch: row (S,) and number in the row (S,), counted from 1."""
+    """The positions of texts in a batch: row (S,), and number within the row (S,) from 1."""
 
     rows: Array
     numbers: Array
@@ -37,22 +37,22 @@ class Origin:
 
 @dataclass(frozen=True)
 class Sequences:
-    """`tokens` (N,) of all texts, one after the other, `lengths` (S,) of each."""
+    """Concatenated `tokens` (N,) of all texts, and the `lengths` (S,) of the texts."""
 
     tokens: Array
     lengths: Array
 
     def where(self, keep: Array) -> Sequences:
-        """The items for which `keep` (N,) holds."""
+        """Return the texts with only the items for which `keep` (N,) is True."""
         lengths = np.bincount(owners(self.lengths)[keep], minlength=len(self.lengths))
         return Sequences(self.tokens[keep], lengths)
 
     def ended(self, token: int) -> Sequences:
-        """The texts with `token` after each."""
+        """Return the texts with `token` appended to each."""
         return Sequences(np.insert(self.tokens, np.cumsum(self.lengths), token), self.lengths + 1)
 
     def shifted(self, start: int) -> Sequences:
-        """The decoder input for these texts: each shifted by one position behind `start`."""
+        """Return the decoder input for these texts: each shifted right by one, after `start`."""
         tokens = np.roll(self.tokens, 1)
         tokens[first_places(self.lengths)[self.lengths > 0]] = start
         return replace(self, tokens=tokens)
@@ -63,11 +63,11 @@ class Texts:
     """The documents of a batch of rows.
 
     Attributes:
-        framed: the documents with their special tokens.
-        region: (items of `framed`,) 0 before the text, 1 text, 2 after it.
-        origin: the place of each.
-        starts_sentence: per item of the text; None where the rows do not record it.
-        counters: (S,) arrays for the keys of a text's random numbers.
+        framed: the documents with special tokens.
+        region: for each item of `framed`, 0 before the text, 1 in it, 2 after it.
+        origin: the positions of the documents in the batch.
+        starts_sentence: bool for each item of `plain`; None if the rows do not record it.
+        counters: the seed and arrays (S,) for the keys of random numbers.
     """
 
     framed: Sequences
@@ -78,11 +78,11 @@ class Texts:
 
     @property
     def plain(self) -> Sequences:
-        """The texts without their frames."""
+        """The texts without special tokens."""
         return self.framed.where(self.region == 1)
 
     def frame(self, texts: Sequences) -> Sequences:
-        """`texts` with the special tokens that frame the originals."""
+        """Return `texts` with the special tokens that surround the originals."""
         special = self.region != 1
         tokens = np.concatenate([self.framed.tokens[special], texts.tokens])
         region = np.concatenate([self.region[special], np.ones_like(texts.tokens)])
@@ -91,7 +91,7 @@ class Texts:
         return Sequences(tokens[order], np.bincount(owner, minlength=len(texts.lengths)))
 
     def draws(self, lengths: Array, purpose: str, *counters: int) -> Array:
-        """A number in [0, 1) for each of `lengths[s]` items of each text s."""
+        """Return a random number in [0, 1) for each of the `lengths[s]` items of each text s."""
         owner = owners(lengths)
         seed, *own = self.counters
         counters_of_item = [counter[owner] for counter in own]
@@ -99,7 +99,7 @@ class Texts:
 
 
 def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
-    """The documents of `rows` with their special tokens, in order, without padding."""
+    """Return the documents of `rows` with special tokens, in order, and their positions."""
     row, positions = np.nonzero(rows.documents)
     number = rows.documents[row, positions]
     begins = np.ones(len(row), dtype=bool)
@@ -110,7 +110,7 @@ def documents_of(rows: Rows) -> tuple[Sequences, Origin]:
 
 
 def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
-    """The documents of `rows`, prepared for corruption.
+    """Prepare the documents of `rows` for corruption.
 
     Raises:
         IncompatibleError: a special token stands inside a text, as in rows of pairs.
@@ -120,7 +120,7 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
     ordinary = ~rows.special[real]
     owner = owners(framed.lengths)
     total = np.bincount(owner[ordinary], minlength=len(framed.lengths))
-    # How much of its own text stands at or before each item.
+    # Number of ordinary tokens of its document up to and including each item.
     text_items = np.cumsum(ordinary) - first_places(total)[owner]
     region = np.where(ordinary, 1, np.where(text_items == 0, 0, 2))
     if ((region == 2) & (text_items != total[owner])).any():
@@ -144,18 +144,19 @@ def texts_of(rows: Rows, epochs: Array, seed: int) -> Texts:
 def pack(
     texts: Sequences, origin: Origin, shape: tuple[int, int], pad: int
 ) -> dict[str, torch.Tensor | None]:
-    """`tokens`, `positions` and `documents`, of `shape` (B, T), as in a `Batch`: the texts of each
-    row from its left end on, in order.
+    """Pack texts into rows: return `tokens`, `positions` and `documents` of `shape` (B, T), as in a
+    `Batch`, with the texts of each row in order from the left.
 
-    Where every row is one full text, positions and documents are None.
+    Positions and documents are None if every row is one full text.
     """
-    import torch  # the rest of this file serves those who encode texts without it
+    import torch  # here, since the rest of this module is used without torch
 
-    before = first_places(texts.lengths)
-    start = before - before[np.searchsorted(origin.rows, origin.rows)] if len(before) else before
-    flat_positions = np.repeat(origin.rows * shape[1] + start, texts.lengths) + spread(
-        texts.lengths
-    )
+    offsets = first_places(texts.lengths)
+    start = offsets
+    if len(offsets):
+        start = offsets - offsets[np.searchsorted(origin.rows, origin.rows)]
+    begins = np.repeat(origin.rows * shape[1] + start, texts.lengths)
+    flat_positions = begins + spread(texts.lengths)
     tokens = np.full(shape, pad, dtype=np.int64)
     positions = np.zeros(shape, dtype=np.int64)
     documents = np.zeros(shape, dtype=np.int32)
@@ -172,28 +173,28 @@ def pack(
 
 # ------------------------------------------------------------------------------- arithmetic of runs
 def owners(lengths: Array) -> Array:
-    """(N,) the number of the text each item belongs to: [2, 3] -> [0, 0, 1, 1, 1]."""
+    """Return the index (N,) of the text that each item belongs to: [2, 3] -> [0, 0, 1, 1, 1]."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def first_places(lengths: Array) -> Array:
-    """(S,) where each text begins: [2, 3] -> [0, 2]."""
+    """Return the index (S,) of the first item of each text: [2, 3] -> [0, 2]."""
     return np.cumsum(lengths) - lengths
 
 
 def ranks(draws: Array, lengths: Array) -> Array:
-    """(N,) the rank of each item's random number among those of its text, from the smallest."""
+    """Return the rank (N,) of each item's random number within its text, 0 for the smallest."""
     ranks_of_items = np.empty(len(draws), dtype=np.int64)
     ranks_of_items[np.lexsort((draws, owners(lengths)))] = spread(lengths)
     return ranks_of_items
 
 
 def compositions(draws: Array, totals: Array, num_parts: Array) -> Array:
-    """(sum of `num_parts`,) sizes: each total is cut into so many parts of at least 1, every
-    composition being equally likely. A total of 0 has parts of 0.
+    """Return the sizes (sum of `num_parts`,) of random compositions of each of `totals` into
+    `num_parts` parts of at least 1, all equally likely. A total of 0 has parts of size 0.
 
     Args:
-        draws: a number for each of `totals[s]` items of each text.
+        draws: a random number for each of the `totals[s]` items of each text.
     """
     steps = spread(totals)
     begins = ranks(np.where(steps == 0, -1.0, draws), totals) < np.repeat(num_parts, totals)
@@ -203,6 +204,6 @@ def compositions(draws: Array, totals: Array, num_parts: Array) -> Array:
 
 
 def budget(lengths: Array, rate: float) -> Array:
-    """(S,) how many items of each text to choose: max(1, round(rate * length)), at most all."""
+    """Return the number (S,) of items of each text to choose: max(1, round(rate * length))."""
     counts = np.maximum(1, np.rint(rate * lengths)).astype(np.int64)
     return np.minimum(counts, lengths) if rate > 0 else np.zeros_like(lengths)

@@ -1,9 +1,9 @@
-"""What an objective says of itself before anything is built: its `SPEC`.
+"""The static properties of an objective, its `SPEC`.
 
-A `Spec` decides which rows are made, what a store has to record, which further networks are
-opened, how the model that was trained so is asked and measured (`model/opening/of_recipe.py` saves
-that with the model), and what a page says of it. Outside `objectives/` and `recipes/` an objective
-is known by its Spec, not its name. A recipe's choice resolves it once (`member_of`) and carries it.
+A `Spec` determines the rows, what a store has to record, which further networks are opened, the
+conventions for using and evaluating the trained model (`model/opening/of_recipe.py` saves them with
+it), and texts in reports. Code outside `objectives/` and `recipes/` depends on an objective's Spec,
+not on its name; `member_of` resolves the name in a recipe once.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
-# Rows that are made of text (`learn/pretrain/rows.py`); of two sentences; and what labelled data
-# gives.
+# Kinds of rows: of text (`learn/pretrain/rows.py`), of two sentences, and of labelled data.
 Rows = Literal["documents", "stream", "blocks", "pairs", "swapped-pairs", "parallel", "labelled"]
-# A model of one stack; of two, by what its tokenizer has for what is cut out of a text, or one that
-# learns from sources with their targets.
+# Kinds of models: of one stack; of two, by the tokens of the tokenizer for removed parts of a text,
+# or trained on pairs of sources and targets.
 Form = Literal["encoder", "decoder", "sentinels", "masks", "parallel"]
 Lengths = Callable[[Any, int], tuple[int, int]]
-# The token that a decoder of two stacks begins with.
+# The decoder start token of an encoder-decoder.
 Start = Literal["pad", "begin", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementSpec:
-    """How an objective measures every model of a form, whatever the model was trained by.
+    """How an objective evaluates all models of a form, whatever their training objective.
 
     Attributes:
-        options: (the options of the model's own training, or None) -> those it is measured by.
-        at_end: options -> as they are when a run ends.
-        words: options -> the rest of a sentence that begins "measured".
+        options: (options of the model's own training, or None) -> options of the evaluation.
+        at_end: options -> their values at the end of a run.
+        words: options -> the rest of a sentence that begins with "measured".
     """
 
     options: Callable[[Any], Any]
@@ -47,26 +46,25 @@ class MeasurementSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What other packages know of an objective.
+    """The properties of an objective that other packages use.
 
     Attributes:
-        rows: how tokens become the rows that it learns from, unless a recipe says otherwise.
-        prediction_offset: how many positions before a token its scores stand where it is masked.
-        bidirectional_prefix: the tokens of a prompt see each other.
-        writes: an encoder learns to continue a text, too.
-        trains_decoder: of two stacks it trains both, not the encoder alone.
-        framed_target: what the decoder of two stacks writes stands within its special tokens.
-        sentences: the store has to record where sentences begin.
-        networks: the names of options that hold the folder of a further network.
-        usual_for: the form of models that are all measured, and trained further, by this objective.
-        measurement: how it measures them; None: by its default options.
-        static_option: the path of the option that keeps the masks of a row the same in every epoch.
-        token_parts: the parts of its loss that predict tokens, comparable with guessing.
-        codes: a model of one stack that it trains gives bits per byte, as of every token.
-        scored_by: the network whose predictions of tokens are evaluated, for a page.
-        text_length: (options, row length) -> tokens of text that a row is made of, where these are
-            more than the row.
-        lengths: (options, tokens of text) -> the most that encoder and decoder read, of two stacks.
+        rows: default kind of rows, if a recipe does not specify one.
+        prediction_offset: how many positions before a masked token its scores are read.
+        bidirectional_prefix: whether attention within a prompt is bidirectional.
+        writes: whether an encoder also learns to continue a text.
+        trains_decoder: whether it trains the decoder of an encoder-decoder, too.
+        framed_target: whether the decoder output of an encoder-decoder has special tokens.
+        sentences: whether the store has to record where sentences begin.
+        networks: names of the options with folders of further networks.
+        usual_for: the form of models for whose evaluation and further training it is the default.
+        measurement: how it evaluates them; None for its default options.
+        static_option: path of the option that keeps the masks of a row equal in all epochs.
+        token_parts: parts of the loss that predict tokens, and can be compared with guessing.
+        codes: whether a model of one stack trained by it has bits per byte.
+        scored_by: name in reports of the network whose token predictions are evaluated.
+        text_length: (options, row length) -> number of tokens of text for a row, if larger.
+        lengths: (options, tokens of text) -> maximum lengths of encoder and decoder inputs.
     """
 
     rows: Rows
@@ -89,39 +87,34 @@ class Spec:
 
 @dataclass(frozen=True)
 class Member:
-    """An objective as its module gives it.
-
-    Attributes:
-        name: by which recipes choose it.
-        options: the type of its options.
-    """
+    """An objective: its name in recipes, its spec, and the class of its options."""
 
     name: str
     spec: Spec
     options: type
 
     def read(self, options: Mapping[str, Any]) -> Any:
-        """The options of a recipe, checked.
+        """Convert and check the options of a recipe.
 
         Raises:
-            ConfigError: an option that it does not take, or a value out of range.
+            ConfigError: an unknown option, or a value out of range.
         """
         return config.from_plain(self.options, dict(options), "objective.options")
 
     def build(
         self, model: Transformer, options: Any, vocabulary: Vocabulary, **networks: Transformer
     ) -> Objective:
-        """The objective over `model`, and over the further networks that its spec names."""
+        """Build the objective for `model` and the further networks that its spec names."""
         module = catalogue.load_modules("objectives", self.name)
         objective: Objective = module.build(model, options, vocabulary, **networks)
         return objective
 
 
 def member_of(name: str) -> Member:
-    """The objective of that name.
+    """Return the objective of that name.
 
     Raises:
-        UsageError: there is none; the message has the near names.
+        UsageError: there is none; the message has similar names.
     """
     module = catalogue.load("objectives", name)
     return Member(name, module.SPEC, module.Options)
@@ -129,6 +122,6 @@ def member_of(name: str) -> Member:
 
 @functools.cache
 def usual_for(form: Form) -> Member:
-    """The objective by which any model of that form is measured, and trained further."""
+    """Return the default objective for evaluation and further training of models of that form."""
     members = map(member_of, catalogue.names("objectives"))
     return next(member for member in members if member.spec.usual_for == form)

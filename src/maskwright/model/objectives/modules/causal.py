@@ -1,4 +1,4 @@
-"""What `causal` computes (the options and the account of it: `../causal.py`)."""
+"""The module of `causal`; for the method and its options see `../causal.py`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Causal(Objective):
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
         real, special = rows.documents[:, 1:] != 0, rows.special
-        # After the token that closes a text the one that opens the next is no question.
+        # The first special token of the next text is no target.
         next_document = rows.documents[:, 1:] != rows.documents[:, :-1]
         return next_tokens(rows, real & ~(next_document & special[:, 1:] & special[:, :-1]))
 
@@ -63,8 +63,8 @@ class Causal(Objective):
 
 
 def next_tokens(rows: Rows, is_target: np.ndarray) -> Batch:
-    """The batch that reads all tokens of `rows` except the last; `is_target` (B, T - 1) marks the
-    targets among those from the second on."""
+    """Return a batch with all tokens of `rows` but the last as inputs; `is_target` (B, T - 1) marks
+    the targets among the tokens from the second on."""
     inputs = rows.cut(0, -1)
     targets = rows.tokens[:, 1:]
     everything = bool(is_target.all())

@@ -1,4 +1,4 @@
-"""What `denoising` computes (the options and the account of it: `../denoising.py`)."""
+"""The module of `denoising`; for the method and its options see `../denoising.py`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from maskwright.model.objectives.base.sequences import (
 from maskwright.model.objectives.denoising import Options
 from maskwright.text.store.rows import Rows, spread
 
-# Each draw has a counter of its own, so that one kind of damage does not depend on the others.
+# Separate counters of random numbers, so that the corruptions are independent of each other.
 SENTENCE_CHOICE, SENTENCE_ORDER, SPAN_LENGTH, SPAN_ORDER, SPAN_PLACE = range(5)
 LOSS, OTHER, WHICH, TURN, OFFSET = range(5, 10)
 
 
 class Denoising(EncoderDecoder):
-    """Any mix of five corruptions; see `../denoising.py`.
+    """Reconstruction of texts after any combination of five corruptions.
 
     Raises:
         IncompatibleError: as `EncoderDecoder`; or masks are needed and the tokenizer has none; or
@@ -53,7 +53,7 @@ class Denoising(EncoderDecoder):
         return self.batch(texts.frame(damaged), texts.framed, texts.origin, shape, shape[1])
 
     def damage(self, texts: Texts) -> Sequences:
-        """The texts after all corruptions of the options."""
+        """Return the texts after all corruptions of the options."""
         o, text = self.options, texts.plain
         if o.permutation > 0:
             text = _permuted(texts, text, o.permutation)
@@ -70,11 +70,11 @@ class Denoising(EncoderDecoder):
         return _rotated(texts, text, o.rotation) if o.rotation > 0 else text
 
     def _infilled(self, texts: Texts, text: Sequences) -> tuple[Sequences, np.ndarray]:
-        """The texts with one mask for each span, and where the masks are. Spans have Poisson
-        lengths and random places; the last is cut to meet the number of tokens."""
+        """Replace random spans with Poisson lengths by one mask each, and return the texts and the
+        positions (N,) bool of masks. The last sampled span is cut to meet the number of tokens."""
         covered = budget(text.lengths, self.options.infilling)
         sampled = _poisson(texts.draws(covered, "noise", SPAN_LENGTH), self.options.mean_span)
-        # At most as many spans as covered tokens; whatever is left falls to the last of them.
+        # There are at most as many spans as covered tokens; the last one gets the remaining ones.
         is_last = spread(covered) == np.repeat(covered, covered) - 1
         total = np.cumsum(sampled) - sampled
         before = total - np.repeat(total[first_places(covered)[covered > 0]], covered[covered > 0])
@@ -82,7 +82,7 @@ class Denoising(EncoderDecoder):
         used = remaining > 0
         sizes = np.where(is_last, remaining, np.minimum(sampled, remaining))[used]
         spans = np.bincount(owners(covered)[used], minlength=len(covered))
-        # In another order, or the one that was cut would always be the last of its text.
+        # Shuffle the spans, since the one that was cut would always be the last of its text.
         order = np.lexsort((texts.draws(spans, "noise", SPAN_ORDER), owners(spans)))
 
         items = text.lengths - covered + spans
@@ -97,7 +97,7 @@ class Denoising(EncoderDecoder):
     def _thinned(
         self, texts: Texts, text: Sequences, masks: np.ndarray, originals: np.ndarray
     ) -> tuple[Sequences, np.ndarray]:
-        """The texts with further tokens masked or deleted, and where the masks are."""
+        """Mask or delete further tokens; return the texts and the positions (N,) bool of masks."""
         owner = owners(text.lengths)
         rank = ranks(texts.draws(text.lengths, "noise", LOSS) + masks, text.lengths)
         unmasked = np.bincount(owner[~masks], minlength=len(originals))
@@ -138,19 +138,19 @@ def _permuted(texts: Texts, text: Sequences, share: float) -> Sequences:
 
 
 def _rotated(texts: Texts, text: Sequences, share: float) -> Sequences:
-    """Texts of which `share` begin with a random token; what stood before it comes last."""
+    """Rotate a `share` of the texts, so that they begin with a random token."""
     ones = np.ones_like(text.lengths)
-    turned = texts.draws(ones, "noise", TURN) < share
-    offset = (texts.draws(ones, "noise", OFFSET) * text.lengths * turned).astype(np.int64)
+    is_rotated = texts.draws(ones, "noise", TURN) < share
+    offset = (texts.draws(ones, "noise", OFFSET) * text.lengths * is_rotated).astype(np.int64)
     owner = owners(text.lengths)
     positions = (spread(text.lengths) + offset[owner]) % text.lengths[owner]
     return Sequences(text.tokens[first_places(text.lengths)[owner] + positions], text.lengths)
 
 
 def _poisson(draws: np.ndarray, mean: float) -> np.ndarray:
-    """Counts from numbers in [0, 1), by the inverse of the distribution function."""
-    most = int(mean + 12 * math.sqrt(mean) + 12)
-    logs = [count * math.log(mean) - mean - math.lgamma(count + 1) for count in range(most)]
+    """Convert numbers in [0, 1) to Poisson counts, by the inverse of the distribution function."""
+    max_count = int(mean + 12 * math.sqrt(mean) + 12)
+    logs = [count * math.log(mean) - mean - math.lgamma(count + 1) for count in range(max_count)]
     return np.searchsorted(np.cumsum(np.exp(logs)), draws, side="right").astype(np.int64)
 
 

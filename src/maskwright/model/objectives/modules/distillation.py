@@ -1,4 +1,4 @@
-"""What `distillation` computes (the options and the account of it: `../distillation.py`)."""
+"""The module of `distillation`; for the method and its options see `../distillation.py`."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Distillation(Objective):
     def counts(self, batch: Batch) -> dict[str, int]:
         ((text, count),) = self.text.counts(batch).items()
         names = ["divergence", *(["cosine"] if self.options.alpha_cos else [])]
-        compared = count if (real := self._compared(batch)) is None else len(real)
-        return {text: count, **dict.fromkeys(names, compared)}
+        num_compared = count if (positions := self._compared(batch)) is None else len(positions)
+        return {text: count, **dict.fromkeys(names, num_compared)}
 
     def _compared(self, batch: Batch) -> Tensor | None:
-        """The flat positions where student and teacher are compared; None: at the targets."""
+        """Return the flat positions where the networks are compared; None for the targets."""
         if not self.options.everywhere:
             return None
         if batch.documents is None:
@@ -79,51 +79,50 @@ class Distillation(Objective):
 
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
-        o, student, teacher = self.options, self.product, self.teacher
-        real = self._compared(batch)
-        if real is None:
+        options, student, teacher = self.options, self.product, self.teacher
+        positions = self._compared(batch)
+        if positions is None:
             compared, hidden = batch, encode_targets(student, batch)
-            states = at_the_targets = student.head_hidden(hidden)
+            states = target_states = student.head_hidden(hidden)
         else:
-            compared, read = replace(batch, index=real), encode(student, batch)
-            hidden = at_targets(read, compared)
+            compared, all_states = replace(batch, index=positions), encode(student, batch)
+            hidden = at_targets(all_states, compared)
             states = student.head_hidden(hidden)
-            at_the_targets = student.head_hidden(at_targets(read, batch))
+            target_states = student.head_hidden(at_targets(all_states, batch))
         bias = student.head_bias
-        text, _ = vocabulary_loss(at_the_targets, student.head_weight, bias, batch.targets)
+        text, _ = vocabulary_loss(target_states, student.head_weight, bias, batch.targets)
         with torch.no_grad():
             teacher_states = encode_targets(teacher, compared)
-            wanted_states, wanted_bias = teacher.head_hidden(teacher_states), teacher.head_bias
+            teacher_head_states = teacher.head_hidden(teacher_states)
+        teacher_bias = teacher.head_bias
         softened, _ = vocabulary_divergence(
-            states / o.temperature,
+            states / options.temperature,
             student.head_weight,
-            None if bias is None else bias / o.temperature,
-            wanted_states / o.temperature,
+            None if bias is None else bias / options.temperature,
+            teacher_head_states / options.temperature,
             teacher.head_weight,
-            None if wanted_bias is None else wanted_bias / o.temperature,
+            None if teacher_bias is None else teacher_bias / options.temperature,
         )
         (name,) = self.text.counts(batch)
-        weight = o.alpha_mlm if name == "masked" else o.alpha_clm
-        parts = {
-            name: Part(text, weight),
-            "divergence": Part(softened, o.alpha_ce * o.temperature**2),
-        }
-        if o.alpha_cos:
-            near = functional.cosine_similarity(hidden.float(), teacher_states.float(), dim=-1)
-            parts["cosine"] = Part((1 - near).sum(), o.alpha_cos)
+        weight = options.alpha_mlm if name == "masked" else options.alpha_clm
+        parts = {name: Part(text, weight)}
+        parts["divergence"] = Part(softened, options.alpha_ce * options.temperature**2)
+        if options.alpha_cos:
+            cosine = functional.cosine_similarity(hidden.float(), teacher_states.float(), dim=-1)
+            parts["cosine"] = Part((1 - cosine).sum(), options.alpha_cos)
         return Loss(parts)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
         (student_work,) = super().work(batch)
-        real = self._compared(batch)
-        if real is None:
+        positions = self._compared(batch)
+        if positions is None:
             return [
                 replace(student_work, scored=2 * student_work.scored),
                 replace(student_work, network=self.teacher),
             ]
         return [
-            NetworkWork(self.product, None, student_work.scored + len(real)),
-            NetworkWork(self.teacher, real, len(real)),
+            NetworkWork(self.product, None, student_work.scored + len(positions)),
+            NetworkWork(self.teacher, positions, len(positions)),
         ]
 
     def target_states(self, batch: Batch) -> Tensor:
@@ -131,7 +130,7 @@ class Distillation(Objective):
 
 
 def alternate_layers(count: int, number: int) -> tuple[int, ...]:
-    """`number` of `count` layers, evenly spread from the first to the last: 0, 2, 4, 7, 9, 11."""
+    """Return `number` of `count` layer indices, evenly spaced from first to last."""
     if not 1 <= number <= count:
         raise ConfigError(
             "the student needs at least one layer, and no more than its teacher",
@@ -144,11 +143,10 @@ def alternate_layers(count: int, number: int) -> tuple[int, ...]:
 
 @torch.no_grad()
 def start_from(student: Transformer, teacher: Transformer) -> None:
-    """Copy the teacher's tables, heads and every other layer into the student, where both have
-    them.
+    """Copy the teacher's embeddings, heads and `alternate_layers` to the student, if it has them.
 
     Raises:
-        IncompatibleError: two weights of one name have different shapes, or mean something else.
+        IncompatibleError: corresponding weights differ in shape or meaning.
     """
     ((name, ours),), ((_, theirs),) = student.config.stacks.items(), teacher.config.stacks.items()
     chosen = alternate_layers(len(theirs.blocks), len(ours.blocks))
@@ -181,8 +179,7 @@ def start_from(student: Transformer, teacher: Transformer) -> None:
 
 
 def _require_like_block(student: Block, teacher: Block) -> None:
-    """Refuse blocks that differ in heads, activation or placement of norms, which shapes do not
-    show."""
+    """Check that two blocks have equal heads, activation and placement of norms."""
     for field, ours, theirs in (
         ("attention.heads", student.attention.heads, teacher.attention.heads),
         (

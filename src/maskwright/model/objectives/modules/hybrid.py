@@ -1,4 +1,4 @@
-"""What `hybrid` computes (the options and the account of it: `../hybrid.py`)."""
+"""The module of `hybrid`; for the method and its options see `../hybrid.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from maskwright.text.store.rows import Rows
 
 
 class Hybrid(Objective):
-    """One stack, masked and causal: a batch's `prefix` is 0 in causal rows and T in masked rows."""
+    """Masked and causal modelling with one encoder; `prefix` is 0 in causal, T in masked rows."""
 
     prediction_offset = SPEC.prediction_offset
 
@@ -47,7 +47,7 @@ class Hybrid(Objective):
         self.options = options
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        follows = np.zeros(rows.tokens.shape, dtype=bool)  # has a token before it to predict it
+        follows = np.zeros(rows.tokens.shape, dtype=bool)  # there is a previous token to predict it
         follows[:, 1:] = rows.documents[:, 1:] == rows.documents[:, :-1]
         follows &= rows.documents != 0
         maskable = replace(rows, special=rows.special | ~follows)
@@ -73,10 +73,10 @@ class Hybrid(Objective):
     def forward(self, batch: Batch) -> Loss:
         assert batch.targets is not None
         states = self.product.head_hidden(self.target_states(batch))
-        causal, rare = _is_causal(batch), self.options.causal_share
+        causal, rate = _is_causal(batch), self.options.causal_share
         weight, bias = self.product.head_weight, self.product.head_bias
         parts = {}
-        for name, in_part, share in (("masked", ~causal, 1 - rare), ("causal", causal, rare)):
+        for name, in_part, share in (("masked", ~causal, 1 - rate), ("causal", causal, rate)):
             total, _ = vocabulary_loss(
                 states[in_part], weight, bias, batch.targets[in_part], self.options.z_loss
             )
@@ -92,7 +92,7 @@ class Hybrid(Objective):
 
 
 def _is_causal(batch: Batch) -> Tensor:
-    """(N,) bool: the target lies in a causal row."""
+    """Return (N,) bool: whether each target is in a causal row."""
     assert batch.index is not None and batch.prefix is not None
     return batch.prefix[batch.index // batch.tokens.shape[1]] == 0
 

@@ -1,4 +1,4 @@
-"""What `masked` computes (the options and the account of it: `../masked.py`)."""
+"""The module of `masked`; for the method and its options see `../masked.py`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Masked(Objective):
     def choose(
         self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Chosen positions (B, T) bool, and the unit (B, T) that shares one 80/10/10 decision."""
+        """Return the chosen positions (B, T) bool, and the number (B, T) of the unit of each
+        position; positions of a unit share one 80/10/10 decision."""
         o = self.options
         rate = o.rate if o.final_rate is None else o.rate + progress * (o.final_rate - o.rate)
         keys = np.asarray(key("mask", seed, self._epochs(epochs), rows.ids))
@@ -97,7 +98,7 @@ class Masked(Objective):
         )
 
     def _epochs(self, epochs: np.ndarray) -> np.ndarray:
-        """The epochs in the keys of the masks: zeros for static masks."""
+        """Return the epochs for the keys of the masks: zeros for static masks."""
         return np.zeros_like(epochs) if self.options.static else epochs
 
     def counts(self, batch: Batch) -> dict[str, int]:
@@ -105,7 +106,7 @@ class Masked(Objective):
         return {"masked": batch.targets.numel()}
 
     def read(self, states: Tensor, batch: Batch) -> Part:
-        """The masked part of the loss, from hidden states (N, D) at the targets."""
+        """Return the masked part of the loss, from hidden states (N, D) at the targets."""
         assert batch.targets is not None
         return Part(token_loss(self.product, states, batch.targets))
 

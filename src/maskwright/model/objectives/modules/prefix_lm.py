@@ -1,4 +1,4 @@
-"""What `prefix-lm` computes (the options and the account of it: `../prefix_lm.py`)."""
+"""The module of `prefix-lm`; for the method and its options see `../prefix_lm.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from maskwright.text.store.rows import Rows
 
 
 class PrefixLM(Objective):
-    """Next-token prediction after a prefix whose tokens see each other."""
+    """Next-token prediction after a prefix with bidirectional attention."""
 
     bidirectional_prefix = SPEC.bidirectional_prefix
 
@@ -49,7 +49,7 @@ class PrefixLM(Objective):
         return replace(next_tokens(rows, is_target), prefix=torch.from_numpy(prefix))
 
     def prefixes(self, most: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """(B,) length of each row's prefix, from 1 to `most` (B,) tokens."""
+        """Return (B,) the length of each row's prefix, from 1 to `most` (B,) tokens."""
         shortest = np.maximum(1, np.ceil(self.options.shortest * most))
         longest = np.maximum(shortest, np.floor(self.options.longest * most))
         return (shortest + draws * (longest - shortest + 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What `replaced-token` computes (the options and the account of it: `../replaced_token.py`)."""
+"""The module of `replaced-token`; for the method and its options see `../replaced_token.py`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ReplacedToken(Objective):
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
-        judges = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
-        if model.config.encoder is None or len(judges) != 1:
+        detectors = [h.name for h in model.config.heads if h.kind == "token" and h.labels == 1]
+        if model.config.encoder is None or len(detectors) != 1:
             raise IncompatibleError(
                 "`replaced-token` needs an encoder and one token head with a single score",
                 where="model.heads",
@@ -47,10 +47,10 @@ class ReplacedToken(Objective):
                 do="choose a family with a discriminator, such as electra",
             )
         self.product = model
-        (self.head,) = judges
+        (self.head,) = detectors
         self.options = options
-        smaller = generator_config(model.config, options.generator_size, options.generator_layers)
-        generator = initialise.build(smaller).to(model.device)
+        config = generator_config(model.config, options.generator_size, options.generator_layers)
+        generator = initialise.build(config).to(model.device)
         self.generator = share_embeddings(generator, model)
         self.masked = Masked(self.generator, options.masking, vocabulary)
 
@@ -65,26 +65,24 @@ class ReplacedToken(Objective):
         return replace(batch, uniforms=torch.from_numpy(draws.reshape(-1))[batch.index])
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        judged = (
-            batch.tokens.numel()
-            if batch.documents is None
-            else int(batch.documents.count_nonzero())
-        )
-        return {**self.masked.counts(batch), "replaced": judged}
+        count = batch.tokens.numel()
+        if batch.documents is not None:
+            count = int(batch.documents.count_nonzero())
+        return {**self.masked.counts(batch), "replaced": count}
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        _, filled, put = self.fill(batch)
+        _, filled, labels = self.fill(batch)
         real = slice(None) if batch.documents is None else batch.documents != 0
-        return self.judge(filled)[real].flatten(), put[real].flatten() > 0
+        return self.judge(filled)[real].flatten(), labels[real].flatten() > 0
 
     def judge(self, filled: Batch) -> Tensor:
-        """(B, T) float32 scores, above 0 where the token is a replacement."""
+        """Return (B, T) float32 logits of "replaced"."""
         return self.product.head(self.head, encode(self.product, filled))[..., 0].float()
 
     def forward(self, batch: Batch) -> Loss:
-        total, filled, put = self.fill(batch)
+        total, filled, labels = self.fill(batch)
         scores = self.judge(filled)
-        losses = functional.binary_cross_entropy_with_logits(scores, put, reduction="none")
+        losses = functional.binary_cross_entropy_with_logits(scores, labels, reduction="none")
         if batch.documents is not None:
             losses = losses * (batch.documents != 0)
         o = self.options
@@ -96,8 +94,8 @@ class ReplacedToken(Objective):
         )
 
     def fill(self, batch: Batch) -> tuple[Tensor, Batch, Tensor]:
-        """The generator's loss, the batch with sampled tokens at all chosen positions, and (B, T)
-        float32: 1 where that is another token than the original."""
+        """Return the generator's loss, the batch with sampled tokens at the masked positions, and
+        (B, T) float32 labels: 1 where the token differs from the original."""
         assert batch.index is not None and batch.targets is not None
         assert batch.uniforms is not None
         network = self.generator
@@ -107,9 +105,9 @@ class ReplacedToken(Objective):
         )
         tokens = batch.tokens.reshape(-1).scatter(0, batch.index, sampled)
         differs = (sampled != batch.targets).float()
-        put = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, differs)
+        labels = torch.zeros_like(tokens, dtype=torch.float32).scatter(0, batch.index, differs)
         shape = batch.tokens.shape
-        return total, replace(batch, tokens=tokens.view(shape)), put.view(shape)
+        return total, replace(batch, tokens=tokens.view(shape)), labels.view(shape)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
         (masked,) = super().work(batch)
@@ -122,10 +120,11 @@ class ReplacedToken(Objective):
 def generator_config(
     config: TransformerConfig, size: float, layers: float = 1.0
 ) -> TransformerConfig:
-    """The discriminator's config with the number of heads, and with it both widths, reduced to
-    about `size`; heads and tokens keep their widths, so that the tables can be shared.
+    """Return the generator's config: that of the discriminator with a share of about `size` of the
+    attention heads, and of both widths accordingly, and with the first `layers` (share) of layers.
 
-    It has the first `layers` of the layers; its only head is the vocabulary head.
+    The widths of attention heads and token embeddings are kept, so that embeddings can be shared;
+    its only head is the vocabulary head.
     """
     assert config.encoder is not None
     stack = config.encoder
@@ -159,7 +158,7 @@ def generator_config(
 
 
 def share_embeddings(generator: Transformer, model: Transformer) -> Transformer:
-    """`generator` with the tables of `model`, and the norm after them, in place of its own."""
+    """Let `generator` use the embeddings of `model`, and the norm after them; return it."""
     assert generator.encoder is not None and model.encoder is not None
     generator.tokens = model.tokens
     for name in ("position", "segment", "norm"):

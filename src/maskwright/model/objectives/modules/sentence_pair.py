@@ -1,4 +1,4 @@
-"""What `sentence-pair` computes (the options and the account of it: `../sentence_pair.py`)."""
+"""The module of `sentence-pair`; for the method and its options see `../sentence_pair.py`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SentencePair(Objective):
         return Loss(parts)
 
     def judge(self, states: Tensor) -> Tensor:
-        """(R, 2) from the states of first positions; column 0: B follows A, as in transformers."""
+        """Return scores (R, 2) from the states at first positions; column 0 means "B follows A"."""
         return self.product.head(self.head, states)
 
     def decisions(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ class SentencePair(Objective):
 
 
 def _read(batch: Batch) -> Tensor:
-    """The flat positions whose states are used: the masked ones, if any, then the first ones."""
+    """Return the flat positions whose states are used: masked ones, if any, then first ones."""
     assert batch.pooled is not None
     return batch.pooled if batch.index is None else torch.cat([batch.index, batch.pooled])
 

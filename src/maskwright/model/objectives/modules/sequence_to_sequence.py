@@ -1,4 +1,4 @@
-"""What `sequence-to-sequence` computes (the account of it: `../sequence_to_sequence.py`)."""
+"""The module of `sequence-to-sequence`; for the method see `../sequence_to_sequence.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.text.store.rows import Rows
 
 
 class SequenceToSequenceObjective(EncoderDecoder):
-    """The loss of the targets in the data."""
+    """Prediction of the targets in the data from their sources."""
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__("sequence-to-sequence", model, vocabulary, options.start)
@@ -28,8 +28,10 @@ class SequenceToSequenceObjective(EncoderDecoder):
                 wanted="segment 0 for inputs, 1 for targets",
             )
         pairs, origin = documents_of(rows)
-        written = rows.segments[rows.documents != 0] == 1
-        return self.batch(pairs.where(~written), pairs.where(written), origin, rows.tokens.shape)
+        is_target = rows.segments[rows.documents != 0] == 1
+        return self.batch(
+            pairs.where(~is_target), pairs.where(is_target), origin, rows.tokens.shape
+        )
 
 
 build = SequenceToSequenceObjective

@@ -1,4 +1,4 @@
-"""What `span-boundary` computes (the options and the account of it: `../span_boundary.py`)."""
+"""The module of `span-boundary`; for the method and its options see `../span_boundary.py`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from maskwright.text.store.rows import Rows
 
 
 class BoundaryHead(nn.Module):
-    """Hidden states at both boundaries and an offset in the span -> a state for the vocabulary
-    head."""
+    """Compute a state for the vocabulary head from the hidden states at both boundaries of a span
+    and an offset in the span."""
 
     def __init__(self, width: int, token_width: int, vocabulary: int, options: Options) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class BoundaryHead(nn.Module):
 
 
 class SpanBoundary(Objective):
-    """Masked modelling of spans, and prediction of the same tokens from the spans' boundaries."""
+    """Masked modelling of spans, and prediction of the same tokens from the boundaries of spans."""
 
     def __init__(self, model: Transformer, options: Options, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -77,11 +77,11 @@ class SpanBoundary(Objective):
         assert batch.targets is not None
         assert batch.index is not None
         chosen, left_boundary, right_boundary, offset = pairs(batch, self.options.max_pair_targets)
-        # Each position once: the tokens of a span have the same boundaries.
-        at, which = torch.cat([batch.index, left_boundary, right_boundary]).unique(
+        # Compute each position once, since the tokens of a span share their boundaries.
+        at, inverse = torch.cat([batch.index, left_boundary, right_boundary]).unique(
             return_inverse=True
         )
-        masked, *ends = which.tensor_split(
+        masked, *ends = inverse.tensor_split(
             [len(batch.index), len(batch.index) + len(left_boundary)]
         )
         hidden = encode(self.product, batch, at)
@@ -108,17 +108,17 @@ class SpanBoundary(Objective):
 
 
 def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The targets that are predicted from boundaries: their numbers (P,) among all, the flat
-    positions of the left and the right boundary, and the positions in their spans, from 0."""
+    """Return, for the targets predicted from boundaries, their indices (P,) among all targets, the
+    flat positions of the left and right boundary, and their offsets in the span."""
     assert batch.index is not None
     index, length = batch.index, batch.tokens.shape[1]
-    # A place at either end of a row, or of a document, has no neighbour on that side.
+    # Positions at the ends of a row or document have no neighbour on that side.
     documents = batch.documents
     if documents is None:
         documents = torch.ones_like(batch.tokens)
-    edged = functional.pad(documents, (1, 1)).reshape(-1)  # a document 0 on both sides of a row
-    at = index + 2 * (index // length) + 1
-    document, before, after = edged[at], edged[at - 1], edged[at + 1]
+    padded = functional.pad(documents, (1, 1)).reshape(-1)  # document 0 at both ends of a row
+    center = index + 2 * (index // length) + 1
+    document, before, after = padded[center], padded[center - 1], padded[center + 1]
     begins = torch.ones_like(index, dtype=torch.bool)
     begins[1:] = (index[1:] != index[:-1] + 1) | (before[1:] != document[1:])
     ends = torch.ones_like(begins)
@@ -130,8 +130,8 @@ def pairs(batch: Batch, longest: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     )
     offset = index - index[span_begins][span]
     chosen = (bounded[span] & (offset < longest)).nonzero()[:, 0]
-    of = span[chosen]
-    return chosen, index[span_begins][of] - 1, index[span_ends][of] + 1, offset[chosen]
+    left, right = index[span_begins][span[chosen]] - 1, index[span_ends][span[chosen]] + 1
+    return chosen, left, right, offset[chosen]
 
 
 build = SpanBoundary

@@ -1,4 +1,4 @@
-"""What `span-corruption` computes (the options and the account of it: `../span_corruption.py`)."""
+"""The module of `span-corruption`; for the method and its options see `../span_corruption.py`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maskwright.text.store.rows import Rows, spread
 
 
 class SpanCorruption(EncoderDecoder):
-    """Sentinels in place of spans; the decoder writes the spans, each after its sentinel.
+    """Spans are replaced by sentinels; the decoder predicts the spans, each after its sentinel.
 
     Raises:
         IncompatibleError: as `EncoderDecoder`; or the tokenizer has no end token, or fewer
@@ -50,8 +50,8 @@ class SpanCorruption(EncoderDecoder):
         return self.batch(*ends, texts.origin, (len(rows), width))
 
     def gapped(self, text: Sequences, hidden: np.ndarray) -> tuple[Sequences, Sequences]:
-        """The texts with a sentinel for each run of `hidden` (N,) tokens, and the runs behind
-        sentinels."""
+        """Return the texts with a sentinel for each span of `hidden` (N,) tokens, and the targets:
+        the spans, each after its sentinel."""
         begins = hidden & ((spread(text.lengths) == 0) | ~np.roll(hidden, 1))
         positions = np.flatnonzero(begins)
         spans = np.bincount(owners(text.lengths)[positions], minlength=len(text.lengths))

@@ -1,4 +1,4 @@
-"""What `supervised` computes (the options and the account of it: `../supervised.py`)."""
+"""The module of `supervised`; for its options see `../supervised.py`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Supervised(Objective):
         return self.product.config.heads[0]
 
     def corrupt(self, rows: Rows, epochs: np.ndarray, seed: int, progress: float = 1.0) -> Batch:
-        """Rows of one text each, with a class each."""
+        """Make a batch from rows of one text with one class each."""
         assert rows.pair_label is not None
         count, width = rows.tokens.shape
         read_positions = np.arange(count) * width
@@ -103,26 +103,26 @@ class Supervised(Objective):
         return Loss({"class": Part(total)})
 
     def scores(self, batch: Batch) -> Tensor:
-        """float32: (R, L) for texts, (Q, choices), with -inf where a question has fewer, (N, L) for
-        tokens, or (N, 2) log-probabilities of beginning and ending at each place, which add up to 1
-        within a text."""
+        """Return float32 scores: (R, L) for texts; (Q, choices), -inf for missing choices; (N, L)
+        for tokens; or (N, 2) log-probabilities, normalised within a text, that an answer begins or
+        ends at each place."""
         if self._read_whole:
             return self.scores_of(self.states(batch), batch)
-        at = batch.pooled if self.head.pools else batch.index
-        return self._scored(last_states(self.product, batch, at), batch)
+        positions = batch.pooled if self.head.pools else batch.index
+        return self._scored(last_states(self.product, batch, positions), batch)
 
     @property
     def reads_place(self) -> bool:
-        """Whether only the state of one position of each text is read, its first or its last."""
+        """Whether only the state at the first or last position of each text is used."""
         return self.head.pools and not self._read_whole
 
     @property
     def _read_whole(self) -> bool:
-        """Whether all states of a text are read."""
+        """Whether the states of a text are pooled."""
         return self.head.pools and self.head.pooling != "place"
 
     def scores_of(self, hidden: Tensor, batch: Batch) -> Tensor:
-        """`scores` from the batch's states (B, T, D), or from one state (R, D) for each text."""
+        """Compute `scores` from the batch's states (B, T, D), or from one state per text (R, D)."""
         if hidden.ndim == 2:
             return self._scored(hidden, batch)
         if self.head.pools:
@@ -130,7 +130,7 @@ class Supervised(Objective):
         return self._scored(at_targets(hidden, batch), batch)
 
     def _scored(self, read: Tensor, batch: Batch) -> Tensor:
-        """`scores` from one state for each text, or for each position."""
+        """Compute `scores` from one state for each text, or for each position."""
         head = self.head
         if head.pools:
             texts = batch.targets if head.kind == "sequence" else None
@@ -148,12 +148,12 @@ class Supervised(Objective):
         return _within_texts(scores, batch.targets) if head.kind == "span" else scores
 
     def states(self, batch: Batch) -> Tensor:
-        """`last_states` of the model."""
+        """Return the `last_states` of the model."""
         return last_states(self.product, batch)
 
     def work(self, batch: Batch) -> list[NetworkWork]:
-        at = batch.pooled if self.head.pools else batch.index
-        return [NetworkWork(self.product, None if self._read_whole else at)]
+        positions = batch.pooled if self.head.pools else batch.index
+        return [NetworkWork(self.product, None if self._read_whole else positions)]
 
     def target_states(self, batch: Batch) -> Tensor:
         raise IncompatibleError(
@@ -165,8 +165,8 @@ class Supervised(Objective):
 
 
 class Standardised(Supervised):
-    """Regression by a head that predicts how far a number is from `centre`, in units of `spread`:
-    the scores are the numbers themselves, and the loss is that of the units."""
+    """Regression with standardised targets: the head predicts (number - `centre`) / `spread`, on
+    which the loss is computed; scores are the numbers themselves."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Standardised(Supervised):
 
 
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:
-    """Hidden states (B, T, D) of the last stack, or (N, D) at the flat positions `at`."""
+    """Return hidden states (B, T, D) of the last stack, or (N, D) at the flat positions `at`."""
     if batch.decoder_tokens is None:
         return encode(model, batch, at)
     return model.decode(
@@ -203,18 +203,18 @@ def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tenso
 
 
 def read_texts(hidden: Tensor, batch: Batch, pooling: TextPooling) -> Tensor:
-    """(R, D): the pooled `last_states` (B, T, D) of each text, in the order of `batch.pooled`."""
+    """Pool the `last_states` (B, T, D) of each text to (R, D), in the order of `batch.pooled`."""
     assert batch.pooled is not None
     if pooling == "place":
         return hidden.reshape(-1, hidden.shape[-1]).index_select(0, batch.pooled)
-    written = batch.decoder_tokens is not None
-    documents = batch.decoder_documents if written else batch.documents
+    has_decoder = batch.decoder_tokens is not None
+    documents = batch.decoder_documents if has_decoder else batch.documents
     numbers = numbered(documents, hidden)[0]
     return pool_texts(hidden, documents, pooling)[numbers[batch.pooled] - 1]
 
 
 def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean", "max"]) -> Tensor:
-    """(R, D): the mean or maximum over the hidden states (B, T, D) of each text, row by row."""
+    """Return (R, D) the mean or maximum of the hidden states (B, T, D) of each text, row by row."""
     numbers, total = numbered(documents, hidden)
     flat = hidden.reshape(len(numbers), -1)
     if pooling == "max":
@@ -227,8 +227,8 @@ def pool_texts(hidden: Tensor, documents: Tensor | None, pooling: Literal["mean"
 
 
 def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
-    """(B T,) int64 number of each position's text, from 1, 0 for padding; and the number of
-    texts."""
+    """Return the number (B T,) int64 of the text of each position, from 1, with 0 for padding; and
+    the number of texts."""
     rows, width, _ = hidden.shape
     if documents is None:
         return torch.arange(1, rows + 1, device=hidden.device).repeat_interleave(width), rows
@@ -240,7 +240,7 @@ def numbered(documents: Tensor | None, hidden: Tensor) -> tuple[Tensor, int]:
 
 
 def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
-    """log softmax of each column of `scores` (N, 2) over the places of one text."""
+    """Return the log softmax of each column of `scores` (N, 2) over the places of each text."""
     count = int(texts.max()) + 1 if len(texts) else 0
     where = texts[:, None].expand_as(scores)
     top = scores.new_full((count, 2), -torch.inf).scatter_reduce(0, where, scores.detach(), "amax")
@@ -250,7 +250,7 @@ def _within_texts(scores: Tensor, texts: Tensor) -> Tensor:
 
 
 def _lost_ends(logs: Tensor, ends: Tensor) -> Tensor:
-    """The summed losses of all known ends; `ends` (R, 2) are positions in `logs` (N, 2)."""
+    """Return the summed loss of all known ends; `ends` (R, 2) are rows of `logs` (N, 2), or -1."""
     is_known = ends >= 0
     losses = logs.gather(0, ends.clamp(min=0)).masked_fill(~is_known, 0.0)
     return -losses.sum()

@@ -1,12 +1,11 @@
-"""Which of several engines answers sooner on this machine: a second or two of measuring.
+"""Measure in a second or two which of several engines is fastest on this machine.
 
     cells       one row of 32 and of 128 tokens, 8 rows of 32, 32 rows of mixed lengths
-    the rule    an engine is taken in place of ours if it is `FASTER` times as fast in at least
-                `CELLS_WON` cells, and on the whole (the geometric mean) faster; of several the one
-                that is so most
+    rule        an engine replaces ours if it is `FASTER` times as fast in at least `CELLS_WON`
+                cells, and faster in the geometric mean; the one with the best mean is chosen
 
-The sides take turns at every cell; a side's first call in each turn is not timed, because it wakes
-threads that slept and caches of another. The figure of a cell is its least time.
+The engines take turns in every cell; the first call of each turn is a warm-up. The time of a cell
+is the minimum over its calls.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ Side = Callable[[Lengths], object]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured.
+    """The result of a calibration.
 
     Attributes:
-        times: of each side the seconds of each cell, by their names.
-        ours: the name of the side that stays unless another is faster.
-        chosen: the name of the side that answers.
+        times: name of engine -> name of cell -> seconds.
+        ours: name of the engine that is used unless another is faster.
+        chosen: name of the chosen engine.
     """
 
     times: Mapping[str, Mapping[str, float]]
@@ -47,12 +46,12 @@ class Calibration:
     chosen: str
 
     def ratios(self, name: str) -> list[float]:
-        """How many times as fast as ours this side is, cell by cell."""
+        """Return the speed of an engine relative to ours, cell by cell."""
         ours = self.times[self.ours]
         return [ours[cell] / seconds for cell, seconds in self.times[name].items()]
 
     def line(self) -> str:
-        """The times of all sides, for a finding."""
+        """Return the times of all engines, for a finding."""
         cells = list(next(iter(self.times.values())))
         sides = (
             f"{name} {', '.join(f'{self.times[name][cell] * 1e3:.1f}' for cell in cells)}"
@@ -69,12 +68,13 @@ def calibrate(
     seconds: float = SECONDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Calibration:
-    """Measure the sides and choose one.
+    """Measure the engines and choose one.
 
     Args:
-        ours: the name of the one that stays unless another is faster.
-        longest: tokens of a row that the model reads; longer cells are cut.
-        seconds: of measuring, all sides and cells together; each is called a few times at least.
+        sides: name of engine -> function that runs it on rows of given lengths.
+        ours: name of the engine that is used unless another is faster.
+        longest: maximum length of a row; longer cells are truncated. None for no maximum.
+        seconds: total time of the measurement, with at least `LEAST_CALLS` calls for each cell.
     """
     cells = {
         name: tuple(min(length, longest or length) for length in lengths)
@@ -90,19 +90,19 @@ def calibrate(
 
 
 def choose(times: Mapping[str, Mapping[str, float]], ours: str) -> str:
-    """The side that answers, by the rule above."""
+    """Return the name of the chosen engine, by the rule above."""
     best, fastest = 1.0, ours
     for name, cells in times.items():
         ratios = [times[ours][cell] / seconds for cell, seconds in cells.items()]
-        won = sum(ratio >= FASTER for ratio in ratios)
+        cells_won = sum(ratio >= FASTER for ratio in ratios)
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        if name != ours and won >= CELLS_WON and mean > best:
+        if name != ours and cells_won >= CELLS_WON and mean > best:
             best, fastest = mean, name
     return fastest
 
 
 def _least(side: Side, lengths: Lengths, seconds: float, clock: Callable[[], float]) -> float:
-    """The least time of a call, of as many as the seconds allow."""
+    """Return the minimum time of a call within the given seconds."""
     times: list[float] = []
     end = clock() + seconds
     while len(times) < LEAST_CALLS or clock() < end:

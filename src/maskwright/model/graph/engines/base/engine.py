@@ -1,9 +1,8 @@
 """The contract of an engine.
 
-NEEDS       the packages that it imports
-EXACT       whether it computes with the model's own numbers; one that does not is taken only
-            when it is named
-PRECISIONS  what products it computes: the first is usual
+NEEDS       names of the packages that it imports
+EXACT       whether it uses the original weights; other engines are used only if named explicitly
+PRECISIONS  supported precisions of matrix products, the default first
 load(file, threads, precision) -> Engine
 
 Engine      name, bytes    warm(shapes)    run(ids, mask, segments) -> states
@@ -29,32 +28,32 @@ Shape = tuple[int, int]  # rows, positions
 
 
 class Engine(Protocol):
-    """A stack that was loaded by another library."""
+    """A stack loaded by another library."""
 
     name: str
     precision: str
     bytes: int
-    """Of the graph with its weights, as the engine read it."""
+    """Size of the graph with its weights."""
 
     def warm(self, shapes: Sequence[Shape]) -> None:
-        """Answer rows of these shapes once, so that what is made at first use is made."""
+        """Run on inputs of these shapes once, so that lazy initialisation is done."""
 
     def run(self, ids: Ids, mask: Ids, segments: Ids | None = None) -> States:
-        """The states (B, T, D) of rows (B, T); `mask` is 0 where a row is padded."""
+        """Return the hidden states (B, T, D) of ids (B, T); `mask` is 0 at padding."""
 
 
 def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
-    """The engine `name` over the graph in `file`.
+    """Load the graph in `file` with the engine `name`.
 
     Raises:
         UsageError: as `require`.
         ResourceError: the library cannot load the graph.
     """
     require(name)
-    of = module(name)
-    usable = precision if precision in of.PRECISIONS else of.PRECISIONS[0]
+    engine_module = module(name)
+    usable = precision if precision in engine_module.PRECISIONS else engine_module.PRECISIONS[0]
     try:
-        engine: Engine = of.load(file, threads, usable)
+        engine: Engine = engine_module.load(file, threads, usable)
     except (RuntimeError, ValueError, OSError) as error:
         raise ResourceError(
             "the engine cannot load the model",
@@ -66,7 +65,7 @@ def load(name: str, file: Path, *, threads: int, precision: str) -> Engine:
 
 
 def feeds(ids: Ids, mask: Ids, segments: Ids | None, inputs: Sequence[str]) -> dict[str, Ids]:
-    """What a graph with these `inputs` is given; segments that are not said are the first."""
+    """Return the arrays by name for a graph with these `inputs`; default segments are 0."""
     arrays = {IDS: ids, MASK: mask}
     if SEGMENTS in inputs:
         arrays[SEGMENTS] = np.zeros_like(ids) if segments is None else segments
@@ -74,7 +73,7 @@ def feeds(ids: Ids, mask: Ids, segments: Ids | None, inputs: Sequence[str]) -> d
 
 
 def rows_of(shape: Shape, longest: int | None = None) -> tuple[Ids, Ids]:
-    """Ids and mask of this shape, to warm an engine with."""
+    """Return ids and mask of this shape, for a warm-up."""
     rows, length = shape
     length = length if longest is None else min(length, longest)
     ids = np.ones((rows, length), np.int64)
@@ -82,5 +81,5 @@ def rows_of(shape: Shape, longest: int | None = None) -> tuple[Ids, Ids]:
 
 
 def temporary() -> tempfile.TemporaryDirectory[str]:
-    """A place for a graph until it is loaded."""
+    """Return a temporary folder for a graph until it is loaded."""
     return tempfile.TemporaryDirectory(prefix="maskwright-engine-")

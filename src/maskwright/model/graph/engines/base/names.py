@@ -1,4 +1,4 @@
-"""Which engines there are, without loading one: a wrong name is refused before torch is loaded."""
+"""The names of engines; they can be checked without importing torch."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from maskwright.base.errors import UsageError, near
 ROOM = "graph.engines"
 TORCH = "torch"
 AUTO = "auto"
-"""Our own engine, and whichever is found to be the soonest."""
+"""Our own engine, and the one that is fastest in a calibration."""
 
 
 def names() -> tuple[str, ...]:
-    """What `engine` may say."""
+    """Return the valid values of the option `engine`."""
     return (TORCH, AUTO, *catalogue.names(ROOM))
 
 
 def exact() -> list[str]:
-    """The engines that compute with the model's own numbers, and whose packages are installed."""
+    """Return the engines that use the original weights and whose packages are installed."""
     return [n for n in catalogue.names(ROOM) if catalogue.load(ROOM, n).EXACT and not missing(n)]
 
 
 def missing(name: str) -> list[str]:
-    """The packages of this engine that are not installed."""
+    """Return the packages of this engine that are not installed."""
     return packages.missing(module(name).NEEDS)
 
 
 def require(name: str, where: str = "engine") -> None:
-    """Refuse an engine that there is not, or whose packages are missing.
+    """Check that an engine exists and is installed.
 
     Raises:
-        UsageError: with the near names, or the command that installs it.
+        UsageError: the message has similar names, or the command that installs it.
     """
     if name not in names():
         raise UsageError(
@@ -40,12 +40,12 @@ def require(name: str, where: str = "engine") -> None:
         )
     if name in (TORCH, AUTO):
         return
-    if lacking := missing(name):
+    if not_installed := missing(name):
         raise UsageError(
             "the engine is not installed",
             where=where,
-            found=f"{name} without {', '.join(lacking)}",
-            do=packages.install(*lacking),
+            found=f"{name} without {', '.join(not_installed)}",
+            do=packages.install(*not_installed),
         )
 
 
