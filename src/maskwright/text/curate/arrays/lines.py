@@ -95,12 +95,12 @@ def _strip(
         return begins, ends
     begins, ends = begins.copy(), ends.copy()
     visible = np.flatnonzero((classes & SPACE) == 0)
-    first = np.searchsorted(visible, begins[candidates])
+    begin = np.searchsorted(visible, begins[candidates])
     end = np.searchsorted(visible, ends[candidates])
-    nonblank = end > first
+    nonblank = end > begin
     ends[candidates[~nonblank]] = begins[candidates[~nonblank]]
-    first, end, candidates = first[nonblank], end[nonblank], candidates[nonblank]
-    begins[candidates], ends[candidates] = visible[first], visible[end - 1] + 1
+    begin, end, candidates = begin[nonblank], end[nonblank], candidates[nonblank]
+    begins[candidates], ends[candidates] = visible[begin], visible[end - 1] + 1
     return begins, ends
 
 

@@ -56,11 +56,13 @@ def passages_of(texts: Sequence[str], most: int) -> tuple[list[bytes], NDArray[n
 
 def _spread(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """Return the indices of at most `most` of the `counts` passages of each text, ascending."""
-    taken = np.minimum(counts, most)
-    owners = np.repeat(np.arange(len(counts)), taken)
-    numbers = np.arange(len(owners)) - np.repeat(np.cumsum(taken) - taken, taken)
+    sample_sizes = np.minimum(counts, most)
+    owners = np.repeat(np.arange(len(counts)), sample_sizes)
+    numbers = np.arange(len(owners)) - np.repeat(
+        np.cumsum(sample_sizes) - sample_sizes, sample_sizes
+    )
     # From 0 to count - 1 in even steps, in whole numbers.
-    positions = numbers * (counts[owners] - 1) // np.maximum(taken[owners] - 1, 1)
+    positions = numbers * (counts[owners] - 1) // np.maximum(sample_sizes[owners] - 1, 1)
     return (np.cumsum(counts) - counts)[owners] + positions
 
 

@@ -59,12 +59,12 @@ class ShardCorpus:
         """`CorpusHandle.map`."""
         tasks, numbers, text_bytes = [], [], 0
         write = TableWriter(self.folder)
-        for number, (shard, part) in enumerate(
+        for number, (shard, shard_input) in enumerate(
             zip(self.shards, slices(side_input, len(self.shards)), strict=True)
         ):
-            if not shard.documents or (part is not None and not part.num_rows):
+            if not shard.documents or (shard_input is not None and not shard_input.num_rows):
                 continue
-            path = write(part)
+            path = write(shard_input)
             out = pass_folder(self.folder, self.step, self.key, name, shard.key, Path(path).name)
             tasks.append({"shard": str(shard.path), "known": path, "out": str(out)})
             numbers.append(number)

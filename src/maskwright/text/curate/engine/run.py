@@ -318,8 +318,8 @@ def _tasks(
     (work / "segments").mkdir(parents=True, exist_ok=True)
     write = TableWriter(work)
     next_pass = _first_pass_ahead(recipe, following, work)
-    for shard, part in zip(shards, slices(side_input, len(shards)), strict=True):
-        path = write(part)
+    for shard, shard_input in zip(shards, slices(side_input, len(shards)), strict=True):
+        path = write(shard_input)
         known_key = Path(path).name
         key = fingerprint(["segment", 1, _code("engine.segment"), keys, shard.key, known_key])
         out = work / "segments" / key

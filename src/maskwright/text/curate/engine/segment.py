@@ -386,8 +386,8 @@ class Record:
         self._measure(facts["measures"], public, outcome.measures)
         is_kept = np.ones(len(batch), np.bool_)
         is_kept[list(removals)] = False
-        kept = [example(public, index) for index in _first(flow.keys, is_kept)]
-        facts["kept"] = least_examples(facts["kept"] + kept)
+        new_examples = [example(public, index) for index in _first(flow.keys, is_kept)]
+        facts["kept"] = least_examples(facts["kept"] + new_examples)
         if outcome.notes:
             for note, n in batch.differing(outcome.notes).items():
                 facts["replaced"][note] = facts["replaced"].get(note, 0) + n
@@ -625,8 +625,8 @@ def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
         side_input = read_known(task["known"])
         tables = []
         for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
-            part = rows_about(side_input, batch)
-            if part is None or part.num_rows:
-                tables.append(function(batch, part))
+            batch_input = rows_about(side_input, batch)
+            if batch_input is None or batch_input.num_rows:
+                tables.append(function(batch, batch_input))
         commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
     return {}

@@ -143,8 +143,8 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
     if not path.stat().st_size:
         return
     base = base_of(path)
-    kept = None if base == path else read_columns(path)
-    kept_rows = None if kept is None else kept.column(ROW).to_numpy()
+    base_table = None if base == path else read_columns(path)
+    kept_rows = None if base_table is None else base_table.column(ROW).to_numpy()
     with pq.ParquetFile(base) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
@@ -157,8 +157,8 @@ def read_batches(path: Path, only: NDArray[np.int64] | None = None) -> Iterator[
                 continue
             table = table if mask.all() else table.filter(pa.array(mask))
             batch = CurationBatch.from_arrow(table)
-            if kept is not None and kept_rows is not None:
-                note_table = kept.take(pa.array(np.searchsorted(kept_rows, batch.rows)))
+            if base_table is not None and kept_rows is not None:
+                note_table = base_table.take(pa.array(np.searchsorted(kept_rows, batch.rows)))
                 note_table = note_table.drop_columns([ROW])
                 columns = zip(note_table.schema.names, note_table.columns, strict=True)
                 notes = {name.removeprefix(NOTE): c.to_pylist() for name, c in columns}

@@ -162,23 +162,25 @@ class Settings(CorpusStep):
             shares = np.where(totals > 0, totals, 0.0) ** self.temperature * (totals > 0)
         else:
             return available
-        wanted = shares > 0
-        if not (wanted & (totals > 0)).any():
+        has_share = shares > 0
+        if not (has_share & (totals > 0)).any():
             return np.zeros(len(domains))  # as where no document has a word
         scales = np.zeros(len(domains))
-        scales[wanted] = available[wanted] / shares[wanted]
-        scale = scales[wanted & (totals > 0)].min(initial=np.inf)
+        scales[has_share] = available[has_share] / shares[has_share]
+        scale = scales[has_share & (totals > 0)].min(initial=np.inf)
         if self.keep is not None:
             # The total of min(available, scale * share) is piecewise linear in `scale`: at each
             # corner another domain is used up.
-            order = np.argsort(np.where(wanted, scales, np.inf), kind="stable")[: wanted.sum()]
+            order = np.argsort(np.where(has_share, scales, np.inf), kind="stable")[
+                : has_share.sum()
+            ]
             corners = scales[order]
             used_up = np.cumsum(available[order])
             open_shares = shares.sum() - np.cumsum(shares[order])
             sums = np.maximum.accumulate(used_up + corners * open_shares)
             target = min(self.keep * totals.sum(), sums[-1])
             scale = max(scale, float(np.interp(target, [0, *sums], [0, *corners])))
-        return np.where(wanted, np.minimum(available, scale * shares + 1e-6), 0.0)
+        return np.where(has_share, np.minimum(available, scale * shares + 1e-6), 0.0)
 
     def _require_domains(self, domains: list[str]) -> None:
         """Refuse settings for unknown domains, and weights that lack a domain."""

@@ -350,8 +350,10 @@ class Settings(OrderedStep):
         is_unique = equal == np.arange(len(equal))
         pairs = np.zeros((0, 2), np.int64)
         for number, name in enumerate(names):
-            others = [names[(number + step) % len(names)] for step in (1, 2)]
-            order_names = [column for column in dict.fromkeys(others) if column != name] + ["set"]
+            further_columns = [names[(number + step) % len(names)] for step in (1, 2)]
+            order_names = [
+                column for column in dict.fromkeys(further_columns) if column != name
+            ] + ["set"]
             repeated = tables.repeated([name], [DOCUMENT, *order_names])
             indices = np.searchsorted(documents, repeated.column(DOCUMENT).to_numpy())
             rows = is_unique[indices]

@@ -162,7 +162,9 @@ class Settings(OrderedStep):
         variants = np.bincount(np.cumsum(new_print)[new_run])[np.cumsum(new_print)]
         differing = order[new_run & (variants > 1)]
         # Portions hold all runs of a fingerprint, as equal windows have equal fingerprints.
-        for part, portion in enumerate(portions(counts[differing], AT_ONCE, prints[differing])):
+        for portion_number, portion in enumerate(
+            portions(counts[differing], AT_ONCE, prints[differing])
+        ):
             chosen = differing[portion]
             part_input = pa.table(
                 {
@@ -171,7 +173,9 @@ class Settings(OrderedStep):
                     "count": pa.array(counts[chosen], pa.int32()),
                 }
             )
-            yield self._of_windows(corpus, f"windows-{number}-{part}", part_input, involved, ranks)
+            yield self._of_windows(
+                corpus, f"windows-{number}-{portion_number}", part_input, involved, ranks
+            )
 
     def _of_windows(
         self,

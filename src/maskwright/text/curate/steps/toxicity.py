@@ -97,9 +97,9 @@ class Settings(Step):
             broken = self._over(int(counts[index]), float(shares[index]))
             if broken is not None:
                 rule, allowed = broken
-                first = int(np.searchsorted(owners, index))
-                where = f"characters {words.begins[firsts[first]]} to {words.ends[lasts[first]]}"
-                value = opened.listed.texts[phrases[first]]
+                match = int(np.searchsorted(owners, index))
+                where = f"characters {words.begins[firsts[match]]} to {words.ends[lasts[match]]}"
+                value = opened.listed.texts[phrases[match]]
                 removals.append(Removal(index, rule, value, where, allowed))
         return Outcome(removals=removals)
 
