@@ -46,18 +46,18 @@ _DEFINED_IN = {
     "ship.serve.dialects.base.bodies": "Body",
     "ship.serve.host": "Host",
 }
-_PLACES = {
+_DEFINITIONS = {
     public or name: (module, name)
     for module, names in _DEFINED_IN.items()
     for name, _, public in (entry.partition(":") for entry in names.split())
 }
-__all__ = sorted(_PLACES)
+__all__ = sorted(_DEFINITIONS)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _DEFINITIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, defined_name = _PLACES[name]
+    module, defined_name = _DEFINITIONS[name]
     value = getattr(importlib.import_module(f"maskwright.{module}"), defined_name)
     globals()[name] = value
     return value

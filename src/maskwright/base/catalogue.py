@@ -40,8 +40,8 @@ def load(set_name: str, name: str) -> ModuleType:
     return importlib.import_module(modules[name])
 
 
-def load_modules(room: str, name: str) -> ModuleType:
-    """Import what builds the member `name` of `room`, which may load torch.
+def load_modules(set_name: str, name: str) -> ModuleType:
+    """Import what builds the member `name` of `set_name`, which may load torch.
 
     It is `modules/NAME` beside the member, or the module of that folder that the member names as
     `MODULES`, or the member itself where there is no such file.
@@ -49,7 +49,7 @@ def load_modules(room: str, name: str) -> ModuleType:
     Raises:
         UsageError: no such member.
     """
-    module = load(room, name)
+    module = load(set_name, name)
     package, _, file = module.__name__.rpartition(".")
     beside = f"{package}.modules.{getattr(module, 'MODULES', file)}"
     try:

@@ -118,17 +118,17 @@ def findings(settings: Mapping[str, Any], *, follows: bool) -> list[Finding]:
         for key, value in settings.items()
         if key not in handled or _is_other(key, value)
     ]
-    found = []
+    notes = []
     if ignored:
         message = (
             f"the folder says how its model writes, and this is not followed: {', '.join(ignored)}"
         )
         remedy = "" if follows else "generate and its like write as their arguments say"
-        found.append(Finding(FINDING, message, remedy=remedy))
+        notes.append(Finding(FINDING, message, remedy=remedy))
     if follows and len(settings[OF_TASKS]) > 1:
         message = f"the folder has settings and prefixes of {', '.join(settings[OF_TASKS])}"
-        found.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
+        notes.append(Finding("generation-tasks", message, remedy="write the prefix into the texts"))
     if follows and not {"max_length", "max_new_tokens"} & settings.keys():
         message = f"the folder does not say how long answers may be: {LONGEST} tokens, as others do"
-        found.append(Finding("generation-length", message))
-    return found
+        notes.append(Finding("generation-length", message))
+    return notes

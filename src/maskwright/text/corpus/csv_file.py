@@ -82,23 +82,23 @@ class RowWindow:
         if len(sampled_rows) < ENOUGH:
             sampled_rows += wide_lines
         columns = [[row[column] for row in sampled_rows] for column in range(self.width)]
-        known = {
+        names = {
             column: {*values, ""} for column, values in enumerate(columns) if _are_names(values)
         }
         numeric = [
             column
             for column, values in enumerate(columns)
-            if column not in known and all(map(NUMBER.fullmatch, values))
+            if column not in names and all(map(NUMBER.fullmatch, values))
         ]
         matching_lines = sum(
-            all(line[column] in values for column, values in known.items())
+            all(line[column] in values for column, values in names.items())
             and all(NUMBER.fullmatch(line[column]) for column in numeric)
             and (
-                any(line[column].strip() for column in (*known, *numeric)) or not (known or numeric)
+                any(line[column].strip() for column in (*names, *numeric)) or not (names or numeric)
             )
             for line in wide_lines
         )
-        if known:
+        if names:
             return matching_lines if matching_lines > 1 else 0
         least_lines = MANY_NUMBERED if numeric else MANY
         return matching_lines if matching_lines == len(lines) >= least_lines else 0

@@ -202,7 +202,7 @@ def metadata(source: Source) -> dict[bytes, bytes]:
             with ArrowFile(pyarrow, source.path) as table:
                 return dict(table.schema_arrow.metadata or {})
         return dict(pyarrow.parquet.read_schema(source.path).metadata or {})
-    except (ImportError, OSError, ValueError, NotImplementedError):  # as pyarrow has it
+    except (ImportError, OSError, ValueError, NotImplementedError):  # what pyarrow raises
         return {}
 
 

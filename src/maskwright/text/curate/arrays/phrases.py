@@ -164,8 +164,8 @@ def remove_lines(texts: Sequence[str], lines: Lines, cut: NDArray[np.bool_]) -> 
     """
     shortened = list(texts)
     for index in np.unique(lines.texts[cut]).tolist():
-        own = slice(lines.starts[index], lines.starts[index + 1])
-        cut_numbers = set(lines.numbers[own][cut[own]].tolist())
+        line_range = slice(lines.starts[index], lines.starts[index + 1])
+        cut_numbers = set(lines.numbers[line_range][cut[line_range]].tolist())
         rows = texts[index].split("\n")
         remaining: list[str] = []
         blanks, behind_cut = 0, True  # since the last remaining line

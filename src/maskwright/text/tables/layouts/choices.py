@@ -145,16 +145,16 @@ def right_of(row: Row, name: str, options: Sequence[str], keys: Sequence[str]) -
         option_counts = Counter(options)
         letter = value.strip().upper()
         if option_counts[value] == 1:
-            place = options.index(value)
-            if index is not None and index != place and 0 <= index < len(options):
+            exact = options.index(value)
+            if index is not None and index != exact and 0 <= index < len(options):
                 raise DataError(
                     "the label means two choices of this row",
                     where=f"{row.where}, column {name!r}",
-                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {place} is it",
+                    found=f"{value!r}: choice {index} is {options[index]!r}, choice {exact} is it",
                     wanted="a place, counted from 0, or the words of a choice",
                     do="write letters, A for the first choice, in all rows",
                 )
-            index = place
+            index = exact
         elif index is None and len(letter) == 1 and letter in LETTERS:
             index = LETTERS.index(letter)
     if index is None or not 0 <= index < len(options):
