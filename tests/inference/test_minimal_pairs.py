@@ -79,17 +79,6 @@ def test_parts_are_disjoint_whole_and_of_the_declared_size() -> None:
         part([Paradigm("few", ("a",), ("b",))], "choosing")
 
 
-def test_two_models_are_compared_pair_by_pair() -> None:
-    right = judge(PAIRS, perfect)
-    gap, interval = minimal_pairs.difference(right, judge(PAIRS, lambda s: np.zeros(len(s))))
-    assert gap == 0.5 and interval is None  # every pair gains one half
-    some = judge(PAIRS, lambda s: np.array([perfect([x])[0] * ("1" in x) for x in s]))
-    gap, interval = minimal_pairs.difference(right, some)
-    assert interval is not None and 0.0 <= interval[0] < gap < interval[1] <= 0.5
-    with pytest.raises(DataError, match="not of the same pairs"):
-        minimal_pairs.difference(right, judge(PAIRS[:1], perfect))
-
-
 def test_baselines_by_hand() -> None:
     choice = TokenizerChoice(kind="wordpiece", vocabulary=80, min_frequency=1)
     tokenizer = train([s for p in PAIRS for s in (*p.good, *p.bad)] * 2, choice)

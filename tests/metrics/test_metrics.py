@@ -155,9 +155,9 @@ def test_figures_of_counts_are_those_of_the_rows(tables: list[list[tuple[int, in
 def test_resamples_by_counts_are_resamples_of_rows() -> None:
     truth, predicted = np.arange(60) % 3, np.arange(60) // 4 % 3
     for metric in (metrics.accuracy, metrics.macro_f1, metrics.matthews):
-        by_counts = estimate(metric, truth, predicted, resamples=40)
-        by_rows = estimate(partial(metric), truth, predicted, resamples=40)
-        assert (by_counts.low, by_counts.high) == pytest.approx((by_rows.low, by_rows.high))
+        by_row = partial(metric)
+        by_counts = by_resample([metric], truth, predicted, 40)[metric]
+        assert by_counts == pytest.approx(by_resample([by_row], truth, predicted, 40)[by_row])
 
 
 def test_how_many_resamples_are_looked_at_together_changes_nothing(

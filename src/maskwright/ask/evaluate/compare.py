@@ -152,9 +152,9 @@ def _collect(
 ) -> Comparison:
     """Compute the metrics of all finished runs, and findings and differences of settings."""
     length = min(candidate.recipe.rows.length for candidate in entrants)
-    contenders, judged = [], {}
+    contenders = []
     for candidate in entrants:
-        runs, results = [], []
+        runs = []
         for seed in range(seeds):
             folder = run_folder(out, candidate.recipe.name, seed)
             run = _run_metrics(candidate, folder, seed)
@@ -166,15 +166,14 @@ def _collect(
             if comparable.HIDDEN in measures:
                 run.final["hidden"] = _masked_accuracy(candidate, model, length)
             if data is not None and paradigms is not None:
-                results.append(_pair_evaluation(candidate, folder, model, data, paradigms, say))
-                run.final["pairs"] = results[-1].mean
+                scored = _pair_evaluation(candidate, folder, model, data, paradigms, say)
+                run.final["pairs"] = scored.mean
             runs.append(run)
-        judged[candidate.recipe.name] = results
         recipe = candidate.recipe
         contenders.append(
             RecipeReport(recipe.name, recipe.note, candidate.parameters, candidate.measure, runs)
         )
-    findings = [*_by_pairs(judged), *_unequal_budgets(contenders, budget)]
+    findings = _unequal_budgets(contenders, budget)
     findings += _unused_runs(entrants, out)
     plain, paths = comparable.differences([candidate.recipe for candidate in entrants])
     table = [[path, *(_at(settings, path) for settings in plain)] for path in paths]
@@ -280,27 +279,6 @@ def _pair_evaluation(
         )
         say(f"{result.mean:.2%} right")
     return result
-
-
-def _by_pairs(judged: dict[str, list[PairEvaluation]]) -> list[Finding]:
-    """Return findings with the difference of each recipe from the first on minimal pairs, with
-    intervals over pairs (the intervals of verdicts are over seeds)."""
-    means = {
-        name: PairEvaluation(
-            {p: np.mean([r.outcomes[p] for r in results], axis=0) for p in results[0].outcomes}
-        )
-        for name, results in judged.items()
-        if results
-    }
-    findings, names = [], list(means)
-    for name in names[1:]:
-        gap, interval = minimal_pairs.difference(means[name], means[names[0]])
-        summary = "no interval: a single pair, or all came out alike"
-        if interval is not None:
-            summary = f"95 % {interval[0]:.4f} to {interval[1]:.4f}"
-        message = f"minimal pairs resampled, paired: {name} minus {names[0]} {gap:.4f} ({summary})"
-        findings.append(Finding("pairs-resampled", message))
-    return findings
 
 
 def _at(plain: Any, path: str) -> str:

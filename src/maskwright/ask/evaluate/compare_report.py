@@ -1,8 +1,9 @@
 """Report of a comparison of recipes with several seeds each: tables, verdicts, curves, a page.
 
-A verdict is a sentence: the difference from the first recipe with its 95 % interval by Welch's test
-over the seeds, and whether the spread between seeds could explain it. With several recipes the
-significance level is divided among the verdicts of a metric (Bonferroni).
+A verdict is a sentence: the difference from the first recipe with its interval, by a test over the
+seeds that is paired where the seeds are the same. All verdicts of a comparison, over recipes and
+metrics, are one family: p values are adjusted by Holm's method, and intervals by Bonferroni's, so
+that equal recipes get a verdict of better or worse in at most 5 % of comparisons.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from maskwright.base.findings import Finding
 from maskwright.base.metrics import seeds as intervals
+from maskwright.base.metrics.paired import holm
 from maskwright.base.metrics.seeds import LEVEL, Difference
 from maskwright.base.report import document, tables
 from maskwright.base.report.drawing.curves import Chart, Line, draw
@@ -140,56 +142,55 @@ def _cell(contender: RecipeReport, measure: Metric) -> str:
 def verdicts(comparison: Comparison) -> list[str]:
     """Return a sentence for every comparable metric and every recipe after the first."""
     reference, *contenders = comparison.contenders
-    text = []
-    for measure in comparison.measures:
-        measured = [c for c in contenders if c.figures(measure.name)]
-        if not measure.compares or not reference.figures(measure.name):
-            continue
-        for contender in measured:
-            level = 1 - (1 - LEVEL) / len(measured)
-            gap = intervals.difference(
-                contender.figures(measure.name), reference.figures(measure.name), level
-            )
-            text.append(f"{measure.title}: {_verdict(contender, reference, measure, gap, level)}.")
-    return text
+    compared = [
+        (measure, contender)
+        for measure in comparison.measures
+        for contender in contenders
+        if measure.compares and contender.figures(measure.name) and reference.figures(measure.name)
+    ]
+    level = 1 - (1 - LEVEL) / max(1, len(compared))
+    gaps = [
+        intervals.difference(
+            contender.figures(measure.name), reference.figures(measure.name), level
+        )
+        for measure, contender in compared
+    ]
+    adjusted = holm([math.nan if gap is None else gap.p for gap in gaps])
+    return [
+        f"{measure.title}: "
+        + (
+            _without_verdict(contender, reference, measure)
+            if gap is None
+            else _verdict(contender.name, reference.name, measure, gap, p, level)
+        )
+        for (measure, contender), gap, p in zip(compared, gaps, adjusted, strict=True)
+    ]
 
 
 def _verdict(
-    contender: RecipeReport,
-    reference: RecipeReport,
-    measure: Metric,
-    gap: Difference | None,
-    level: float,
+    contender: str, reference: str, measure: Metric, gap: Difference, p: float, level: float
 ) -> str:
-    """Put a difference into words; `gap` is None if there is no spread to compare it with."""
-    if gap is None:
-        by_seed = [c.figures(measure.name) for c in (contender, reference)]
-        means = [_mean(list(figures.values())) for figures in by_seed]
-        several_seeds = min(map(len, by_seed)) > 1
-        reason = (
-            "not known whether that is more than the spread, as no seed changed either, so that "
-            "there is none, and no verdict (ask more)"
-            if several_seeds
-            else "not known whether that is more than the spread, as one seed has none, and no "
-            "verdict (take --seeds 3)"
-        )
-        return (
-            f"{contender.name} {figure(means[0], measure.digits)}, {reference.name} "
-            f"{figure(means[1], measure.digits)}; {reason}"
-        )
+    """Put a difference into words; `p` is adjusted, `level` is that of the interval."""
     digits = measure.digits
-    better = (gap.value > 0) == measure.higher_is_better
     numbers = (
         f"difference {figure(gap.value, digits)}, {level * 100:.3g} % interval "
-        f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, Welch p = {gap.welch:.2g}"
+        f"{figure(gap.low, digits)} to {figure(gap.high, digits)}, p = {p:.2g}, "
+        f"{'paired by seed' if gap.paired else 'Welch'}"
     )
-    if math.isfinite(gap.paired):
-        numbers += f", paired by seed p = {gap.paired:.2g}"
-    if gap.welch < 1 - level:
-        direction = "better" if better else "worse"
-        names = f"{contender.name} is {direction} than {reference.name}"
-        return f"{names}, by more than the spread ({numbers})"
-    return f"{contender.name} and {reference.name} are not told apart by these seeds ({numbers})"
+    if p < 1 - LEVEL:
+        direction = "better" if (gap.value > 0) == measure.higher_is_better else "worse"
+        return f"{contender} is {direction} than {reference} ({numbers})."
+    return f"no difference between {contender} and {reference} is shown by these seeds ({numbers})."
+
+
+def _without_verdict(contender: RecipeReport, reference: RecipeReport, measure: Metric) -> str:
+    """Return the means of two recipes, and why no test can compare them."""
+    by_seed = [side.figures(measure.name) for side in (contender, reference)]
+    means = [figure(_mean(list(values.values())), measure.digits) for values in by_seed]
+    reason = "the value is equal in all seeds"
+    if min(map(len, by_seed)) < 2:
+        reason = "one seed has no spread; use --seeds 3"
+    return f"{contender.name} {means[0]}, {reference.name} {means[1]}; no verdict: {reason}."
 
 
 def differing(comparison: Comparison) -> Table:

@@ -1,4 +1,4 @@
-"""Bootstrap: metrics of many resamples of the rows, vectorised if the metric allows it.
+"""Resampling: metrics of many selections of rows, vectorised if the metric allows it.
 
 Rows are drawn by keys (`randomness.py`), so that two models get the same resamples and their
 difference has an interval of its own.
@@ -25,7 +25,7 @@ from maskwright.base.metrics.metrics import (
     spearman,
     squared_error,
 )
-from maskwright.base.randomness import integers, key
+from maskwright.base.randomness import integers, key, uniforms
 
 SEED = 20_260_000
 AT_ONCE = 1_000_000  # numbers in a chunk of resamples
@@ -42,6 +42,13 @@ def by_resample(
     chosen: Sequence[Metric], truth: Values, predicted: Values, resamples: int
 ) -> dict[Metric, NDArray[np.float64]]:
     """Return (resamples,) values of each metric on the same resamples."""
+    width, of = of_rows(chosen, truth, predicted)
+    chunks = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
+    return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
+
+
+def of_rows(chosen: Sequence[Metric], truth: Values, predicted: Values) -> tuple[int, OfResamples]:
+    """Return (numbers in memory for each index, the metrics of (R, rows) indices of rows)."""
     width, of = 1, cast(OfResamples, partial(_one_by_one, chosen, truth, predicted))
     if truth.ndim > 1 and truth.shape[1] > 1 and {*chosen} <= {*OF_LABELS}:
         of = _of_labels(truth, predicted)
@@ -49,8 +56,7 @@ def by_resample(
         of = partial(_of_numbers, chosen, truth.astype(np.float64), predicted.astype(np.float64))
     elif truth.ndim == 1 and truth.dtype.kind == "i" and {*chosen} <= {*OF_CLASSES}:
         width, of = _of_classes(truth, predicted)
-    chunks = [of(indices) for indices in resample_indices(len(truth), resamples, width)]
-    return {metric: np.concatenate([chunk[metric] for chunk in chunks]) for metric in chosen}
+    return width, of
 
 
 def _one_by_one(
@@ -107,7 +113,7 @@ def _of_labels(truth: Values, predicted: Values) -> OfResamples:
         sums = _counts(indices, rows) @ statistics  # (R, 2C + 1)
         right, totals = sums[:, :size], sums[:, size : 2 * size]
         return {
-            accuracy: sums[:, -1] / rows,
+            accuracy: sums[:, -1] / indices.shape[1],
             micro_f1: 2 * right.sum(1) / np.maximum(1, totals.sum(1)),
             macro_f1: (2 * right / np.maximum(1, totals)).mean(1),
         }
@@ -151,6 +157,27 @@ def resample_indices(rows: int, resamples: int, width: int = 1) -> Iterator[NDAr
     for begin in range(0, resamples, at_once):
         numbers = np.arange(begin, min(resamples, begin + at_once))
         yield integers(key("bootstrap", SEED, numbers), rows, rows)
+
+
+def permutation_p(metric: Metric, truth: Values, predicted: Values, resamples: int) -> float:
+    """Return the two-sided p of a permutation test that labels and predictions are independent,
+    for a correlation of one class or one number per row (`matthews`, `pearson`, `spearman`)."""
+    observed, more, total = abs(metric(truth, predicted)) - 1e-12, 1, 1
+    _, labels = np.unique(truth, return_inverse=True)
+    _, answers = np.unique(predicted, return_inverse=True)
+    size = max(labels.max(), answers.max()) + 1
+    for chunk in np.array_split(np.arange(resamples), -(-resamples * len(truth) // AT_ONCE)):
+        drawn = uniforms(key("bootstrap", SEED, chunk), len(truth)).argsort(1)
+        if metric is matthews:
+            counts = _counts(labels * size + answers[drawn], size**2).reshape(-1, size, size)
+            values = of_counts(counts)[matthews]
+        else:
+            sides = (truth.astype(float), predicted.astype(float))
+            if metric is spearman:
+                sides = tuple(scipy.stats.rankdata(side) for side in sides)
+            values = _correlations(np.broadcast_to(sides[0], drawn.shape), sides[1][drawn])
+        more, total = more + int((np.abs(values) >= observed).sum()), total + len(values)
+    return more / total
 
 
 def _counts(values: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -1,7 +1,9 @@
-"""Metrics with 95 % bootstrap intervals.
+"""Metrics with 95 % intervals.
 
-If all resamples are equal because all rows are right or wrong, accuracy gets Wilson's interval and
-other metrics get none.
+Accuracy has Wilson's interval, other metrics the percentiles of the bootstrap. The interval is
+unknown if a metric has the same value in all resamples, or is undefined in some, as a correlation
+on few rows. An interval of a correlation contains 0 unless a permutation test rejects that labels
+and predictions are independent; percentiles alone would exclude 0 too often on few rows.
 """
 
 from __future__ import annotations
@@ -17,13 +19,23 @@ from numpy.typing import NDArray
 
 from maskwright.base.counted import decimals
 from maskwright.base.errors import DataError, UsageError, near
-from maskwright.base.metrics.bootstrap import by_resample, resample_indices
-from maskwright.base.metrics.metrics import METRICS, Metric, Values, accuracy, check_arrays
+from maskwright.base.metrics.bootstrap import by_resample, permutation_p, resample_indices
+from maskwright.base.metrics.metrics import (
+    METRICS,
+    Metric,
+    Values,
+    accuracy,
+    check_arrays,
+    matthews,
+    pearson,
+    spearman,
+)
 
 LEVEL = 0.95
 RESAMPLES = 1000
 ROUNDING = 1e-12  # relative; a correlation of 1 varies in its last bits
-DEFINED = 0.5  # least share of resamples with a defined value
+DEFINED = 0.99  # least share of resamples with a defined value
+CORRELATIONS = (matthews, pearson, spearman)
 # (R, K) sums over the rows of R resamples -> (R,) values
 OfSums = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -100,7 +112,8 @@ def estimate_of_sums(
         ]
     )
     totals = counts.sum(0, keepdims=True)
-    return Estimate(float(figure(totals)[0]), *_spread(figure(drawn).astype(float), level))
+    interval = interval_of_resamples(figure(drawn).astype(float), level)
+    return Estimate(float(figure(totals)[0]), *interval)
 
 
 def estimates_of_means(names: Sequence[str], scores: NDArray[Any]) -> dict[str, Estimate]:
@@ -131,12 +144,16 @@ def _estimate(
 ) -> Estimate:
     """Return a metric with the interval of its values on the resamples, `drawn`."""
     value = metric(truth, predicted)
-    if metric is accuracy and value in (0.0, 1.0):
+    if metric is accuracy:
         return Estimate(value, *wilson(value, len(truth), level))
-    return Estimate(value, *_spread(drawn, level))
+    low, high = interval_of_resamples(drawn, level)
+    excludes_0 = metric in CORRELATIONS and (low > 0 or high < 0)
+    if excludes_0 and permutation_p(metric, truth, predicted, RESAMPLES) > 1 - level:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Estimate(value, low, high)
 
 
-def _spread(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
+def interval_of_resamples(drawn: NDArray[np.float64], level: float) -> tuple[float, float]:
     """Return the percentiles; NaN if all resamples are equal, which says nothing of other rows."""
     defined = drawn[~np.isnan(drawn)]
     alike = not len(defined) or np.ptp(defined) <= ROUNDING * np.abs(defined).max()

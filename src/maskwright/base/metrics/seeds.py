@@ -3,8 +3,8 @@
 Items (sentence pairs, questions) come in strata, and the estimate is the mean of the strata's
 means. `normal` is the textbook interval; `bootstrap` resamples items within strata by keys, so that
 two models get the same resamples and a difference has an interval of its own. Intervals over few
-seeds use Student's t; two sets of seeds are compared by Welch's test, which does not assume equal
-variances (Welch 1947, doi 10.1093/biomet/34.1-2.28).
+seeds use Student's t; the values of the same seeds are compared as pairs, those of other seeds by
+Welch's test, which does not assume equal variances (Welch 1947, doi 10.1093/biomet/34.1-2.28).
 """
 
 from __future__ import annotations
@@ -88,45 +88,47 @@ def over_seeds(values: Sequence[float], level: float = LEVEL) -> Spread:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the first minus mean of the second, its interval, the two-sided p of Welch's test and
-    that of the test paired by seed (NaN for different seeds or constant differences)."""
+    """Mean of the first minus mean of the second, its interval, and the two-sided p of no
+    difference: of Student's test `paired` by seed, or of Welch's test for different seeds."""
 
     value: float
     low: float
     high: float
-    welch: float
-    paired: float
+    p: float
+    paired: bool
 
 
 def difference(
     ours: dict[int, float], theirs: dict[int, float], level: float = LEVEL
 ) -> Difference | None:
-    """Compare two values by seed; None if one has a single seed or is not defined, or if no seed
+    """Compare two values by seed. Values of the same seeds are compared as pairs, unless all pairs
+    differ by the same amount. None if one has a single seed or is not defined, or if no seed
     changes either, as on few questions."""
     if min(len(ours), len(theirs)) < 2:
         return None
     a, b = np.array(list(ours.values())), np.array(list(theirs.values()))
     value = float(a.mean() - b.mean())
-    if not math.isfinite(value):
-        return None
     # Rounding may make the variance of equal numbers positive.
-    errors = np.array([side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)])
-    paired = math.nan
-    if ours.keys() == theirs.keys():
-        gaps = np.array([ours[seed] - theirs[seed] for seed in ours])
-        paired = _paired(gaps, ROUNDING * max(np.abs(a).max(), np.abs(b).max()))
-    if errors.sum() == 0.0:
+    variances = [side.var(ddof=1) / len(side) if np.ptp(side) else 0.0 for side in (a, b)]
+    if not math.isfinite(value) or sum(variances) == 0.0:
         return None
-    freedom = errors.sum() ** 2 / (errors**2 / np.array([len(a) - 1, len(b) - 1])).sum()
-    error = math.sqrt(errors.sum())
+    if paired := ours.keys() == theirs.keys():
+        gaps = np.array([ours[seed] - theirs[seed] for seed in ours])
+        rounding = ROUNDING * max(np.abs(a).max(), np.abs(b).max())
+        if np.ptp(gaps) > rounding:
+            return _by_student(value, gaps.var(ddof=1) / len(gaps), len(gaps) - 1, level, paired)
+        if abs(value) <= rounding:
+            return Difference(value, 0.0, 0.0, 1.0, paired)
+    freedom = sum(variances) ** 2 / sum(
+        v**2 / (len(side) - 1) for v, side in zip(variances, (a, b), strict=True)
+    )
+    return _by_student(value, sum(variances), freedom, level, paired=False)
+
+
+def _by_student(
+    value: float, variance: float, freedom: float, level: float, paired: bool
+) -> Difference:
+    error = math.sqrt(variance)
     half = float(scipy.stats.t.ppf((1 + level) / 2, freedom)) * error
     p = 2 * float(scipy.stats.t.sf(abs(value) / error, freedom))
     return Difference(value, value - half, value + half, p, paired)
-
-
-def _paired(gaps: NDArray[np.float64], rounding: float) -> float:
-    """Return Student's two-sided p for a zero mean of `gaps`, which are exact to `rounding`."""
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps))
-    if np.ptp(gaps) <= rounding:
-        return math.nan if abs(gaps.mean()) > rounding else 1.0
-    return 2 * float(scipy.stats.t.sf(abs(gaps.mean()) / error, len(gaps) - 1))

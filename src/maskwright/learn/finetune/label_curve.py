@@ -99,7 +99,7 @@ class LabelCurve:
     def apart(self, approach: str, rival: str, count: int) -> bool | None:
         """Whether two methods differ significantly over the seeds; None if that is undefined."""
         gap = intervals.difference(self.figures[approach][count], self.figures[rival][count])
-        return None if gap is None else gap.welch < LEVEL
+        return None if gap is None else gap.p < LEVEL
 
 
 # ------------------------------------------------------------------------------ the report

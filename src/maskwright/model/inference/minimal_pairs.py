@@ -193,20 +193,6 @@ def outcomes(good: NDArray[np.float64], bad: NDArray[np.float64]) -> NDArray[np.
     return np.where(tie, 0.5, good > bad).astype(np.float64)
 
 
-def difference(ours: PairEvaluation, theirs: PairEvaluation) -> tuple[float, Interval | None]:
-    """Return our mean minus theirs, and its 95 % bootstrap interval, paired over items; the latter
-    is None as for `PairEvaluation.bootstrap`.
-
-    Raises:
-        DataError: the two results are of different pairs.
-    """
-    shapes = [{name: len(v) for name, v in r.outcomes.items()} for r in (ours, theirs)]
-    if shapes[0] != shapes[1]:
-        raise DataError("the results are not of the same pairs", found=shapes[0], wanted=shapes[1])
-    gaps = [ours.outcomes[name] - theirs.outcomes[name] for name in ours.outcomes]
-    return intervals.mean(gaps), intervals.bootstrap(gaps)
-
-
 def baselines(tokenizer: Tokenizer, counts: NDArray[np.integer] | None) -> Mapping[str, Score]:
     """Return scoring functions without a model, by name: constant, by length, and by unigram
     frequencies unless `counts` (V,) is None."""

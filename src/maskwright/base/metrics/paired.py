@@ -1,0 +1,149 @@
+"""Differences of two predictors on the same rows, with tests and intervals that are paired by row.
+
+    of_shares    right or wrong in each row: McNemar's test (mid-p; Fagerland et al. 2013, doi
+                 10.1186/1471-2288-13-91) and the interval of Bonett & Price (2012, doi
+                 10.3102/1076998611411915)
+    of_metric    any metric of rows: a randomisation test, which exchanges the two predictions of a
+                 row (Noreen 1989), and percentiles of the paired bootstrap
+    of_sums      the same for a function of sums over rows, such as the F1 of entities
+
+Two intervals that overlap do not show that two predictors are equal: rows that are hard for both
+widen both intervals, and cancel in the difference.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from maskwright.base.metrics.bootstrap import AT_ONCE, SEED, of_rows, resample_indices
+from maskwright.base.metrics.intervals import LEVEL, RESAMPLES, OfSums, interval_of_resamples
+from maskwright.base.metrics.metrics import Metric, Values, accuracy, check_arrays
+from maskwright.base.randomness import key, uniforms
+
+# (R, rows) indices into the rows of the first predictor followed by those of the second -> (R,)
+OfIndices = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The first predictor's value minus the second's, its interval (NaN: unknown), the two-sided p
+    of no difference, and the number of rows."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    rows: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+def of_shares(first: NDArray[Any], second: NDArray[Any], level: float = LEVEL) -> PairedDifference:
+    """Compare the shares of rows (N,) that each of two predictors has right."""
+    rows, gained = len(first), int((first & ~second).sum())
+    lost = int((second & ~first).sum())
+    share, other = (gained + 1) / (rows + 2), (lost + 1) / (rows + 2)
+    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
+    half = z * math.sqrt((share + other - (share - other) ** 2) / (rows + 2))
+    p, changed = 1.0, gained + lost
+    if changed:
+        fewer = min(gained, lost)
+        p = 2 * scipy.stats.binom.cdf(fewer, changed, 0.5) - scipy.stats.binom.pmf(
+            fewer, changed, 0.5
+        )
+    middle = share - other
+    value = (gained - lost) / rows
+    return PairedDifference(value, middle - half, middle + half, min(1.0, float(p)), rows)
+
+
+def of_metric(
+    metric: Metric,
+    truth: Values,
+    first: Values,
+    second: Values,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> PairedDifference:
+    """Compare two predictors by a metric of `METRICS`.
+
+    Raises:
+        DataError: no rows, or not the same number.
+    """
+    truth, first = check_arrays(truth, first)
+    truth, second = check_arrays(truth, second)
+    if metric is accuracy:
+        right = (np.asarray(side == truth) for side in (first, second))
+        return of_shares(*(r.all(1) if r.ndim > 1 else r for r in right), level)
+    width, of = of_rows([metric], np.concatenate([truth] * 2), np.concatenate([first, second]))
+    value = metric(truth, first) - metric(truth, second)
+
+    def values(indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        return of(indices)[metric]
+
+    return _resampled(value, values, len(truth), width, level, resamples)
+
+
+def of_sums(
+    figure: OfSums,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> PairedDifference:
+    """Compare a function of the sums over the rows of the counts (N, K) of two predictors."""
+    both = np.concatenate([first, second])
+    totals = figure(np.stack([first.sum(0), second.sum(0)])).astype(float)
+    return _resampled(
+        float(totals[0] - totals[1]),
+        lambda indices: figure(both[indices].sum(1)).astype(float),
+        len(first),
+        both.shape[1],
+        level,
+        resamples,
+    )
+
+
+def _resampled(
+    value: float, of: OfIndices, rows: int, width: int, level: float, resamples: int
+) -> PairedDifference:
+    """Return the difference with percentiles of the bootstrap. The interval contains 0 unless the
+    randomisation test rejects that the two predictors are exchangeable."""
+    drawn = np.concatenate(
+        [of(indices) - of(indices + rows) for indices in resample_indices(rows, resamples, width)]
+    )
+    own, exchanged = np.arange(rows), list[NDArray[np.float64]]()
+    for chunk in np.array_split(np.arange(resamples), -(-resamples * rows * width // AT_ONCE)):
+        swapped = (uniforms(key("bootstrap", SEED, 1, chunk), rows) < 0.5) * rows
+        exchanged.append(of(own + swapped) - of(own + rows - swapped))
+    differences = np.concatenate(exchanged)
+    at_least = np.abs(differences) >= abs(value) - 1e-12
+    p = (1 + int((at_least | np.isnan(differences)).sum())) / (1 + resamples)
+    low, high = interval_of_resamples(drawn, level)
+    if p > 1 - level and math.isfinite(low):
+        low, high = min(low, 0.0), max(high, 0.0)
+    return PairedDifference(value, low, high, p, rows)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p values adjusted for being a family of tests (Holm 1979): below a level with at
+    most that probability for any true null hypothesis among them. NaN stays NaN and counts as no
+    test."""
+    adjusted = [math.nan] * len(p_values)
+    tests = sorted((p, number) for number, p in enumerate(p_values) if not math.isnan(p))
+    largest = 0.0
+    for rank, (p, number) in enumerate(tests):
+        largest = adjusted[number] = max(largest, min(1.0, p * (len(tests) - rank)))
+    return adjusted

@@ -1,0 +1,188 @@
+"""Paired comparisons: by hand, and by simulation of their false alarms, coverage and power.
+
+Each simulated rate must lie in the band in which a binomial count with the nominal rate lies in
+999 of 1000 repetitions; the faults that were once made here, simulated as controls, do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from maskwright.ask.evaluate.compare_report import (
+    Comparison,
+    Metric,
+    RecipeReport,
+    Run,
+    verdicts,
+)
+from maskwright.base.metrics import bootstrap, intervals, paired
+from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
+from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, spearman
+from maskwright.base.metrics.seeds import difference
+
+RANDOM = np.random.default_rng(0)
+
+
+def band(rate: float, count: int) -> float:
+    """The most alarms among `count` that are compatible with this rate."""
+    return float(stats.binom.ppf(0.999, count, rate)) / count
+
+
+def share(count: int, alarm: Callable[[], bool]) -> float:
+    return sum(alarm() for _ in range(count)) / count
+
+
+# ------------------------------------------------------------------------------ by hand
+def test_shares_by_hand() -> None:
+    first = np.array([True] * 9 + [False] * 3)
+    second = np.array([True] * 3 + [False] * 6 + [True] + [False] * 2)  # gains 6, loses 1
+    found = paired.of_shares(first, second)
+    binomial = stats.binom(7, 0.5)
+    assert found.value == pytest.approx(5 / 12) and found.rows == 12
+    assert found.p == pytest.approx(2 * binomial.cdf(1) - binomial.pmf(1))
+    assert found.low < found.value < found.high
+    alike = paired.of_shares(first, first)
+    assert (alike.value, alike.p, alike.is_significant) == (0.0, 1.0, False)
+
+
+def test_accuracy_is_compared_by_its_rows_and_other_metrics_by_resampling() -> None:
+    truth = np.tile([0, 1, 2], 40)
+    right, half = truth.copy(), np.where(np.arange(120) % 2, truth, 0)
+    assert paired.of_metric(accuracy, truth, right, half) == paired.of_shares(
+        right == truth, half == truth
+    )
+    found = paired.of_metric(macro_f1, truth, right, half)
+    assert found.value == pytest.approx(1 - macro_f1(truth, half)) and found.is_significant
+    swapped = paired.of_metric(macro_f1, truth, half, right)
+    assert swapped.value == -found.value and swapped.p == found.p
+    counts = np.stack([right == truth, np.ones(120)], 1).astype(float)
+    half_counts = np.stack([half == truth, np.ones(120)], 1).astype(float)
+    ratio = lambda sums: sums[:, 0] / sums[:, 1]  # noqa: E731
+    of_sums = paired.of_sums(ratio, counts, half_counts)
+    assert of_sums.value == pytest.approx(accuracy(truth, right) - accuracy(truth, half))
+    assert of_sums.is_significant
+
+
+def test_holm_by_hand() -> None:
+    assert paired.holm([0.01, 0.04, 0.03, math.nan]) == pytest.approx(
+        [0.03, 0.06, 0.06, math.nan], nan_ok=True
+    )
+    assert paired.holm([0.9, 0.8]) == [1.0, 1.0] and paired.holm([]) == []
+
+
+# ------------------------------------------------------------------------------ simulations
+def guesses(rows: int, skill: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    truth = RANDOM.integers(0, 2, rows)
+    return truth, np.where(RANDOM.random(rows) < skill, truth, RANDOM.integers(0, 2, rows))
+
+
+@pytest.mark.parametrize("rows", [4, 6, 20])
+def test_a_correlation_without_skill_is_not_called_one(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: percentiles of the defined resamples, as they are."""
+
+    def alarm() -> bool:
+        found = estimate(matthews, *guesses(rows), resamples=200)
+        return found.low > 0 or found.high < 0
+
+    assert share(200, alarm) <= band(0.05, 200)
+    monkeypatch.setattr(intervals, "DEFINED", 0.5)
+    monkeypatch.setattr(intervals, "permutation_p", lambda *_: 0.0)
+    if rows < 20:
+        assert share(200, alarm) > band(0.05, 200)
+
+
+def test_a_permutation_test_rejects_as_often_as_it_says() -> None:
+    rejected = share(
+        300, lambda: bootstrap.permutation_p(spearman, *RANDOM.normal(size=(2, 12)), 200) < 0.05
+    )
+    assert rejected <= band(0.05, 300)
+    truth = np.arange(12.0)
+    assert bootstrap.permutation_p(spearman, truth, truth, 200) == 1 / 201
+
+
+@pytest.mark.parametrize("rows", [20, 100])
+def test_intervals_of_figures_cover_the_truth(rows: int) -> None:
+    def misses(interval: tuple[float, float], true: float) -> bool:
+        return not interval[0] <= true <= interval[1]
+
+    assert share(300, lambda: misses(wilson(RANDOM.binomial(rows, 0.8) / rows, rows), 0.8)) <= band(
+        0.05, 300
+    )
+
+    def of_means() -> bool:
+        scores = RANDOM.beta(2, 1, size=(rows, 1))
+        found = estimate_of_sums(lambda sums: sums[:, 0] / rows, scores, resamples=300)
+        return misses((found.low, found.high), 2 / 3)
+
+    assert share(200, of_means) <= band(0.08, 200)  # percentiles are a little short on 20 rows
+
+
+@pytest.mark.parametrize("rows", [10, 30, 120])
+@pytest.mark.parametrize("metric", [accuracy, macro_f1])
+def test_equal_predictors_are_rarely_told_apart(rows: int, metric: intervals.Metric) -> None:
+    def alarm() -> bool:
+        truth, first = guesses(rows, 0.5)
+        second = np.where(RANDOM.random(rows) < 0.5, truth, RANDOM.integers(0, 2, rows))
+        return paired.of_metric(metric, truth, first, second, resamples=200).is_significant
+
+    count = 400 if metric is accuracy else 100
+    assert share(count, alarm) <= band(0.05, count)
+
+
+def test_a_paired_test_sees_what_overlapping_intervals_hide() -> None:
+    """0.87 against 0.79 on 120 rows that are mostly hard, or easy, for both."""
+    paired_hits = overlap_hits = 0
+    for _ in range(300):
+        hard = RANDOM.random(120)
+        first, second = hard < 0.87, (hard < 0.77) | (RANDOM.random(120) < 0.02 / 0.23)
+        paired_hits += paired.of_shares(first, second).is_significant
+        low, high = wilson(first.mean(), 120)[0], wilson(second.mean(), 120)[1]
+        overlap_hits += bool(low > high)
+    assert paired_hits > 200 > 100 > overlap_hits
+
+
+def comparison(recipes: int, measures: int, seeds: int = 3) -> Comparison:
+    """Equal recipes, whose seeds differ by chance alone."""
+    metrics = [Metric(f"m{n}", f"m{n}") for n in range(measures)]
+
+    def run(seed: int) -> Run:
+        values = RANDOM.normal(size=measures)
+        return Run(seed, 1, 1.0, 1.0, 1, {m.name: v for m, v in zip(metrics, values)}, [])  # noqa: B905
+
+    contenders = [
+        RecipeReport(f"r{n}", "", 1, "", [run(seed) for seed in range(seeds)])
+        for n in range(recipes)
+    ]
+    return Comparison("1 tokens", contenders, metrics)
+
+
+def test_equal_recipes_are_rarely_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several recipes and measures; the control takes each verdict by itself."""
+
+    def alarm() -> bool:
+        said = " ".join(verdicts(comparison(5, 4)))
+        return " is better " in said or " is worse " in said
+
+    assert share(300, alarm) <= band(0.05, 300)
+    monkeypatch.setattr("maskwright.ask.evaluate.compare_report.holm", lambda p_values: p_values)
+    assert share(300, alarm) > band(0.05, 300)
+
+
+def test_seeds_that_share_their_difficulty_are_compared_as_pairs() -> None:
+    """The control: Welch's test, which sees the difficulty alone."""
+    told = welch = 0
+    for _ in range(200):
+        difficulty = RANDOM.normal(size=5)
+        ours, theirs = difficulty + 0.5 + RANDOM.normal(size=(2, 5)) * 0.1 - [[0.0], [0.5]]
+        found = difference(dict(enumerate(ours)), dict(enumerate(theirs)))
+        assert found is not None
+        told += found.p < 0.05
+        welch += stats.ttest_ind(ours, theirs, equal_var=False).pvalue < 0.05
+    assert told > 180 and welch < 20
