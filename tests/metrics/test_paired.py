@@ -23,7 +23,8 @@ from maskwright.ask.evaluate.compare_report import (
 from maskwright.base.metrics import bootstrap, intervals, paired
 from maskwright.base.metrics.intervals import estimate, estimate_of_sums, wilson
 from maskwright.base.metrics.metrics import accuracy, macro_f1, matthews, spearman
-from maskwright.base.metrics.seeds import difference
+from maskwright.base.metrics.seeds import among_several, difference
+from maskwright.base.metrics.verdict import Rival, verdict
 
 RANDOM = np.random.default_rng(0)
 
@@ -186,3 +187,60 @@ def test_seeds_that_share_their_difficulty_are_compared_as_pairs() -> None:
         told += found.p < 0.05
         welch += stats.ttest_ind(ours, theirs, equal_var=False).pvalue < 0.05
     assert told > 180 and welch < 20
+
+
+def test_the_best_of_equal_methods_is_rarely_told_from_the_rest() -> None:
+    """The control: pairs of methods by themselves."""
+
+    def table(gap: float = 0.0) -> dict[str, dict[int, float]]:
+        values = RANDOM.normal(size=(4, 3)) + 2 * RANDOM.normal(size=3)
+        values[0] += gap
+        return {f"m{n}": dict(enumerate(row)) for n, row in enumerate(values.tolist())}
+
+    def alarm() -> bool:
+        found = among_several(table())
+        return found is not None and min(found.values()) < 0.05
+
+    def by_itself() -> bool:
+        values = table()
+        best = max(values, key=lambda name: sum(values[name].values()))
+        gaps = [difference(values[best], values[name]) for name in values if name != best]
+        return min(gap.p for gap in gaps if gap) < 0.05
+
+    assert share(100, alarm) <= band(0.05, 100) < share(100, by_itself)
+    told = among_several(table(gap=9.0))
+    assert told is not None and told["m0"] == 1.0 and max(list(told.values())[1:]) < 0.05
+    assert among_several({"a": {0: 1.0, 1: 2.0}, "b": {0: 1.0}}) is None
+
+
+# ------------------------------------------------------------------------------ verdicts
+def rival(value: float, low: float, high: float, **facts: object) -> Rival:
+    gap = paired.PairedDifference((low + high) / 2, low, high, 0.5, 100)
+    return Rival("bag of words", value, gap, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "rivals", "state"),
+    [
+        (0.9, [rival(0.8, 0.02, 0.18), rival(0.5, 0.3, 0.5, is_constant=True)], "good"),
+        (0.9, [rival(0.88, -0.02, 0.06), rival(0.5, 0.3, 0.5, is_constant=True)], "no better"),
+        (0.6, [rival(0.8, -0.3, -0.1), rival(0.5, 0.02, 0.18, is_constant=True)], "no better"),
+        (0.5, [rival(0.4, 0.02, 0.18), rival(0.5, -0.1, 0.1, is_constant=True)], "unusable"),
+        (0.4, [rival(0.5, -0.2, 0.0, is_constant=True)], "unusable"),
+        (0.9, [rival(0.8, math.nan, math.nan)], "no better"),
+        (math.nan, [rival(0.8, 0.02, 0.18)], "unusable"),
+        (0.9, [], "no better"),
+    ],
+)
+def test_a_verdict_says_whether_a_model_is_worth_it(
+    value: float, rivals: list[Rival], state: str
+) -> None:
+    found = verdict("accuracy", value, rivals, 100)
+    assert found.state == state and found.is_usable == (state == "good")
+    assert found.to_json() == {"state": state, "sentence": found.sentence, "rival": found.rival}
+
+
+def test_a_better_baseline_is_named_with_its_method() -> None:
+    found = verdict("F1", 0.6, [rival(0.8, -0.3, -0.1, method="bag-of-words")], 100)
+    assert found.rival == "bag of words" and "--method bag-of-words" in found.sentence
+    assert "0.1000 to 0.3000" in found.sentence

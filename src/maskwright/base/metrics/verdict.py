@@ -1,0 +1,94 @@
+"""A verdict on a result: is the model better than what needs no model, on the same rows?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from maskwright.base.counted import counted, decimals
+from maskwright.base.metrics.paired import PairedDifference
+
+State = Literal["good", "no better", "unusable"]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A baseline on the rows of the model.
+
+    Attributes:
+        name: as in "no better than NAME".
+        value: its metric; NaN if it is not defined.
+        gap: the metric of the model minus that of the baseline, paired by row; positive where the
+            model is better, also for errors.
+        is_constant: whether it gives the same answer to every row.
+        method: the value of `--method` that trains it; empty if there is none.
+    """
+
+    name: str
+    value: float
+    gap: PairedDifference
+    is_constant: bool = False
+    method: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A state and a sentence. `rival` is the baseline that decided, "" if there is none."""
+
+    state: State
+    sentence: str
+    rival: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the model is worth predicting with."""
+        return self.state == "good"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def verdict(measure: str, value: float, rivals: Sequence[Rival], rows: int) -> Verdict:
+    """Judge the metric `value` of a model on some rows.
+
+    The model is good if it is significantly better than every baseline, unusable if it is not
+    better than the same answer for every row, and otherwise no better than the baseline with which
+    the difference is least.
+    """
+    result = f"{measure} {decimals(value)} on {counted(rows, 'row')}"
+    if not math.isfinite(value):
+        sentence = f"Unusable: {measure} is not defined, as all answers are the same."
+        return Verdict("unusable", sentence)
+    if not rivals:
+        return Verdict("no better", f"Not judged: {result}, and no baseline applies to this task.")
+    best = min(rivals, key=lambda rival: rival.gap.value)
+    constant = next((r for r in rivals if r.is_constant and not r.gap.value > 0), None)
+    compared = constant or best
+    numbers = f"{decimals(compared.value)} ({_interval(compared.gap)})"
+    if constant is not None:
+        return Verdict("unusable", f"Unusable: {result}; {constant.name} {numbers}.", constant.name)
+    if best.gap.high < 0:
+        use = f" Use --method {best.method}." if best.method else ""
+        name = best.name[0].upper() + best.name[1:]
+        sentence = (
+            f"{name} is better: {decimals(best.value)} against {decimals(value)} of the model"
+        )
+        return Verdict("no better", f"{sentence} ({_interval(best.gap)}).{use}", best.name)
+    unproved = [rival for rival in rivals if not rival.gap.low > 0]
+    if unproved:
+        least = min(unproved, key=lambda rival: rival.gap.value)
+        numbers = f"{decimals(least.value)} ({_interval(least.gap)})"
+        sentence = f"No better than {least.name}, as far as these rows show: {result}"
+        return Verdict("no better", f"{sentence}; {least.name} {numbers}.", least.name)
+    return Verdict("good", f"Good: {result}; {best.name} {numbers}.", best.name)
+
+
+def _interval(gap: PairedDifference) -> str:
+    if not math.isfinite(gap.low):
+        return f"difference {decimals(abs(gap.value))}, interval unknown"
+    low, high = (gap.low, gap.high) if gap.value >= 0 else (-gap.high, -gap.low)
+    return (
+        f"difference {decimals(abs(gap.value))}, 95 % interval {decimals(low)} to {decimals(high)}"
+    )
