@@ -28,8 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.text.curate.personal_data.identity_numbers import identity_numbers
-from maskwright.text.curate.personal_data.telephones import phones
+from maskwright.text.curate.personal_data.numbers import identity_numbers, phones
 
 BETWEEN = "\x00"  # separates texts; no text contains it
 # Of two details that overlap, the one whose type is first here is kept.

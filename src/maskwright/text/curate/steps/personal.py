@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from maskwright.base.errors import ConfigError, near
+from maskwright.base.packages import require
 from maskwright.text.curate.arrays.phrases import read_entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
 from maskwright.text.curate.step import (
@@ -64,6 +65,14 @@ class Settings(Step):
                     wanted=", ".join(TYPES),
                     do=near(name, TYPES),
                 )
+        if "phone" in self.detect:
+            others = ", ".join(f'"{name}"' for name in self.detect if name != "phone")
+            require(
+                "finding telephone numbers",
+                "phonenumbers",
+                where="personal",
+                otherwise=f"; or --set 'personal.detect=[{others}]'",
+            )
         check_counts(self, "most")
         if self.most and self.action == "mask":
             raise ConfigError(
