@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import IncompatibleError
+from maskwright.base.errors import ConfigError, IncompatibleError, near
 from maskwright.base.storage.files import file_state
 from maskwright.model.checkpoint.safe_read import model_folder
-from maskwright.text.curate.arrays.words import passages_of
-from maskwright.text.curate.labelled_texts import good_label
+from maskwright.text.curate.arrays.lines import passages_of
 
 if TYPE_CHECKING:
     from maskwright.ask.predict.language_model import LanguageModel
 
 PASSAGES = 4  # the number of passages of a text that are scored
 MOST_TOKENS = 512
+GOOD_NAMES = {"good", "yes", "keep", "true", "1", "positive", "pos", "high", "accept", "ok"}
+BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "reject", "remove", "-1"}
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
@@ -107,6 +108,35 @@ def good_class(folder: str, label: str, where: str) -> str:
             do="fine-tune one on labels such as yes and no",
         )
     return good_label(tuple(sorted(names)), label, where)
+
+
+def good_label(names: Sequence[str], label: str, where: str) -> str:
+    """Return the class of good texts: `label`, or for "" the one inferred from `names`.
+
+    Raises:
+        ConfigError: there is no class `label`, or it cannot be inferred.
+    """
+    if label and label not in names:
+        raise ConfigError(
+            "there is no such class",
+            where=f"{where}.good_label",
+            found=repr(label),
+            wanted=" or ".join(names),
+            do=near(label, names),
+        )
+    if label:
+        return label
+    good = [name for name in names if name.casefold() in GOOD_NAMES]
+    bad = [name for name in names if name.casefold() in BAD_NAMES]
+    if len(good) == 1 and len(good) + len(bad) == len(names):
+        return good[0]
+    raise ConfigError(
+        "which class is that of good texts is unclear",
+        where=f"{where}.good_label",
+        found=", ".join(names[:10]),
+        wanted="the class of texts to keep",
+        do=f"set good_label = {names[0]!r}, or another of them",
+    )
 
 
 def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:

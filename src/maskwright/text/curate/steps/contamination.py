@@ -28,9 +28,9 @@ from maskwright.base.storage.files import file_state
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.phrases import Spans, cut_spans, merge_spans
-from maskwright.text.curate.arrays.winnow import Stretches
-from maskwright.text.curate.arrays.words import Words, mix, words_of
+from maskwright.text.curate.arrays.hashes import is_first, mix, ranges, starts_of
+from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
+from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     DOCUMENT,
     Change,
@@ -39,6 +39,8 @@ from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
     Removal,
+    arrow_table,
+    require_one,
 )
 from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.rows import read_rows
@@ -111,14 +113,6 @@ def texts_in(value: Any) -> Iterator[str]:
 
 # Characters between two words of one sentence; all others end a line or sentence.
 WITHIN = " \t\u00a0,'\u2019-"
-
-
-@dataclass(frozen=True)
-class Matches:
-    """Spans of words that are in the index, and (R,) the set of texts of each, in `TextSets`."""
-
-    spans: Spans
-    sets: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -222,10 +216,10 @@ class Index:
     sets: TextSets
     rows: dict[str, tuple[int, int]]
 
-    def matches(self, batch: CurationBatch) -> Matches:
-        """Find the spans of words that documents share with evaluation texts."""
-        words = batch.words
-        stretches, boundaries = Stretches(words), boundaries_of(batch)
+    def matches(self, batch: CurationBatch) -> tuple[Spans, NDArray[np.int64]]:
+        """Return the spans of words that documents share with evaluation texts, and (R,) the set of
+        texts of each."""
+        words, boundaries = batch.words, boundaries_of(batch)
         at_boundary = np.flatnonzero(boundaries[:-1])
         matched = [(np.zeros(0, np.int64),) * 4]
         for grams in self.grams:
@@ -235,14 +229,14 @@ class Index:
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            indices, sets = grams.find(stretches.hashes(firsts, grams.size))
+            indices, sets = grams.find(words.spans.of(firsts, firsts + grams.size))
             firsts = firsts[indices]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
             texts, begins = texts[inside], (firsts - words.starts[texts])[inside]
             matched.append((texts, begins, begins + grams.size, sets[inside]))
         texts, begins, ends, sets = map(np.concatenate, zip(*matched, strict=True))
-        return Matches(Spans(texts, begins, ends), sets)
+        return Spans(texts, begins, ends), sets
 
 
 def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
@@ -257,9 +251,9 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
-        words = words_of([entry.text for entry in entries])
-        lengths, stretches = words.counts, Stretches(words)
-        letters = characters_of([entry.text for entry in entries]).letters_per_word
+        characters = characters_of([entry.text for entry in entries])
+        words, letters = words_of(characters), characters.letters_per_word
+        lengths = words.counts
         long_enough = lengths >= min(shortest, overlap) * letters
         numbers = np.cumsum(long_enough) - 1 + len(texts)
         for letters_each in np.unique(letters).tolist():
@@ -269,10 +263,9 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 fits = lengths == size if complete else lengths >= size
                 chosen = (letters == letters_each) & fits
                 counts = np.where(chosen, lengths - size + 1, 0)
-                starts = np.cumsum(counts) - counts
-                firsts = np.arange(counts.sum()) + np.repeat(words.starts[:-1] - starts, counts)
+                firsts = ranges(words.starts[:-1], counts)
                 key = (size, complete)
-                hashes.setdefault(key, []).append(stretches.hashes(firsts, size))
+                hashes.setdefault(key, []).append(words.spans.of(firsts, firsts + size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
         sought = [entries[index] for index in np.flatnonzero(long_enough).tolist()]
         texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
@@ -293,11 +286,9 @@ def _runs(
     """Group owners by hash. Return (H,) the sorted distinct hashes, (H + 1,) the index of the first
     owner of each, and the distinct owners of each hash, ascending."""
     order = np.lexsort((owners, hashes))
+    order = order[is_first(hashes[order], owners[order])]
     hashes, owners = hashes[order], owners[order]
-    is_first = np.concatenate([[True], hashes[1:] != hashes[:-1]])
-    distinct = is_first | np.concatenate([[True], owners[1:] != owners[:-1]])
-    hashes, owners, is_first = hashes[distinct], owners[distinct], is_first[distinct]
-    starts = np.append(np.flatnonzero(is_first), len(hashes))
+    starts = np.append(np.flatnonzero(is_first(hashes)), len(hashes))
     return hashes[starts[:-1]], starts, owners
 
 
@@ -318,10 +309,11 @@ def _sets(
     rank = np.argsort(largest_first)
     first_runs = first_runs[largest_first]
     set_sizes = sizes[first_runs]
-    starts = np.concatenate([[0], np.cumsum(set_sizes)])
-    members = np.arange(starts[-1]) + np.repeat(begins[first_runs] - starts[:-1], set_sizes)
+    members = ranges(begins[first_runs], set_sizes)
     cuts = np.cumsum([len(run_starts) - 1 for run_starts, _ in runs])
-    return TextSets(starts, owners[members]), np.split(rank[inverse], cuts)[: len(runs)]
+    return TextSets(starts_of(set_sizes), owners[members]), np.split(rank[inverse], cuts)[
+        : len(runs)
+    ]
 
 
 def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
@@ -329,7 +321,7 @@ def boundaries_of(batch: CurationBatch) -> NDArray[np.bool_]:
     words, characters = batch.words, batch.characters
     is_boundary = np.ones(len(words.hashes) + 1, np.bool_)
     offsets = characters.offsets[words.texts]
-    marks = np.concatenate([[0], np.cumsum(_ends_a_sentence()[characters.points], dtype=np.int64)])
+    marks = starts_of(_ends_a_sentence()[characters.points])
     begins, ends = (words.begins + offsets)[1:], (words.ends + offsets)[:-1]
     is_boundary[1:-1] = marks[begins] > marks[ends]
     return is_boundary
@@ -370,24 +362,16 @@ class Settings(CorpusStep):
     """Whether the document is removed, or the shared words are cut out of it."""
 
     def check(self) -> None:
-        if not self.evaluation:
-            raise ConfigError(
-                "no evaluation files are named",
-                where="evaluation",
-                found="an empty list",
-                wanted="the files whose texts the corpus must not hold",
-                do='name them: --set contamination.evaluation=["test.jsonl"]',
-            )
+        require_one(self, "evaluation", example='evaluation = ["test.jsonl"]')
         require("overlap", self.overlap, 2)
         require("shortest", self.shortest, 1)
         try:
             sources_of(self.evaluation)
         except MaskwrightError as error:
-            evidence = f"{error.what}: {error.where or error.found}"
             raise ConfigError(
                 "the evaluation files cannot be read",
                 where="evaluation",
-                found=evidence,
+                found=f"{error.what}: {error.where or error.found}",
                 wanted=error.wanted,
                 do=error.do,
             ) from error
@@ -406,58 +390,41 @@ class Settings(CorpusStep):
     # -------------------------------------------------------------------------- passes
     def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the sets of evaluation texts that each document shares words with."""
-        import pyarrow as pa
-
-        matches = opened_index(self).matches(batch)
-        pairs = np.unique(np.stack([matches.spans.texts, matches.sets], axis=1), axis=0)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows[pairs[:, 0]], pa.int64()),
-                "set": pa.array(pairs[:, 1], pa.int64()),
-            }
-        )
+        spans, sets = opened_index(self).matches(batch)
+        pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
+        return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
 
     def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
         """Return contaminated documents, each with its first evaluation text and their number."""
-        import pyarrow as pa
-
         pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
         documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
         for finding in findings(opened, documents, sets):
             corpus.say(finding)
         order = np.lexsort((sets, documents))
         documents, sets = documents[order], sets[order]
-        begins = np.flatnonzero(np.append(True, np.diff(documents) != 0)[: len(documents)])
+        begins = np.flatnonzero(is_first(documents))
         combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
         first_texts = opened.sets.texts[opened.sets.starts[sets]]
         least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
         sizes = opened.sets.union_sizes(combinations)[: len(begins)]
-        return pa.table(
-            {
-                DOCUMENT: pa.array(documents[begins], pa.int64()),
-                "text": pa.array(least, pa.int64()),
-                "texts": pa.array(sizes, pa.int64()),
-            }
-        )
+        return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
 
     def apply(
         self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
     ) -> Outcome:
         if gathered is None or not gathered.num_rows:
             return Outcome()
-        indices = np.searchsorted(batch.rows, gathered.column("row").to_numpy())
+        indices = batch.indices_in(gathered)
         order = np.argsort(indices)
         indices = indices[order]
-        chosen = np.zeros(len(batch), np.bool_)
-        chosen[indices] = True
-        hit = batch.take(chosen)
-        spans = merge_spans(opened.matches(hit).spans)
+        hit = batch.mentioned_in(gathered)
+        spans = merge_spans(opened.matches(hit)[0])
         texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
         values = []
         for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
             more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
             values.append(opened.texts[text].place + more)
-        where = span_places(spans, hit.words)
+        where = character_ranges(hit.words, spans)
         of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
             limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
@@ -468,22 +435,14 @@ class Settings(CorpusStep):
                     for index, value, begin, end in rows
                 ]
             )
-        rewritten, cuts = list(batch.texts), cut_spans(hit, spans)
-        for index, text in zip(indices.tolist(), cuts.texts, strict=True):
+        rewritten = list(batch.texts)
+        for index, text in zip(indices.tolist(), cut_spans(hit, spans), strict=True):
             rewritten[index] = text
         changes = [
             Change(int(indices[number]), RULE, values[number], span)
             for number, span in zip(spans.texts.tolist(), where, strict=True)
         ]
         return Outcome(texts=rewritten, changes=changes)
-
-
-def span_places(spans: Spans, words: Words) -> list[str]:
-    """Return the range of characters of each span, in words."""
-    firsts = words.starts[spans.texts] + spans.begins
-    lasts = words.starts[spans.texts] + spans.ends - 1
-    characters = zip(words.begins[firsts].tolist(), words.ends[lasts].tolist(), strict=True)
-    return [f"characters {begin} to {end}" for begin, end in characters]
 
 
 def opened_index(step: Settings) -> Index:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maskwright.text.curate.arrays.characters import LINE_END
-from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.sentences import TERMINALS
+from maskwright.text.curate.arrays.lines import TERMINALS, find_repeats
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.text.curate.arrays.characters import ALPHABETIC, DIGIT, LOWER, SPACE, SYMBOL, UPPER
+from maskwright.text.curate.arrays.hashes import ranges, starts_of
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,
@@ -177,6 +178,5 @@ def _count_flags(
     if not begins.size:
         return np.zeros(0, np.int32)
     sizes = ends - begins
-    starts = np.cumsum(sizes) - sizes
-    positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins - starts, sizes)
-    return np.add.reduceat(flags[positions], starts, dtype=np.int32)
+    positions = ranges(begins, sizes)
+    return np.add.reduceat(flags[positions], starts_of(sizes)[:-1], dtype=np.int32)

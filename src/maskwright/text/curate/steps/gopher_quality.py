@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, UsageError
-from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, SPACE
+from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, characters_of
+from maskwright.text.curate.arrays.hashes import ranges, starts_of
 from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
@@ -106,7 +107,8 @@ class Settings(Step):
     def open(self) -> Mapping[str, NDArray[np.uint64]]:
         """Return the sorted hashes of the stop words of each language."""
         return {
-            language: np.unique(words_of(words).hashes) for language, words in self._lists().items()
+            language: np.unique(words_of(characters_of(words)).hashes)
+            for language, words in self._lists().items()
         }
 
     def apply(
@@ -204,7 +206,7 @@ class Settings(Step):
             ) from error
         for language, words in plain.items():
             is_list = isinstance(words, list) and all(isinstance(w, str) for w in words)
-            is_valid = is_list and (words_of(words).counts == 1).all()
+            is_valid = is_list and (words_of(characters_of(words)).counts == 1).all()
             if not is_valid:
                 raise ConfigError(
                     "not a list of words",
@@ -224,21 +226,15 @@ def _ends_of_dots(points: NDArray[np.uint32]) -> NDArray[np.bool_]:
 def _tokens(batch: CurationBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return (B,) the number of tokens between white space, and (B,) of those with a letter."""
     characters = batch.characters
-    visible = (characters.classes & SPACE) == 0
     letter = (characters.classes & ALPHABETIC) != 0
-    is_start = visible.copy()
-    is_start[1:] &= ~visible[:-1]
-    begins = np.flatnonzero(is_start)
+    begins, ends = characters.tokens()
     has_letter = letter[begins]
     # Most tokens begin with a letter; all characters of the others are searched.
     undecided = np.flatnonzero(~has_letter)
     if undecided.size:
-        # The end of a text is white space, so every token has one behind it.
-        ends = np.flatnonzero(visible[:-1] & ~visible[1:])[undecided] + 1
-        sizes = ends - begins[undecided]
-        starts = np.cumsum(sizes) - sizes
-        positions = np.arange(starts[-1] + sizes[-1]) + np.repeat(begins[undecided] - starts, sizes)
-        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts)
+        sizes = ends[undecided] - begins[undecided]
+        positions = ranges(begins[undecided], sizes)
+        has_letter[undecided] = np.logical_or.reduceat(letter[positions], starts_of(sizes)[:-1])
     starts = np.searchsorted(begins, characters.offsets)
-    counts = np.concatenate([[0], np.cumsum(has_letter)])
+    counts = starts_of(has_letter)
     return np.diff(starts), np.diff(counts[starts])

@@ -20,7 +20,7 @@ from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
-from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.arrays.lines import passages_of
 from maskwright.text.curate.step import (
     CurationBatch,
     Outcome,

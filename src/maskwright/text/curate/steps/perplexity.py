@@ -22,7 +22,7 @@ from maskwright.base.config import require
 from maskwright.base.errors import ConfigError, DataError, MaskwrightError
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.read import Reader
-from maskwright.text.curate.arrays.winnow import PERPLEXITY, draws
+from maskwright.text.curate.arrays.selection import PERPLEXITY, check_seed, draws
 from maskwright.text.curate.arrays.words import word_counts
 from maskwright.text.curate.markov import (
     NgramCounts,
@@ -44,8 +44,12 @@ from maskwright.text.curate.step import (
     Outcome,
     Pass,
     RuleMeasure,
+    arrow_table,
+    check_shares,
+    refuse_both,
+    strings,
+    without_effect,
 )
-from maskwright.text.curate.steps.sample import check_seed
 
 SIZE = 1000
 
@@ -151,30 +155,15 @@ class Settings(CorpusStep):
     """Another seed halves the training texts differently."""
 
     def check(self) -> None:
-        if self.good and self.model:
-            raise ConfigError(
-                "two models",
-                where="model",
-                found="both `good` and `model`",
-                wanted="one of them",
-                do="leave one out",
-            )
+        refuse_both(self, "good", "model")
         for side in ("low", "high"):
-            number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
-            if number is not None and quantile is not None:
-                raise ConfigError(
-                    "two limits for one side",
-                    where=f"{side}_quantile",
-                    found=f"{side} = {number} and {side}_quantile = {quantile}",
-                    wanted="one of them",
-                    do="leave one out",
-                )
+            refuse_both(self, side, f"{side}_quantile")
+            number = getattr(self, side)
             if number is not None and not 1 <= number < math.inf:
                 raise ConfigError(
                     "not a perplexity", where=side, found=number, wanted="1 or more", do="raise it"
                 )
-            if quantile is not None:
-                require(f"{side}_quantile", quantile, 0, 1)
+        check_shares(self, "low_quantile", "high_quantile")
         for low, high in (("low", "high"), ("low_quantile", "high_quantile")):
             least, most = getattr(self, low), getattr(self, high)
             if least is not None and most is not None and least >= most:
@@ -193,12 +182,7 @@ class Settings(CorpusStep):
                 do=f"use {SPREAD}",
             )
         if self.spread is not None and self._set("low") and self._set("high"):
-            raise ConfigError(
-                "`spread` has no effect where both limits are set",
-                where="spread",
-                found=self.spread,
-                do="leave it out",
-            )
+            raise without_effect(self, "spread", "where both limits are set")
         require("order", self.order, 1, 5)
         require("train_words", self.train_words, 1000)
         require("least_characters", self.least_characters, 1)
@@ -235,27 +219,23 @@ class Settings(CorpusStep):
 
     def size_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the words of each document, and a random number to select training texts."""
-        import pyarrow as pa
-
         words = word_counts(batch.texts)
         draw = draws(batch.texts, PERPLEXITY, self.seed + 1)
-        return pa.table({"row": batch.rows, "words": words, "draw": draw})
+        return arrow_table(row=batch.rows, words=words, draw=draw)
 
     def units_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
         """Pass: return the units, half and group of each training document in `side_input`, and
         whether it is long enough to have a perplexity (`long`)."""
         import pyarrow as pa
 
-        batch = batch.take(np.isin(batch.rows, side_input.column("row").to_numpy()))
+        batch = batch.mentioned_in(side_input)
         units = units_of(batch)
-        return pa.table(
-            {
-                "row": pa.array(batch.rows, pa.int64()),
-                "units": pa.LargeListArray.from_arrays(units.starts, units.hashes),
-                "half": pa.array(self.halves(batch.texts)),
-                "long": pa.array(batch.lengths >= self.least_characters),
-                "group": self._groups(batch),
-            }
+        return arrow_table(
+            row=batch.rows,
+            units=pa.LargeListArray.from_arrays(units.starts, units.hashes),
+            half=self.halves(batch.texts),
+            long=batch.lengths >= self.least_characters,
+            group=self._groups(batch),
         )
 
     def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
@@ -267,19 +247,16 @@ class Settings(CorpusStep):
         return self._scores(batch, self._long(batch, bits_per_token(self.model, batch.texts)))
 
     def _scores(self, batch: CurationBatch, bits: NDArray[np.float64]) -> pa.Table:
-        import pyarrow as pa
-
-        return pa.table({"row": batch.rows, "bits": bits, "group": self._groups(batch)})
+        return arrow_table(row=batch.rows, bits=bits, group=self._groups(batch))
 
     def _groups(self, batch: CurationBatch) -> pa.Array:
-        import pyarrow as pa
-
-        return pa.array([value or "" for value in batch.note(self.by)], pa.string())
+        return strings([value or "" for value in batch.note(self.by)])
 
     def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
         """Return (B,) the bits per word by the model of the other half; NaN for short texts."""
-        bits = crossed_bits(units_of(batch), self.halves(batch.texts), models)
-        return self._long(batch, bits)
+        units, halves = units_of(batch), self.halves(batch.texts)
+        by_half = units.of(~halves), units.of(halves)
+        return self._long(batch, crossed_bits(by_half, halves, models))
 
     def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
@@ -291,8 +268,6 @@ class Settings(CorpusStep):
             DataError: there is too little text to train on, or to compute limits from.
             UsageError, IncompatibleError, CheckpointError: the model cannot be used.
         """
-        import pyarrow as pa
-
         reference: NDArray[np.float64] | None = None
         if self.model:
             scores = corpus.map("model", self.model_pass).read()
@@ -307,14 +282,8 @@ class Settings(CorpusStep):
         limits = self.limits(bits if reference is None else reference, reference is not None)
         corpus.say(self._finding(bits, deviation, limits))
         low, high = (np.full(len(bits), np.nan if x is None else x) for x in limits)
-        return pa.table(
-            {
-                DOCUMENT: scores.column(DOCUMENT),
-                "bits": bits,
-                "deviation": deviation,
-                "low": low,
-                "high": high,
-            }
+        return arrow_table(
+            document=scores.column(DOCUMENT), bits=bits, deviation=deviation, low=low, high=high
         )
 
     def _of_good(self) -> tuple[list[NgramModel], NDArray[np.float64]]:
@@ -329,8 +298,6 @@ class Settings(CorpusStep):
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
         """Return the scores of the documents by models of the corpus. The models are trained twice,
         the second time without documents of a very high perplexity."""
-        import pyarrow as pa
-
         sizes = corpus.map("size", self.size_pass).read()
         words = sizes.column("words").to_numpy()
         share = min(1.0, self.train_words / max(1, int(words.sum())))
@@ -338,7 +305,7 @@ class Settings(CorpusStep):
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
         if not documents.size or len(words) < FEWEST:
             return self._unscored(corpus)
-        table = corpus.map("units", self.units_pass, pa.table({DOCUMENT: documents})).read()
+        table = corpus.map("units", self.units_pass, arrow_table(document=documents)).read()
         lists = table.column("units").combine_chunks()
         units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
         halves = table.column("half").to_numpy()
@@ -346,7 +313,8 @@ class Settings(CorpusStep):
             return self._unscored(corpus)
         training = TrainingHalves.of(units, halves, self.order)
         # The first scores only select the training texts of the second models.
-        bits = np.where(table.column("long").to_numpy(), training.bits(), np.nan)
+        bits = crossed_bits(training.units, halves, training.models())
+        bits = np.where(table.column("long").to_numpy(), bits, np.nan)
         deviation = deviations(bits, table.column("group").to_pylist())
         models = training.models(without=deviation > SPREAD)
         return corpus.map("score", self.score_pass, table_of(models)).read()
@@ -430,9 +398,7 @@ class Settings(CorpusStep):
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         assert gathered is not None
-        rows = gathered.column("row").to_numpy()
-        order = np.argsort(rows, kind="stable")
-        indices = order[np.searchsorted(rows[order], batch.rows)]
+        indices = np.argsort(batch.indices_in(gathered))
         # Rounded: the last bits of a power depend on how many are computed at once.
         values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
@@ -503,19 +469,17 @@ class TrainingHalves:
             trained_models.append(train(counts))
         return trained_models
 
-    def bits(self) -> NDArray[np.float64]:
-        """Return (B,) the bits per unit of each text, by the model of the other half."""
-        bits, models = np.empty(len(self.halves)), self.models()
-        for half, units in enumerate(self.units):
-            bits[self.halves == bool(half)] = models[1 - half].bits(units)
-        return bits
-
 
 def crossed_bits(
-    units: Units, halves: NDArray[np.bool_], models: Sequence[NgramModel]
+    by_half: tuple[Units, Units], halves: NDArray[np.bool_], models: Sequence[NgramModel]
 ) -> NDArray[np.float64]:
-    """Return (B,) the bits per unit of texts, each by the model of the other half."""
+    """Return (B,) the bits per unit of texts, by the model of the other half.
+
+    Args:
+        by_half: the units of the texts of each half.
+        halves: (B,) whether each text is in the second half.
+    """
     bits = np.empty(len(halves))
-    for chosen, model in ((halves, models[0]), (~halves, models[1])):
-        bits[chosen] = model.bits(units.of(chosen))
+    for half, units in enumerate(by_half):
+        bits[halves == bool(half)] = models[1 - half].bits(units)
     return bits

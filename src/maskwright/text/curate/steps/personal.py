@@ -11,7 +11,7 @@ import numpy as np
 
 from maskwright.base.errors import ConfigError, near
 from maskwright.base.packages import require
-from maskwright.text.curate.arrays.phrases import read_entries
+from maskwright.text.curate.arrays.spans import read_entries
 from maskwright.text.curate.personal_data.details import TYPES, Detail, details_of
 from maskwright.text.curate.step import (
     Change,
@@ -20,6 +20,8 @@ from maskwright.text.curate.step import (
     RuleMeasure,
     Step,
     check_counts,
+    require_one,
+    without_effect,
 )
 
 SUMMARY = (
@@ -48,14 +50,7 @@ class Settings(Step):
     value, or `@domain` for all e-mail addresses there."""
 
     def check(self) -> None:
-        if not self.detect:
-            raise ConfigError(
-                "nothing to detect",
-                where="detect",
-                found="[]",
-                wanted=f"some of {', '.join(TYPES)}",
-                do="name a type, or leave the step out",
-            )
+        require_one(self, "detect", example='detect = ["email", "phone"]')
         for name in self.detect:
             if name not in TYPES:
                 raise ConfigError(
@@ -75,12 +70,7 @@ class Settings(Step):
             )
         check_counts(self, "most")
         if self.most and self.action == "mask":
-            raise ConfigError(
-                "`most` has no effect where details are masked",
-                where="most",
-                found=self.most,
-                do='set action = "remove", or leave `most` out',
-            )
+            raise without_effect(self, "most", "where details are masked")
         for name in self.detect:
             masked = self.placeholder.format_map(_Type(name))
             if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
