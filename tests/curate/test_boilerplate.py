@@ -10,7 +10,7 @@ import pytest
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.phrases import remove_lines
+from maskwright.text.curate.arrays.spans import remove_lines
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.boilerplate import Settings, at_edge
 

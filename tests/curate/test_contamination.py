@@ -14,7 +14,6 @@ import pytest
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.contamination import Settings, TextSets
 
@@ -70,7 +69,7 @@ def test_letters_are_no_words_in_scripts_without_spaces(
 ) -> None:
     path = tmp_path / "test.txt"
     path.write_text(text + "\n" + "ใช่ 是的\n")
-    words = words_of([text])
+    words = batch_of([text]).words
     assert words.counts[0] > letters
     shared, fewer = (text[: words.ends[n - 1]] for n in (letters, letters - 1))
     batch = batch_of([f"{fewer}夏天 ", f"夏天{shared}", f"「{text}」"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from maskwright.text.curate.arrays.words import group_equal
+from maskwright.text.curate.arrays.hashes import group_equal
 
 
 def _values(size: int, low: bool) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 from tests.curate.in_process import batch_of, removed, run
 
 from maskwright.base.errors import ConfigError, DataError, UsageError
-from maskwright.text.curate.arrays.words import passages_of
+from maskwright.text.curate.arrays.lines import passages_of
 from maskwright.text.curate.steps.language import NaiveBayes, Settings, identify
 
 pytest.importorskip("py3langid")

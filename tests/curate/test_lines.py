@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from tests.curate.in_process import batch_of
 
-from maskwright.text.curate.arrays.lines import find_repeats
-from maskwright.text.curate.arrays.ngrams import repeated_ngrams
-from maskwright.text.curate.arrays.sentences import sentences_of
-from maskwright.text.curate.arrays.words import words_of
+from maskwright.text.curate.arrays.lines import find_repeats, sentences_of
 from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.steps.gopher_repetition import repeated_ngrams
 
 TEXTS = [
     "one line",
@@ -114,6 +112,6 @@ def test_words_are_taken_with_their_texts() -> None:
     chosen = np.array([True, False, True, False, True])
     taken = batch.take(chosen)
     assert "words" in vars(taken)
-    for name, values in vars(words_of(taken.texts)).items():
+    for name, values in vars(batch_of(taken.texts).words).items():
         assert getattr(taken.words, name).tolist() == values.tolist()
     assert len(whole.hashes) > len(taken.words.hashes)  # the control

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
 from maskwright.base.errors import ConfigError
-from maskwright.text.curate.arrays import winnow
-from maskwright.text.curate.step import CurationBatch
+from maskwright.text.curate.arrays.hashes import SpanHashes
+from maskwright.text.curate.arrays.selection import in_order
+from maskwright.text.curate.step import CurationBatch, arrow_table
 from maskwright.text.curate.steps import repeated_substrings
 from maskwright.text.curate.steps.repeated_substrings import Settings
 
@@ -97,18 +98,10 @@ def stretches(step: Settings, batches: Sequence[CurationBatch]) -> set[Stretch]:
 
 
 def ranks_of(step: Settings, texts: Sequence[str]) -> list[int]:
-    from maskwright.text.curate.arrays.winnow import in_order
-
-    table = step.ordered(batch_of(texts), _all(len(texts)))
+    table = step.ordered(batch_of(texts), arrow_table(row=np.arange(len(texts))))
     ranks = np.empty(len(texts), np.int64)
     ranks[in_order(table)] = np.arange(len(texts))
     return ranks.tolist()
-
-
-def _all(count: int):  # type: ignore[no-untyped-def]
-    import pyarrow as pa
-
-    return pa.table({"row": np.arange(count)})
 
 
 def planted_texts(count: int, spans: int, seed: int) -> list[str]:
@@ -149,27 +142,23 @@ def test_it_cuts_what_a_suffix_array_finds_in_2_mb() -> None:
     assert len(check(texts, Settings())) > 400
 
 
-def _one_window_late(right: Callable[..., winnow.Runs]) -> Callable[..., winnow.Runs]:
-    def broken(*arguments: object) -> winnow.Runs:
-        runs = right(*arguments)
-        return runs.take(np.arange(len(runs.prints)) % 7 != 3)
-
-    return broken
-
-
 @pytest.mark.parametrize("broken", ["a fingerprint lost", "windows not compared"])
 def test_what_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     if broken == "a fingerprint lost":
         right = repeated_substrings.runs_of
-        monkeypatch.setattr(repeated_substrings, "runs_of", _one_window_late(right))
+
+        def runs_of(words, length):  # type: ignore[no-untyped-def]
+            return [column[np.arange(len(column)) % 7 != 3] for column in right(words, length)]
+
+        monkeypatch.setattr(repeated_substrings, "runs_of", runs_of)
     else:
-        right_hashes = winnow.Stretches.hashes
+        right_hashes = SpanHashes.of
 
-        def hashes(self, firsts, lengths):  # type: ignore[no-untyped-def]
-            found = right_hashes(self, firsts, lengths)
-            return firsts.astype(np.uint64) if np.ndim(lengths) == 0 and lengths == 50 else found
+        def of(self, begins, ends):  # type: ignore[no-untyped-def]
+            is_window = len(begins) and (ends - begins == 50).all()
+            return begins.astype(np.uint64) if is_window else right_hashes(self, begins, ends)
 
-        monkeypatch.setattr(winnow.Stretches, "hashes", hashes)
+        monkeypatch.setattr(SpanHashes, "of", of)
     with pytest.raises(AssertionError):
         check(planted_texts(150, 100, 1), Settings())
 

@@ -144,9 +144,8 @@ def _means(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np
 def concatenate(batches: Sequence[Units]) -> Units:
     """Concatenate the units of batches."""
     empty = Units(np.zeros(0, np.uint64), np.zeros(1, np.int64))
-    hashes, counts = zip(
-        *((units.hashes, units.counts) for units in (empty, *batches)), strict=True
-    )
+    hashes = [units.hashes for units in (empty, *batches)]
+    counts = [units.counts for units in (empty, *batches)]
     return Units(np.concatenate(hashes), starts_of(np.concatenate(counts)))
 
 

@@ -1,4 +1,4 @@
-"""Hashes of spans of numbers, groups of equal numbers, runs and ranges: what the other modules share.
+"""Hashes of spans of numbers, groups of equal numbers, runs and ranges.
 
 The hash of a span is a polynomial in the odd number `BASE` modulo 2**64 over its numbers, mixed by
 the finaliser of SplitMix64. From prefix sums of the whole sequence it is computed in constant time.

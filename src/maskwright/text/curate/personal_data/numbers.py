@@ -72,13 +72,19 @@ _DATE = re.compile(r"\(?(?:[0-3]?\d[./ -][01]?\d[./ -](?:19|20)\d\d|(?:19|20)\d\
 # Countries whose national numbers begin with 0, and others whose grouping tells numbers.
 ZERO = ("GB", "FR", "DE", "IT", "NL", "BE", "CH", "AT", "SE", "AU", "JP", "CN", "IN", "ID", "ZA")
 OTHERS = ("US", "BR", "CN", "RU")
+FEWEST_NATIONAL = 9  # digits
 _EXTENSION = r"(?:,? ?(?:x|ext\.?|extension|#) ?\d{1,6})?"
 _CANDIDATE = re.compile(
-    r"(?<![\w.,/+-])(?<!\d[ :])(?!0[ .]|0?123456789)(?:\+\s?)?"
-    r"(?:\(\d{1,5}\)|\d)(?:[ ./-]{0,2}(?:\(\d{1,5}\)|\d)){5,14}"
+    r"(?<![\w.,/+-])(?:\+\s?|(?<!\d[ :])(?!0[ .]|0?123456789|\d{5}-\d{4}\b))"
+    r"(?:(?:\d{1,3}[ .-]?)?\(\d{1,5}\)|\d)(?:[ ./-]{0,2}\d){5,14}"
     + _EXTENSION
     + r"(?![\w-]|[.,/:]\d| ?[%€$£]| \d)",
     re.ASCII,
+)
+# The form of North America, also with an area code that is not in use.
+_AMERICAN = re.compile(
+    r"(?:\+?1[ .-]?)?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-])(?=\d{3}\1))[2-9]\d\d[ .-]\d{4}"
+    + _EXTENSION
 )
 _PHONE_CUES = Cues(
     (
@@ -123,16 +129,16 @@ def _is_phone(value: str) -> bool:
     """Whether a number has the form of a telephone number."""
     from phonenumbers import Leniency, PhoneNumberMatcher
 
-    # An area code in parentheses makes up for an unusual grouping.
-    leniency = Leniency.VALID if "(" in value else Leniency.STRICT_GROUPING
+    if _AMERICAN.fullmatch(value):
+        return True
     if value[0] == "+":
         regions, leniency = ("US",), Leniency.POSSIBLE
-    elif value.lstrip("(")[0] == "0":
-        regions = ZERO
-    elif value.isdigit():
+    elif (value.isdigit() and value[0] != "0") or sum(map(str.isdigit, value)) < FEWEST_NATIONAL:
         return False
     else:
-        regions = OTHERS
+        regions = ZERO if value.lstrip("(")[0] == "0" else OTHERS
+        # An area code in parentheses makes up for an unusual grouping.
+        leniency = Leniency.VALID if "(" in value else Leniency.STRICT_GROUPING
     return any(
         match.raw_string == value
         for region in regions

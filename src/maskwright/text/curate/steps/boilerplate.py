@@ -391,10 +391,10 @@ def at_edge(lines: Lines, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         where = slice(2 + step, 2 + step + count)
         return padded[where] & (text_of[where] == texts)
 
-    is_first, is_last = (text_of[where : where + count] != texts for where in (1, 3))
-    allowed = chosen | ((beside(-1) | is_first) & beside(1) & beside(2))
+    begins_text, ends_text = (text_of[where : where + count] != texts for where in (1, 3))
+    allowed = chosen | ((beside(-1) | begins_text) & beside(1) & beside(2))
     in_head = _unbroken(allowed, lines.starts, texts, forwards=True)
-    allowed = chosen | ((beside(1) | is_last) & beside(-1) & beside(-2))
+    allowed = chosen | ((beside(1) | ends_text) & beside(-1) & beside(-2))
     return chosen & (in_head | _unbroken(allowed, lines.starts, texts, forwards=False))
 
 
