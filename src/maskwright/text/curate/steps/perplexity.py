@@ -83,34 +83,21 @@ FEWEST = 20  # fewest values of a group that has a median
 NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
 
 
-def robust(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median and the robust standard deviation of values without NaN."""
-    median = float(np.median(values))
-    return median, max(NARROWEST, MAD * float(np.median(np.abs(values - median))))
-
-
 def deviations(
     values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Return (N,) the distance of each value from the median of its group, or of `reference` if it
     is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
     scaled = np.full(len(values), np.nan)
-    if reference is not None:
-        usable = reference[~np.isnan(reference)]
-        if len(usable) >= FEWEST:
-            median, scale = robust(usable)
-            scaled = (values - median) / scale
-        return scaled.round(6)
-    _, numbers, counts = np.unique(
-        np.array(groups, dtype=object).astype(str), return_inverse=True, return_counts=True
-    )
-    ends = np.cumsum(counts)
+    group_names = np.array(groups if reference is None else [""] * len(values), object).astype(str)
+    numbers = np.unique(group_names, return_inverse=True)[1]
     order = np.argsort(numbers, kind="stable")
-    for number in np.flatnonzero(counts >= FEWEST).tolist():
-        members = order[ends[number] - counts[number] : ends[number]]
-        usable = values[members][~np.isnan(values[members])]
-        if len(usable) >= FEWEST:
-            median, scale = robust(usable)
+    for members in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        known = values[members] if reference is None else reference
+        known = known[~np.isnan(known)]
+        if len(known) >= FEWEST:
+            median = float(np.median(known))
+            scale = max(NARROWEST, MAD * float(np.median(np.abs(known - median))))
             scaled[members] = (values[members] - median) / scale
     return scaled.round(6)
 
@@ -254,9 +241,8 @@ class Settings(CorpusStep):
 
     def bits(self, batch: CurationBatch, models: Sequence[NgramModel]) -> NDArray[np.float64]:
         """Return (B,) the bits per word by the model of the other half; NaN for short texts."""
-        units, halves = units_of(batch), self.halves(batch.texts)
-        by_half = units.of(~halves), units.of(halves)
-        return self._long(batch, crossed_bits(by_half, halves, models))
+        halves = self.halves(batch.texts)
+        return self._long(batch, crossed_bits(divide(units_of(batch), halves), halves, models))
 
     def _long(self, batch: CurationBatch, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(batch.lengths >= self.least_characters, bits, np.nan)
@@ -290,10 +276,11 @@ class Settings(CorpusStep):
         """Return the two models of the good part, and (G,) the bits of its texts, each crossed."""
         batches = list(reference_batches(self.good, "perplexity.good", self.train_words))
         halves = np.concatenate([self.halves(batch.texts) for batch in batches])
-        units = concatenate([units_of(batch) for batch in batches])
-        training = TrainingHalves.of(units, halves, self.order)
-        models = training.models()
-        return models, np.concatenate([self.bits(batch, models) for batch in batches])
+        by_half = divide(concatenate([units_of(batch) for batch in batches]), halves)
+        models = train_all([count_ngrams(units, self.order) for units in by_half])
+        bits = crossed_bits(by_half, halves, models)
+        long = np.concatenate([batch.lengths >= self.least_characters for batch in batches])
+        return models, np.where(long, bits, np.nan)
 
     def _of_corpus(self, corpus: CorpusHandle) -> pa.Table:
         """Return the scores of the documents by models of the corpus. The models are trained twice,
@@ -304,34 +291,39 @@ class Settings(CorpusStep):
         chosen = sizes.column("draw").to_numpy() < share
         documents = sizes.column(DOCUMENT).to_numpy()[chosen]
         if not documents.size or len(words) < FEWEST:
-            return self._unscored(corpus)
+            return self._unscored(sizes)
         table = corpus.map("units", self.units_pass, arrow_table(document=documents)).read()
         lists = table.column("units").combine_chunks()
         units = Units(lists.flatten().to_numpy(), lists.offsets.to_numpy())
         halves = table.column("half").to_numpy()
         if halves.all() or not halves.any():
-            return self._unscored(corpus)
-        training = TrainingHalves.of(units, halves, self.order)
+            return self._unscored(sizes)
+        by_half = divide(units, halves)
+        counts = [count_ngrams(units, self.order) for units in by_half]
         # The first scores only select the training texts of the second models.
-        bits = crossed_bits(training.units, halves, training.models())
+        bits = crossed_bits(by_half, halves, train_all(counts))
         bits = np.where(table.column("long").to_numpy(), bits, np.nan)
-        deviation = deviations(bits, table.column("group").to_pylist())
-        models = training.models(without=deviation > SPREAD)
-        return corpus.map("score", self.score_pass, table_of(models)).read()
+        is_odd = deviations(bits, table.column("group").to_pylist()) > SPREAD
+        odd = [
+            units.of(is_odd[halves == half]) for units, half in zip(by_half, (0, 1), strict=True)
+        ]
+        counts = [
+            all_counts.without(count_ngrams(units, self.order))
+            for all_counts, units in zip(counts, odd, strict=True)
+        ]
+        return corpus.map("score", self.score_pass, table_of(train_all(counts))).read()
 
-    def _unscored(self, corpus: CorpusHandle) -> pa.Table:
-        """Return scores of NaN for all documents.
+    def _unscored(self, sizes: pa.Table) -> pa.Table:
+        """Return scores of NaN for the documents in `sizes`.
 
         Raises:
             DataError: a limit is a number or a quantile, and not a number of deviations.
         """
         if self._set("low") or self._set("high"):
             raise _too_little()
-        return corpus.map("none", self.no_pass).read()
-
-    def no_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return NaN for the bits of each document."""
-        return self._scores(batch, np.full(len(batch), np.nan))
+        unknown = np.full(sizes.num_rows, np.nan)
+        groups = strings([""] * sizes.num_rows)
+        return arrow_table(document=sizes.column(DOCUMENT), bits=unknown, group=groups)
 
     def limits(self, bits: NDArray[np.float64], good: bool) -> tuple[float | None, float | None]:
         """Return the least and the largest perplexity; None for a side limited by deviations.
@@ -346,13 +338,10 @@ class Settings(CorpusStep):
         bounds: list[float | None] = []
         for side, default in zip(("low", "high"), QUANTILES, strict=True):
             number, quantile = getattr(self, side), getattr(self, f"{side}_quantile")
-            if number is not None:
-                bounds.append(number)
-                continue
             if quantile is None and self.spread is None and good:
                 quantile = default
-            if quantile is None and not good:
-                bounds.append(None)  # by deviations, which too few texts do not have
+            if number is not None or (quantile is None and not good):
+                bounds.append(number)  # or by deviations, which too few texts do not have
                 continue
             if len(sorted_bits) < FEWEST:
                 raise DataError(
@@ -377,24 +366,24 @@ class Settings(CorpusStep):
         limits: tuple[float | None, float | None],
     ) -> Finding:
         """Return a finding about the limits; `away`: the deviations of the documents."""
-        spread = SPREAD if self.spread is None else self.spread
-        bounds = [
-            f"{spread:g} deviations {'below' if name == 'from' else 'above'} the median"
-            if limit is None
-            else f"{limit:,.1f}"
-            for name, limit in zip(("from", "to"), limits, strict=True)
-        ]
         usable = bits[~np.isnan(bits)]
+        if not len(usable) and None in limits:
+            message = "too few texts for a perplexity; all of them stay"
+            return Finding("perplexity-limits", message, "", "")
+        bounds = [
+            f"{self._spread:g} deviations {side} the median" if limit is None else f"{limit:,.1f}"
+            for side, limit in zip(("below", "above"), limits, strict=True)
+        ]
         evidence = f"median {2 ** float(np.median(usable)):,.1f}" if len(usable) else ""
         unlimited = int((np.isnan(away) & ~np.isnan(bits)).sum())
         if unlimited and None in limits:
             evidence += f"; {unlimited:,} documents have no limit, as their group is too small"
         message = f"perplexity is allowed from {bounds[0]} to {bounds[1]}"
-        if not len(usable) and None in limits:
-            return Finding(
-                "perplexity-limits", "too few texts for a perplexity; all of them stay", "", ""
-            )
         return Finding("perplexity-limits", message, evidence)
+
+    @property
+    def _spread(self) -> float:
+        return SPREAD if self.spread is None else self.spread
 
     def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
         assert gathered is not None
@@ -403,20 +392,14 @@ class Settings(CorpusStep):
         values = np.exp2(gathered.column("bits").to_numpy()[indices]).round(3)
         limits = [float(gathered.column(name)[0].as_py()) for name in ("low", "high")]
         low, high = (None if math.isnan(limit) else limit for limit in limits)
-        measures = (
-            [] if low is None and high is None else [RuleMeasure("perplexity", values, low, high)]
-        )
+        measures = []
+        if low is not None or high is not None:
+            measures.append(RuleMeasure("perplexity", values, low, high))
         if low is None or high is None:
-            spread = SPREAD if self.spread is None else self.spread
             deviation = gathered.column("deviation").to_numpy()[indices]
-            measures.append(
-                RuleMeasure(
-                    "perplexity_deviation",
-                    deviation,
-                    low=-spread if low is None else None,
-                    high=spread if high is None else None,
-                )
-            )
+            least, most = -self._spread, self._spread
+            bounds = (None if low is not None else least, None if high is not None else most)
+            measures.append(RuleMeasure("perplexity_deviation", deviation, *bounds))
         notes = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
         return Outcome(measures=measures, notes={"perplexity": notes})
 
@@ -431,43 +414,20 @@ def _too_little() -> DataError:
     )
 
 
-@dataclass(frozen=True)
-class TrainingHalves:
-    """Training texts, divided into two halves.
+def divide(units: Units, halves: NDArray[np.bool_]) -> tuple[Units, Units]:
+    """Return the units of the texts of both halves."""
+    return units.of(~halves), units.of(halves)
 
-    Attributes:
-        halves: (B,) whether each text is in the second half.
-        units, counts: the units of the texts of each half, and their n-gram counts.
+
+def train_all(counts: Sequence[NgramCounts]) -> list[NgramModel]:
+    """Train a model for each half.
+
+    Raises:
+        DataError: one of the halves has no text.
     """
-
-    halves: NDArray[np.bool_]
-    units: tuple[Units, Units]
-    counts: tuple[NgramCounts, NgramCounts]
-
-    @classmethod
-    def of(cls, units: Units, halves: NDArray[np.bool_], order: int) -> TrainingHalves:
-        by_half = units.of(~halves), units.of(halves)
-        counts = count_ngrams(by_half[0], order), count_ngrams(by_half[1], order)
-        return cls(halves, by_half, counts)
-
-    def models(self, without: NDArray[np.bool_] | None = None) -> list[NgramModel]:
-        """Train the model of each half.
-
-        Args:
-            without: (B,) whether a text is left out; None: no text is.
-
-        Raises:
-            DataError: one of the halves has no text.
-        """
-        trained_models = []
-        for half, (units, counts) in enumerate(zip(self.units, self.counts, strict=True)):
-            if without is not None:
-                left_out = units.of(without[self.halves == bool(half)])
-                counts = counts.without(count_ngrams(left_out, len(counts.grams)))
-            if not len(counts.grams[0]):
-                raise _too_little()
-            trained_models.append(train(counts))
-        return trained_models
+    if not all(len(half.grams[0]) for half in counts):
+        raise _too_little()
+    return [train(half) for half in counts]
 
 
 def crossed_bits(
