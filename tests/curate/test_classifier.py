@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.base.errors import CheckpointError, ConfigError, DataError, MaskwrightError
-from maskwright.text.curate.step import CurationBatch
+from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.text.curate.steps.classifier import Settings, features_of, train_classifier
 
 SUBJECTS = ["the enzyme", "a membrane", "the protein", "each sample", "the cell", "the tissue"]
@@ -127,27 +125,6 @@ def test_probabilities_are_calibrated() -> None:
         assert good[here].mean() == pytest.approx(found[here].mean(), abs=0.2)
 
 
-def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
-    return [
-        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
-        for part in np.array_split(np.arange(len(texts)), cuts)
-    ]
-
-
-def test_cuts_and_orders_do_not_matter(examples: str, tmp_path: Path) -> None:
-    step = Settings(examples=examples, keep_share=0.5)
-    plain = [q for o in run(step, shards(TEXTS, 1)) for q in o.notes["quality"]]
-    cut = [q for o in run(step, shards(TEXTS, 7)) for q in o.notes["quality"]]
-    back = [q for o in run(step, shards(TEXTS[::-1], 3)) for q in o.notes["quality"]]
-    assert plain == cut == back[::-1]
-    shuffled = write(tmp_path / "shuffled.csv", ROWS[::-1])
-    again = run(Settings(examples=shuffled, keep_share=0.5), shards(TEXTS, 1))
-    assert [q for o in again for q in o.notes["quality"]] == plain
-    fewer = write(tmp_path / "fewer.csv", ROWS[:100])
-    other = run(Settings(examples=fewer, keep_share=0.5), shards(TEXTS, 1))
-    assert [q for o in other for q in o.notes["quality"]] != plain  # the control
-
-
 @pytest.mark.parametrize(
     ("names", "good"),
     [(("good", "bad"), "good"), (("Keep", "drop"), "Keep"), ((1, 0), "1"), (("true", "false"), "")],
@@ -177,33 +154,3 @@ def test_bad_examples_are_refused(tmp_path: Path) -> None:
     assert "two classes" in refused(three).what
     with pytest.raises(MaskwrightError, match=r"none\.csv"):
         Settings(examples=str(tmp_path / "none.csv")).gather(InProcess([batch_of(TEXTS)]), None)
-
-
-def test_json_lines_with_true_and_false(tmp_path: Path) -> None:
-    path = tmp_path / "judged.jsonl"
-    path.write_text(
-        "\n".join(json.dumps({"text": text, "label": name == "yes"}) for text, name in ROWS)
-    )
-    gone = removed(Settings(examples=str(path), least=0.5), [batch_of(TEXTS)])
-    assert set(gone) == {f"d{n}" for n in range(40, 80)}
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(), "examples"),
-        (Settings(examples="a", model="b"), "examples"),
-        (Settings(examples="a", least=0.5, keep_share=0.5), "keep_share"),
-        (Settings(examples="a", least=1.5), "least"),
-        (Settings(examples="a", keep_share=0), "keep_share"),
-    ],
-)
-def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError):
-        Settings(model=str(tmp_path)).gather(InProcess([batch_of(TEXTS)]), None)

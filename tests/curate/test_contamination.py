@@ -13,8 +13,6 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import InProcess, batch_of, removed, run
-from maskwright.base.errors import ConfigError
-from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.contamination import Settings, TextSets
 
 LONG = "the quick brown fox jumps over the lazy dog while fourteen other animals look on"
@@ -98,15 +96,6 @@ def test_every_file_is_told_of(rows: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_shards_change_nothing(rows: Path) -> None:
-    texts = [LONG, "free", f"one. {SHORT}.", "free too", LONG + " again"]
-    whole = removed(settings(rows), [batch_of(texts)])
-    parts = [CurationBatch(np.arange(1), [f"d{n}"], [text]) for n, text in enumerate(texts)]
-    assert (
-        removed(settings(rows), parts) == whole == dict.fromkeys(["d0", "d2", "d4"], "contaminated")
-    )
-
-
 def test_a_file_of_short_texts_is_warned_of(tmp_path: Path) -> None:
     path = tmp_path / "test.csv"
     path.write_text("text,label\nyes,1\nno,0\n")
@@ -152,23 +141,6 @@ def test_every_format_is_read(tmp_path: Path, name: str) -> None:
 def test_a_folder_with_names_of_classes(rows: Path) -> None:
     (rows.parent / "labels.json").write_text('["no", "yes"]')
     assert removed(settings(rows.parent), [batch_of([LONG])]) == {"d0": "contaminated"}
-
-
-@pytest.mark.parametrize(
-    "values, field",
-    [
-        ({"evaluation": ()}, "evaluation"),
-        ({"evaluation": ("missing.jsonl",)}, "evaluation"),
-        ({"overlap": 1}, "overlap"),
-        ({"shortest": 0}, "shortest"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(
-    rows: Path, values: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Settings(**{"evaluation": (str(rows),), **values}).check()
-    assert caught.value.where == field and caught.value.do
 
 
 def test_planted_rows_are_found_in_dirty_text(real_data: Path) -> None:

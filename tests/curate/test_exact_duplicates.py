@@ -10,7 +10,6 @@ import pytest
 
 from curate.dirty import dirty_texts
 from curate.in_process import batch_of, removed, run, survivors
-from maskwright.base.errors import ConfigError
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps.exact_duplicates import Settings
 
@@ -90,11 +89,6 @@ def test_the_first_that_came_would_depend_on_arrival(monkeypatch: pytest.MonkeyP
     )
     usual = list(range(len(_documents())))
     assert _kept(usual, 1) != _kept(usual[::-1], 1)
-
-
-def test_a_source_named_twice_is_refused() -> None:
-    with pytest.raises(ConfigError, match="priority"):
-        Settings(priority=("a", "a")).check()
 
 
 def test_planted_copies_are_found_in_dirty_text(real_data: Path) -> None:

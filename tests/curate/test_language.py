@@ -108,16 +108,6 @@ def test_a_probability_too_low_is_removed() -> None:
     assert removed(step, [batch]) == {"d1": "language_probability"}
 
 
-def test_cuts_and_order_do_not_matter(model: NaiveBayes) -> None:
-    texts = [*TEXTS.values(), *(a + "\n" + b for a in TEXTS.values() for b in TEXTS.values())]
-    whole = identify(texts, model, 3)
-    for n, text in enumerate(texts):
-        single = identify([text], model, 3)
-        assert single.codes[0] == whole.codes[n] and single.second[0] == whole.second[n]
-        assert single.probabilities[0] == whole.probabilities[n]
-    assert list(identify(texts[::-1], model, 3).codes) == list(whole.codes)[::-1]
-
-
 def test_passages_are_the_text_and_end_at_lines() -> None:
     lines = [f"Line {n} of the text, with some words in it.\n" * (n % 3 + 1) for n in range(40)]
     texts = ["".join(lines), "x" * 5000, "short", "日本語" * 900, "word " * 2000]
@@ -166,24 +156,6 @@ def test_a_model_of_fasttext(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     fake.load_model = broken  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="bad magic"):
         step.open()
-
-
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(least=0.5), "least"),
-        (Settings(keep=("en",), least=1.5), "least"),
-        (Settings(most_other=-1), "most_other"),
-        (Settings(keep_undecided=False), "keep_undecided"),
-        (Settings(passages=0), "passages"),
-        (Settings(model="langid"), "model"),
-        (Settings(model="fasttext:"), "model"),
-    ],
-)
-def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
 
 
 def test_an_unknown_language_is_refused() -> None:

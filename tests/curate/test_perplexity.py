@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
-from maskwright.base.errors import CheckpointError, ConfigError, DataError, UsageError
+from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate import markov
 from maskwright.text.curate.markov import count_ngrams, train, units_of
 from maskwright.text.curate.step import CurationBatch
@@ -139,29 +139,6 @@ def test_a_text_is_not_scored_by_a_model_that_read_it(
     assert np.median(read[:400]) < 0.9 * np.median(read[400:])
 
 
-def shards(texts: list[str], cuts: int) -> list[CurationBatch]:
-    return [
-        CurationBatch(np.arange(len(part)), [f"d{n}" for n in part], [texts[n] for n in part])
-        for part in np.array_split(np.arange(len(texts)), cuts)
-    ]
-
-
-@pytest.mark.parametrize("by", ["good", "corpus", "sampled"])
-def test_cuts_and_order_do_not_matter(by: str, good_file: str) -> None:
-    step = {
-        "good": Settings(good=(good_file,)),
-        "corpus": Settings(),
-        "sampled": Settings(train_words=6000),
-    }[by]
-    texts = [*GOOD[:150], *ODDITIES, *FOOTERS]
-    plain = [v for o in run(step, shards(texts, 1)) for v in o.measures[0].values]
-    cut = [v for o in run(step, shards(texts, 5)) for v in o.measures[0].values]
-    back = [v for o in run(step, shards(texts[::-1], 3)) for v in o.measures[0].values]
-    assert plain == cut == back[::-1]
-    other = Settings(**{**vars(step), "seed": 1})
-    assert [v for o in run(other, shards(texts, 1)) for v in o.measures[0].values] != plain
-
-
 def test_limits_by_number_quantile_and_spread() -> None:
     bits = np.log2(np.arange(1, 1002, dtype=float))
     limits = lambda **s: Settings(**s).limits(bits, False)  # noqa: E731
@@ -206,29 +183,6 @@ def test_short_texts_stay() -> None:
     assert "d300" in strict and "d301" not in strict
 
 
-@pytest.mark.parametrize(
-    ("settings", "where"),
-    [
-        (Settings(good=("a",), model="b"), "model"),
-        (Settings(low=5, low_quantile=0.1), "low_quantile"),
-        (Settings(low=50, high=5), "low"),
-        (Settings(low_quantile=0.9, high_quantile=0.1), "low_quantile"),
-        (Settings(high=0.5), "high"),
-        (Settings(high_quantile=1.5), "high_quantile"),
-        (Settings(spread=0), "spread"),
-        (Settings(spread=3, low=2, high=9), "spread"),
-        (Settings(order=0), "order"),
-        (Settings(order=9), "order"),
-        (Settings(train_words=1), "train_words"),
-        (Settings(least_characters=0), "least_characters"),
-    ],
-)
-def test_settings_that_contradict_are_refused(settings: Settings, where: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        settings.check()
-    assert refusal.value.where == where and refusal.value.do
-
-
 def test_too_little_text_for_limits_is_refused(tmp_path: Path) -> None:
     few = batch_of(GOOD[:10])
     for step in (Settings(high=9), Settings(low_quantile=0.1)):
@@ -246,11 +200,6 @@ def test_too_little_text_for_limits_is_refused(tmp_path: Path) -> None:
         assert "all of them stay" in corpus.findings[0].what
     with pytest.raises(UsageError, match=r"perplexity\.good"):
         Settings(good=(str(tmp_path / "none.txt"),)).gather(InProcess([batch_of(GOOD)]), None)
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="not the folder of a model"):
-        Settings(model=str(tmp_path)).gather(InProcess([batch_of(GOOD)]), None)
 
 
 # ------------------------------------------------------------------------------ shared data

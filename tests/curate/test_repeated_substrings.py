@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
-from maskwright.base.errors import ConfigError
 from maskwright.text.curate.arrays.hashes import SpanHashes
 from maskwright.text.curate.arrays.selection import in_order
 from maskwright.text.curate.step import CurationBatch, arrow_table
@@ -218,8 +217,3 @@ def test_boilerplate_everywhere_is_no_square(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_texts_without_words_or_too_short() -> None:
     assert stretches(Settings(), [batch_of(["...", "a b c"]), batch_of(["a b c"])]) == set()
-
-
-def test_a_length_that_is_too_small_is_refused() -> None:
-    with pytest.raises(ConfigError, match="length"):
-        Settings(length=4).check()

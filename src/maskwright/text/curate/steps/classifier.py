@@ -50,7 +50,6 @@ STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation, chosen by cross-valida
 SOLVER: dict[str, Any] = dict(solver="liblinear", dual=True, random_state=0, tol=0.01)
 FIXED = 1 << 24  # scale of weights, which are stored as integers
 
-
 # Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text.
 Features = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
 

@@ -28,6 +28,7 @@ from maskwright.text.curate.step import (
     RuleMeasure,
     Step,
     check_shares,
+    without_effect,
 )
 
 LANES = 8192
@@ -40,9 +41,11 @@ class Identifier(Protocol):
 
     Attributes:
         languages: L language codes.
+        priors: (L,) log-probabilities of the languages.
     """
 
     languages: Sequence[str]
+    priors: NDArray[np.float32]
 
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
@@ -238,18 +241,6 @@ def _code(label: str) -> str:
     return label.removeprefix("__label__").partition("_")[0]
 
 
-def require_model(model: str) -> None:
-    """Raise ConfigError unless `model` is `py3langid` or `fasttext:PATH`."""
-    if model != "py3langid" and not model.removeprefix("fasttext:").strip() == model[9:] != "":
-        raise ConfigError(
-            "an unknown model of languages",
-            where="model",
-            found=repr(model),
-            wanted='"py3langid" or "fasttext:PATH"',
-            do="leave it out for py3langid",
-        )
-
-
 SUMMARY = "notes the language of each document, and keeps those in the languages you name"
 UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
 DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
@@ -317,29 +308,33 @@ class Settings(Step):
         return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
 
     def check(self) -> None:
-        require_model(self.model)
-        if self.least is not None and not self.keep:
+        if self.model != "py3langid" and not self._path:
             raise ConfigError(
-                "`least` has no effect where all languages are kept",
-                where="least",
-                found=f"{self.least} with keep = []",
-                wanted="the languages that are kept",
-                do='set keep = ["en"], or leave `least` out',
+                "an unknown model of languages",
+                where="model",
+                found=repr(self.model),
+                wanted='"py3langid" or "fasttext:PATH"',
+                do="leave it out for py3langid",
             )
-        if not self.keep_undecided and not self.keep:
-            raise ConfigError(
-                "undecided documents are removed only where languages are chosen",
-                where="keep_undecided",
-                found="false with keep = []",
-                do='set keep = ["en"], or leave it out',
-            )
+        for name, is_used in (
+            ("least", self.least is not None),
+            ("keep_undecided", not self.keep_undecided),
+        ):
+            if is_used and not self.keep:
+                raise without_effect(self, name, "where all languages are kept (keep = [])")
         check_shares(self, "least", "most_other")
         config.require("passages", self.passages, 1)
 
-    def files(self) -> Sequence[Path]:
-        return () if self.model == "py3langid" else (Path(self.model[9:]),)
+    @property
+    def _path(self) -> str:
+        """The file of a fastText model; empty for py3langid and for a model of another kind."""
+        prefix, _, path = self.model.partition("fasttext:")
+        return "" if prefix else path.strip()
 
-    def open(self) -> NaiveBayes | FastText:
+    def files(self) -> Sequence[Path]:
+        return (Path(self._path),) if self._path else ()
+
+    def open(self) -> Identifier:
         """Load the model.
 
         Raises:
@@ -347,11 +342,7 @@ class Settings(Step):
             DataError: the model is damaged.
             ConfigError: the model does not know a language in `keep`.
         """
-        model: NaiveBayes | FastText
-        if self.model == "py3langid":
-            model = open_py3langid()
-        else:
-            model = open_fasttext(Path(self.model[9:]))
+        model = open_fasttext(Path(self._path)) if self._path else open_py3langid()
         for code in self.keep:
             if code not in model.languages and code != UNDECIDED:
                 raise ConfigError(
@@ -405,7 +396,7 @@ def identify(
     scores = model.scores(passages)  # (P, L)
     starts = np.searchsorted(owners, np.arange(len(texts)))
     text_bytes = np.add.reduceat(sizes, starts)
-    total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + _priors(model)
+    total = np.add.reduceat(scores, starts, axis=0, dtype=np.float64) + model.priors
     logits = total / np.sqrt(text_bytes)[:, None]
     names, columns, duplicates = _merged(model.languages)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -446,10 +437,6 @@ def identify(
         by_language = np.bincount(best_columns[span], foreign_sizes, len(names))
         second[n] = names[int(by_language.argmax())]
     return Languages(codes, probabilities, other_shares, second)
-
-
-def _priors(model: Identifier) -> NDArray[np.float32]:
-    return getattr(model, "priors", np.zeros(len(model.languages), np.float32))
 
 
 def _merged(languages: Sequence[str]) -> tuple[list[str], list[int], list[tuple[int, int]]]:

@@ -206,31 +206,16 @@ def portions(
     members = np.unique(pairs)
     if sizes[members].sum() <= limit:
         return [pairs]
-    groups = components(pairs, len(sizes))[members]
-    rows = np.lexsort((members, groups))
-    members, groups = members[rows], groups[rows]
-    member_sizes = sizes[members]
-    firsts = is_first(groups)
-    group_of = np.cumsum(firsts) - 1
-    group_sizes = np.add.reduceat(member_sizes, np.flatnonzero(firsts))
-    half = max(1, limit // 2)
-    is_small = (group_sizes <= half)[group_of]
-    # Small groups fill blocks up to the limit. Larger ones are divided into blocks of half the
-    # limit, so that two blocks fit into a portion.
-    small_sizes, large_sizes = member_sizes * is_small, member_sizes * ~is_small
-    small_offsets = np.cumsum(small_sizes) - small_sizes
-    large_offsets = np.cumsum(large_sizes) - large_sizes
-    block_size = limit - int(group_sizes[group_sizes <= half].max(initial=0))
-    blocks = small_offsets[firsts][group_of] // block_size
+    # Blocks of half the limit, in the order of components, so that two of them fit into a portion.
+    ordered = members[np.lexsort((members, components(pairs, len(sizes))[members]))]
     block_of = np.zeros(len(sizes), np.int64)
-    block_of[members] = np.where(is_small, blocks, blocks.max() + 1 + large_offsets // half)
+    block_of[ordered] = starts_of(sizes[ordered])[:-1] // max(1, limit // 2)
     low, high = np.sort(block_of[pairs], axis=1).T
     codes = low * (block_of.max() + 1) + high
     order = np.argsort(codes, kind="stable")
-    cuts = np.flatnonzero(np.diff(codes[order])) + 1
     portions: list[NDArray[np.int64]] = []
     size_left = 0
-    for rows in np.split(order, cuts):
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         size = int(sizes[np.unique(pairs[rows])].sum())
         if portions and size <= size_left:
             portions[-1] = np.concatenate([portions[-1], pairs[rows]])
