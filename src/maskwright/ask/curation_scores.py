@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError, IncompatibleError, near
+from maskwright.base.errors import IncompatibleError
 from maskwright.base.storage.files import file_state
 from maskwright.model.checkpoint.safe_read import model_folder
 from maskwright.text.curate.arrays.lines import passages_of
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 PASSAGES = 4  # the number of passages of a text that are scored
 MOST_TOKENS = 512
-GOOD_NAMES = {"good", "yes", "keep", "true", "1", "positive", "pos", "high", "accept", "ok"}
-BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "reject", "remove", "-1"}
 READ = 4000  # characters of a text that a fine-tuned model gets; it may read fewer
 
 
@@ -91,14 +89,13 @@ def _split_to_fit(model: LanguageModel, text: str) -> list[str]:
     return _split_to_fit(model, text[:middle].strip()) + _split_to_fit(model, text[middle:].strip())
 
 
-def good_class(folder: str, label: str, where: str) -> str:
-    """Return the name of the class of good texts of a model with two classes.
+def class_names(folder: str) -> list[str]:
+    """Return the names of the two classes of a model, sorted.
 
     Raises:
         IncompatibleError: the model was not fine-tuned on two classes of texts.
-        ConfigError: it is unclear which class is the good one.
     """
-    names = tuple(answer["label"] for answer in _answers(folder, ["a text"])[0])
+    names = sorted(answer["label"] for answer in _answers(folder, ["a text"])[0])
     if len(names) != 2:
         raise IncompatibleError(
             "the model does not tell two classes of texts apart",
@@ -107,44 +104,14 @@ def good_class(folder: str, label: str, where: str) -> str:
             wanted="a model that was fine-tuned on texts with two labels",
             do="fine-tune one on labels such as yes and no",
         )
-    return good_label(tuple(sorted(names)), label, where)
-
-
-def good_label(names: Sequence[str], label: str, where: str) -> str:
-    """Return the class of good texts: `label`, or for "" the one inferred from `names`.
-
-    Raises:
-        ConfigError: there is no class `label`, or it cannot be inferred.
-    """
-    if label and label not in names:
-        raise ConfigError(
-            "there is no such class",
-            where=f"{where}.good_label",
-            found=repr(label),
-            wanted=" or ".join(names),
-            do=near(label, names),
-        )
-    if label:
-        return label
-    good = [name for name in names if name.casefold() in GOOD_NAMES]
-    bad = [name for name in names if name.casefold() in BAD_NAMES]
-    if len(good) == 1 and len(good) + len(bad) == len(names):
-        return good[0]
-    raise ConfigError(
-        "which class is that of good texts is unclear",
-        where=f"{where}.good_label",
-        found=", ".join(names[:10]),
-        wanted="the class of texts to keep",
-        do=f"set good_label = {names[0]!r}, or another of them",
-    )
+    return names
 
 
 def probabilities(folder: str, texts: Sequence[str], label: str) -> NDArray[np.float64]:
-    """Return the probabilities that a fine-tuned model gives the class of good texts, (B,)."""
-    good_name = good_class(folder, label, folder)
+    """Return the probabilities that a fine-tuned model gives the class `label`, (B,)."""
     answers = _answers(folder, [text[:READ] for text in texts])
     return np.array(
-        [next(a["score"] for a in answer if a["label"] == good_name) for answer in answers]
+        [next(a["score"] for a in answer if a["label"] == label) for answer in answers]
     ).round(4)
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.ask.curation_scores import good_class, good_label, model_files, probabilities
-from maskwright.base.errors import DataError, MaskwrightError
+from maskwright.ask.curation_scores import class_names, model_files, probabilities
+from maskwright.base.errors import ConfigError, DataError, MaskwrightError, near
 from maskwright.base.findings import Finding
 from maskwright.base.storage.files import file_state
 from maskwright.text.curate.arrays.hashes import BASE, mix, starts_of
@@ -44,6 +44,8 @@ BITS = 18
 SIZE = 4  # characters of a character n-gram
 FOLDS = 5
 FEWEST = 20  # examples of each class
+GOOD_NAMES = {"good", "yes", "keep", "true", "1", "positive", "pos", "high", "accept", "ok"}
+BAD_NAMES = {"bad", "no", "drop", "false", "0", "negative", "neg", "low", "reject", "remove", "-1"}
 SCALE = 10.0  # features are shares; this brings their sums near 1
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation, chosen by cross-validation
 # The dual problem: there are fewer examples than features.
@@ -265,7 +267,7 @@ class Settings(CorpusStep):
 
     def require(self) -> None:
         if self.model:
-            good_class(self.model, self.good_label, "classifier")
+            good_label(class_names(self.model), self.good_label)
         else:
             self._learned()
 
@@ -278,7 +280,8 @@ class Settings(CorpusStep):
 
     def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
         """Pass: return the quality of each document, by the model."""
-        quality = probabilities(self.model, batch.texts, self.good_label)
+        label = good_label(class_names(self.model), self.good_label)
+        quality = probabilities(self.model, batch.texts, label)
         return arrow_table(row=batch.rows, quality=quality)
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
@@ -396,7 +399,7 @@ def read_labelled_texts(path: str, label: str) -> LabelledTexts:
             wanted="a column of texts and one of labels such as yes and no",
             do="label each text with one of two names",
         )
-    number = names.index(good_label(names, label, "classifier"))
+    number = names.index(good_label(names, label))
     good = np.array([single.label == number for single in singles])
     for count, name in ((int(good.sum()), names[number]), (int((~good).sum()), names[1 - number])):
         if count < FEWEST:
@@ -421,3 +424,32 @@ def read_labelled_texts(path: str, label: str) -> LabelledTexts:
     texts = [single.text for single in singles]
     ids = [single.where for single in singles]
     return LabelledTexts(CurationBatch(np.arange(len(texts)), ids, texts), good, names[number])
+
+
+def good_label(names: Sequence[str], label: str) -> str:
+    """Return the class of good texts: `label`, or for "" the one inferred from `names`.
+
+    Raises:
+        ConfigError: there is no class `label`, or it cannot be inferred.
+    """
+    if label and label not in names:
+        raise ConfigError(
+            "there is no such class",
+            where="classifier.good_label",
+            found=repr(label),
+            wanted=" or ".join(names),
+            do=near(label, names),
+        )
+    if label:
+        return label
+    good = [name for name in names if name.casefold() in GOOD_NAMES]
+    bad = [name for name in names if name.casefold() in BAD_NAMES]
+    if len(good) == 1 and len(good) + len(bad) == len(names):
+        return good[0]
+    raise ConfigError(
+        "which class is that of good texts is unclear",
+        where="classifier.good_label",
+        found=", ".join(names[:10]),
+        wanted="the class of texts to keep",
+        do=f"set good_label = {names[0]!r}, or another of them",
+    )
