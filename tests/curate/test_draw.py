@@ -39,6 +39,7 @@ def test_a_share_is_that_share_and_nested() -> None:
     tenth = set(survivors(sample.Settings(share=0.1), batches(PLAIN, 3)))
     assert abs(len(third) - 1000) < 4 * np.sqrt(3000 * 2 / 9)
     assert tenth < third
+    assert third != set(survivors(sample.Settings(share=1 / 3, seed=1), batches(PLAIN, 3)))
     assert len(survivors(sample.Settings(), batches(PLAIN, 1))) == len(TEXTS)
 
 
@@ -123,14 +124,14 @@ def test_a_domain_that_is_not_there_is_refused() -> None:
     ):
         with pytest.raises(ConfigError) as refusal:
             step.gather(InProcess(batches(PLAIN, 2)), None)
-        assert str(refusal.value.where).endswith(where) and "did you mean" in str(refusal.value.do)
+        assert str(refusal.value.where).endswith(where)
     with pytest.raises(ConfigError, match="middle, small"):
         balance.Settings(weights={"big": 1}).gather(InProcess(batches(PLAIN, 1)), None)
 
 
 def test_documents_without_the_column_are_a_domain() -> None:
     batch = batch_of(TEXTS[:4], source=["x", None, "x", None])
-    with pytest.raises(ConfigError, match="no document has this column") as refusal:
+    with pytest.raises(ConfigError, match="column") as refusal:
         balance.Settings(column="sauce", cap=1).gather(InProcess(batches(PLAIN, 2)), None)
     assert "source" in str(refusal.value.do)
     step = balance.Settings(unit="documents", caps={"(none)": 1})

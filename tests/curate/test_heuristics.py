@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.curate.in_process import batch_of, removed, run
 
-from maskwright.base.errors import ConfigError, DataError, UsageError
+from maskwright.base.errors import ConfigError, UsageError
 from maskwright.text.curate.step import Step
 from maskwright.text.curate.steps import c4, fineweb, gibberish, gopher_quality, gopher_repetition
 
@@ -210,11 +210,9 @@ def test_c4_with_bad_words_from_a_file(tmp_path: Path) -> None:
     text = f"{S} {S} {S}"
     assert rule_of(step, f"{text} DARN it.") == "bad_words"
     assert rule_of(step, f"{text} Holy cow, he said.") == "bad_words"
-    assert rule_of(step, f"{text} A holy man has a cow; darning is work.") is None
-    words.write_text("fine\n--\n", encoding="utf-8")
-    with pytest.raises(DataError, match="no word"):
-        step.check()
-    with pytest.raises(UsageError, match="cannot be read"):
+    harmless = "A holy man has a cow; darning is work."
+    assert rule_of(step, f"{text} {harmless}") is None
+    with pytest.raises(UsageError):
         c4.Settings(bad_words=str(tmp_path / "none")).check()
 
 
@@ -304,9 +302,9 @@ def test_rules_for_english_leave_other_languages(tmp_path: Path) -> None:
     assert rule_of(step, german, language="de") is None
     assert rule_of(step, german.replace("nach", "gen"), language="de") == "gopher_enough_stop_words"
     words.write_text('de = ["der Mann"]\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match="not a list of words"):
+    with pytest.raises(ConfigError, match="stop_words"):
         step.check()
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match="none"):
         gopher_quality.Settings(stop_words=str(tmp_path / "none")).check()
 
 
@@ -317,7 +315,7 @@ def test_the_length_of_words_is_not_judged_without_spaces(language: str) -> None
     ] * 4
     step = gopher_quality.Settings(languages=())
     assert rule_of(step, text, language=language) is None
-    assert rule_of(step, "no it is so " * 20, language="nl") == "gopher_below_avg_threshold"
+    assert rule_of(step, "no it is, so " * 20, language="nl") == "gopher_below_avg_threshold"
 
 
 # ------------------------------------------------------------------------------ all of them

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.curate.dirty import dirty_texts
 from tests.curate.in_process import InProcess, batch_of, removed, run
 
 from maskwright.base.errors import DataError, UsageError
@@ -186,9 +186,9 @@ def test_short_texts_stay() -> None:
 def test_too_little_text_for_limits_is_refused(tmp_path: Path) -> None:
     few = batch_of(GOOD[:10])
     for step in (Settings(high=9), Settings(low_quantile=0.1)):
-        with pytest.raises(DataError, match="too little text"):
+        with pytest.raises(DataError, match="perplexity"):
             step.gather(InProcess([few]), None)
-    with pytest.raises(DataError, match="too few texts") as refusal:
+    with pytest.raises(DataError, match="perplexity") as refusal:
         Settings(low_quantile=0.1).gather(InProcess([batch_of([*GOOD[:15], *"abcdefgh"])]), None)
     assert "`low` and `high`" in str(refusal.value.do)
     # Distances from a median that there is not: all stay, and it is said.
@@ -197,22 +197,19 @@ def test_too_little_text_for_limits_is_refused(tmp_path: Path) -> None:
         known = Settings().gather(corpus, None)
         (outcome,) = (Settings().apply(batch, None, corpus.about(known, 0)),)
         assert not any(measure.outside.any() for measure in outcome.measures)
-        assert "all of them stay" in corpus.findings[0].what
+        assert corpus.findings[0].name == "perplexity-limits"
     with pytest.raises(UsageError, match=r"perplexity\.good"):
         Settings(good=(str(tmp_path / "none.txt"),)).gather(InProcess([batch_of(GOOD)]), None)
 
 
 # ------------------------------------------------------------------------------ shared data
 def test_planted_gibberish_of_a_crawl(real_data: Path) -> None:
-    with gzip.open(real_data / "webcrawl/truth.jsonl.gz", "rt") as lines:
-        truth = {row["id"]: row for row in map(json.loads, lines)}
-    with gzip.open(real_data / "webcrawl/docs.jsonl.gz", "rt") as lines:
-        rows = [row for row in map(json.loads, lines)]
-    kinds = {"clean", "gibberish"}
-    rows = [row for row in rows if truth[row["id"]]["kind"] in kinds]
-    planted = np.array([truth[row["id"]]["kind"] == "gibberish" for row in rows])
+    batch, truth = dirty_texts(real_data)
+    kinds = np.array([truth[name]["kind"] for name in batch.ids])
+    batch = batch.take(np.isin(kinds, ("clean", "gibberish")))
+    planted = np.array([truth[name]["kind"] == "gibberish" for name in batch.ids])
     step = Settings(good=(str(real_data / "text/babytext/valid.jsonl.gz"),))
-    (outcome,) = run(step, [batch_of([row["text"] for row in rows])])
+    (outcome,) = run(step, [batch])
     gone = outcome.measures[0].outside
     assert gone[planted].mean() > 0.9
     assert gone[~planted].mean() < 0.01

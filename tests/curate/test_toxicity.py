@@ -60,7 +60,7 @@ def test_limits_by_count_and_share(words: str) -> None:
 
 def test_a_phrase_does_not_reach_into_the_next_text(words: str) -> None:
     assert removed(Settings(words=(words,)), [batch_of(["so green", "nose", "green"])]) == {}
-    assert removed(Settings(words=(words,)), [batch_of(["so green nose"])])  # the control
+    assert removed(Settings(words=(words,)), [batch_of(["green nose"])])  # the control
 
 
 def test_unspaced_scripts_are_phrases_of_letters(tmp_path: Path) -> None:

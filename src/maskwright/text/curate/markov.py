@@ -222,7 +222,7 @@ def table_of(models: Sequence[NgramModel]) -> pa.Table:
     rows = max(4 * len(models), *map(len, slots))
 
     def padded(values: Sequence[int] | NDArray[np.generic], dtype: type) -> NDArray[np.generic]:
-        column = np.zeros(rows, dtype)
+        column: NDArray[np.generic] = np.zeros(rows, dtype)
         column[: len(values)] = values
         return column
 

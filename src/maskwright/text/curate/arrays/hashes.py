@@ -70,7 +70,7 @@ def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return power_tables[0], power_tables[1]
 
 
-def starts_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def starts_of(counts: NDArray[np.integer[Any] | np.bool_]) -> NDArray[np.int64]:
     """Return (N + 1,) the index of the first element of each of N groups, and their total size."""
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])

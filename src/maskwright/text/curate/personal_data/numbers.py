@@ -70,8 +70,24 @@ _DATE = re.compile(r"\(?(?:[0-3]?\d[./ -][01]?\d[./ -](?:19|20)\d\d|(?:19|20)\d\
 
 # ------------------------------------------------------------------------------ telephone numbers
 # Countries whose national numbers begin with 0, and others whose grouping tells numbers.
-ZERO = ("GB", "FR", "DE", "IT", "NL", "BE", "CH", "AT", "SE", "AU", "JP", "CN", "IN", "ID", "ZA")
-OTHERS = ("US", "BR", "CN", "RU")
+ZERO: Sequence[str] = (
+    "GB",
+    "FR",
+    "DE",
+    "IT",
+    "NL",
+    "BE",
+    "CH",
+    "AT",
+    "SE",
+    "AU",
+    "JP",
+    "CN",
+    "IN",
+    "ID",
+    "ZA",
+)
+OTHERS: Sequence[str] = ("US", "BR", "CN", "RU")
 FEWEST_NATIONAL = 9  # digits
 _EXTENSION = r"(?:,? ?(?:x|ext\.?|extension|#) ?\d{1,6})?"
 _CANDIDATE = re.compile(
@@ -132,7 +148,7 @@ def _is_phone(value: str) -> bool:
     if _AMERICAN.fullmatch(value):
         return True
     if value[0] == "+":
-        regions, leniency = ("US",), Leniency.POSSIBLE
+        regions, leniency = OTHERS[:1], Leniency.POSSIBLE
     elif (value.isdigit() and value[0] != "0") or sum(map(str.isdigit, value)) < FEWEST_NATIONAL:
         return False
     else:

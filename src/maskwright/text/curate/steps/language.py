@@ -44,8 +44,11 @@ class Identifier(Protocol):
         priors: (L,) log-probabilities of the languages.
     """
 
-    languages: Sequence[str]
-    priors: NDArray[np.float32]
+    @property
+    def languages(self) -> Sequence[str]: ...
+
+    @property
+    def priors(self) -> NDArray[np.float32]: ...
 
     def scores(self, passages: Sequence[bytes]) -> NDArray[np.float32]:
         """Return (P, L) log-likelihoods of each passage in each language, without priors; they are
