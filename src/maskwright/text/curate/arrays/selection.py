@@ -169,6 +169,21 @@ def draws(texts: Sequence[str], step: int, seed: int) -> NDArray[np.float64]:
     return randomness.uniforms(np.atleast_1d(keys), 1)[:, 0]
 
 
+def draw_columns(batch: CurationBatch, step: int, seed: int) -> dict[str, NDArray[np.generic]]:
+    """Return the words of each document, and the columns of its place in a random order."""
+    return {
+        "row": batch.rows,
+        "words": batch.words.counts,
+        "draw": draws(batch.texts, step, seed),
+        "place": hashes(batch.ids),
+    }
+
+
+def drawn_order(table: pa.Table) -> NDArray[np.int64]:
+    """Return (D,) the documents of a table of `draw_columns`, in their random order."""
+    return np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+
+
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise ConfigError(

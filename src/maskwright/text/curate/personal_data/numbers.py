@@ -172,7 +172,7 @@ def identity_numbers(text: str, begin: int, end: int) -> Iterator[tuple[int, int
     for candidate in _FORM.finditer(text, begin, end):
         for pattern, right in _CHECKS:
             match = pattern.match(text, candidate.start(), end)
-            if match and right(re.sub(r"[ ./-]", "", match.group()).upper()):
+            if match and (right is None or right(re.sub(r"[ ./-]", "", match.group()).upper())):
                 yield match.span()
     for match in _ANY.finditer(text, begin, end):
         if not FEWEST <= sum(map(str.isdigit, match.group())) <= MOST:
@@ -259,10 +259,6 @@ def _switzerland(number: str) -> bool:
     return _weighted(number, (1, 3) * 6 + (1,)) % 10 == 0
 
 
-def _always(number: str) -> bool:
-    return True
-
-
 _FORMS = (
     (r"\d{3}\.\d{3}\.\d{3}-\d\d", _brazil),
     (r"\d{1,2}\.\d{3}\.\d{3}-[\dkK]", _chile),
@@ -270,13 +266,13 @@ _FORMS = (
     (rf"{_DAY}{_MONTH}\d\d[-+A-FU-Y]\d{{3}}[\dA-FHJ-NPR-Y]", _finland),
     (rf"[12] ?\d\d ?{_MONTH} ?(?:\d\d|2[AB]) ?\d{{3}} ?\d{{3}} ?\d\d", _france),
     (r"[A-Z]{6}\d\d[ABCDEHLMPRST]\d\d[A-Z]\d{3}[A-Z]", _italy),
-    (rf"[A-Z]{{4}}\d\d{_MONTH}{_DAY}[HMX][A-Z]{{5}}[A-Z\d]\d", _always),
+    (rf"[A-Z]{{4}}\d\d{_MONTH}{_DAY}[HMX][A-Z]{{5}}[A-Z\d]\d", None),
     (rf"[0-7]\d{_MONTH}\d\d ?\d{{5}}", _norway),
-    (rf"\d\d{_MONTH}{_DAY}-[1-4]\d{{6}}", _always),
+    (rf"\d\d{_MONTH}{_DAY}-[1-4]\d{{6}}", None),
     (r"(?:\d{8}|[XYZ]-?\d{7})-?[A-HJ-NP-TV-Z]", _spain),
     (rf"(?:19|20)?\d\d{_MONTH}{_DAY}[-+]\d{{4}}", _sweden),
     (r"756\.?\d{4}\.?\d{4}\.?\d\d", _switzerland),
-    (r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?(?:\d\d ?){3}[A-D]", _always),
+    (r"(?!BG|GB|KN|NK|NT|TN|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?(?:\d\d ?){3}[A-D]", None),
 )
 _FORM = re.compile(_BEGIN + f"(?:{'|'.join(form for form, _ in _FORMS)})" + _END, re.ASCII)
 _CHECKS = [(re.compile(form + _END, re.ASCII), right) for form, right in _FORMS]

@@ -18,9 +18,9 @@ from maskwright.base.findings import Finding
 from maskwright.text.curate.arrays.selection import (
     BALANCE,
     check_seed,
-    draws,
+    draw_columns,
+    drawn_order,
     fill_groups,
-    hashes,
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
@@ -95,17 +95,14 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the domain, words, random number and hash of the id of each document."""
+        """Pass: return the domain and words of each document, and its place in a random order."""
         import pyarrow as pa
 
         # The names of the columns, in the row of the first document.
         names = [sorted(batch.notes), *[None] * (len(batch) - 1)][: len(batch)]
         return arrow_table(
-            row=batch.rows,
+            **draw_columns(batch, BALANCE, self.seed),
             domain=strings([v or NONE for v in batch.note(self.column)]),
-            words=batch.words.counts,
-            draw=draws(batch.texts, BALANCE, self.seed),
-            place=hashes(batch.ids),
             columns=pa.array(names, pa.list_(pa.string())),
         )
 
@@ -133,7 +130,7 @@ class Settings(CorpusStep):
         sizes = words if self.unit == "words" else np.ones(len(words), np.int64)
         totals = _sums(groups, sizes, len(domains))
         limits = self.targets(domains, totals)
-        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+        order = drawn_order(table)
         is_kept = fill_groups(order, sizes, groups, limits)
         self._say(corpus, domains, totals, _sums(groups[is_kept], sizes[is_kept], len(domains)))
         documents = table.column(DOCUMENT).to_numpy()

@@ -40,6 +40,13 @@ from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = (
+    "notes the quality of each document by your examples of good and bad texts, and keeps the best"
+)
+LIKELY = 0.01  # the largest probability of the classifier's success by chance
 BITS = 18
 SIZE = 4  # characters of a character n-gram
 FOLDS = 5
@@ -54,6 +61,118 @@ FIXED = 1 << 24  # scale of weights, which are stored as integers
 
 # Hashed features of B texts by kind: (F,) columns, (B + 1,) the first feature of each text.
 Features = Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
+
+    examples: str = ""
+    """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
+    model: str = ""
+    """The folder of a model that was fine-tuned on two classes, in place of `examples`."""
+    good_label: str = ""
+    """The class of good texts; may be left out where the names say it (yes and no, good and bad,
+    keep and drop, true and false, 1 and 0)."""
+    least: float | None = None
+    """The least probability of a good text; without this and `keep_share` all are kept, and their
+    quality is noted."""
+    keep_share: float | None = None
+    """The share of the documents that is kept, the best ones."""
+
+    def check(self) -> None:
+        require_one(self, "examples", "model", example='examples = "judged.csv"')
+        refuse_both(self, "model", "examples")
+        refuse_both(self, "least", "keep_share")
+        check_shares(self, "least", "keep_share", positive=True)
+
+    def files(self) -> Sequence[Path]:
+        if self.model:
+            return model_files(self.model)
+        return [Path(self.examples)] if self.examples else []
+
+    def require(self) -> None:
+        if self.model:
+            good_label(class_names(self.model), self.good_label)
+        else:
+            self._learned()
+
+    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
+        """Pass: return the quality of each document, by the classifier in `side_input`."""
+        weights = side_input.column("weights").to_numpy()
+        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
+        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
+        return arrow_table(row=batch.rows, quality=quality)
+
+    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """Pass: return the quality of each document, by the model."""
+        label = good_label(class_names(self.model), self.good_label)
+        quality = probabilities(self.model, batch.texts, label)
+        return arrow_table(row=batch.rows, quality=quality)
+
+    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
+        """Return the quality of each document, and the least one that is kept (`least`).
+
+        Raises:
+            UsageError, DataError, ConfigError: the examples are not texts of two classes, or the
+                classifier is no better than chance.
+            CheckpointError, IncompatibleError: the model cannot be used.
+        """
+        if self.model:
+            table = corpus.map("model", self.model_pass).read()
+        else:
+            table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
+        quality = table.column("quality").to_numpy()
+        least = 0.0 if self.least is None else self.least
+        if self.keep_share is not None and len(quality):
+            kept_count = max(1, round(self.keep_share * len(quality)))
+            least = float(np.sort(quality)[len(quality) - kept_count])
+        documents, limits = table.column(DOCUMENT), np.full(len(quality), least)
+        return arrow_table(document=documents, quality=quality, least=limits)
+
+    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
+        """Train on the examples, cached per process; raise the errors of `gather`."""
+        examples, linear, trial = _train_on_file(
+            self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
+        )
+        if trial.chance > LIKELY:
+            raise DataError(
+                "the classifier is no better than chance",
+                where=f"classifier.examples, {self.examples}",
+                found=f"{trial.accuracy:.1%} right on examples it had not learned from "
+                f"(area under the curve {trial.area:.2f}, {len(examples.good)} examples)",
+                wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
+                do="label more texts, by a judgement that the text itself shows",
+            )
+        return examples, linear, trial
+
+    def _weights(self, corpus: CorpusHandle) -> pa.Table:
+        """Return the classifier as a side input of `score_pass`; report its metrics."""
+        examples, linear, trial = self._learned()
+        corpus.say(
+            Finding(
+                "quality-classifier",
+                f"the classifier of quality is right for {trial.accuracy:.1%} of the examples that "
+                "it had not learned from",
+                f"{len(examples.good):,} examples, {examples.good.sum():,} of them "
+                f"{examples.label!r}; the usual class alone: {trial.usual:.1%}; area under the "
+                f"curve {trial.area:.3f}",
+            )
+        )
+        numbers = np.zeros(len(linear.weights))
+        numbers[:3] = linear.bias, linear.slope, linear.shift
+        return arrow_table(weights=linear.weights, numbers=numbers)
+
+    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+        assert gathered is not None
+        order = np.argsort(batch.indices_in(gathered))
+        quality = gathered.column("quality").to_numpy()[order]
+        limited = self.least is not None or self.keep_share is not None
+        low = float(gathered.column("least")[0].as_py()) if limited else None
+        return Outcome(
+            measures=[RuleMeasure("quality", quality, low=low)],
+            notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
+        )
 
 
 @dataclass(frozen=True)
@@ -226,127 +345,6 @@ def _folds(keys: NDArray[np.uint64], good: NDArray[np.bool_]) -> NDArray[np.int6
         _, ranks = np.unique(keys[members], return_inverse=True)
         folds[members] = ranks % FOLDS
     return folds
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SUMMARY = (
-    "notes the quality of each document by your examples of good and bad texts, and keeps the best"
-)
-LIKELY = 0.01  # the largest probability of the classifier's success by chance
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(CorpusStep):
-    NOTES: ClassVar[tuple[str, ...]] = ("quality",)
-
-    examples: str = ""
-    """A file of texts labelled with two classes (csv, jsonl, ...), at least 20 of each."""
-    model: str = ""
-    """The folder of a model that was fine-tuned on two classes, in place of `examples`."""
-    good_label: str = ""
-    """The class of good texts; may be left out where the names say it (yes and no, good and bad,
-    keep and drop, true and false, 1 and 0)."""
-    least: float | None = None
-    """The least probability of a good text; without this and `keep_share` all are kept, and their
-    quality is noted."""
-    keep_share: float | None = None
-    """The share of the documents that is kept, the best ones."""
-
-    def check(self) -> None:
-        require_one(self, "examples", "model", example='examples = "judged.csv"')
-        refuse_both(self, "model", "examples")
-        refuse_both(self, "least", "keep_share")
-        check_shares(self, "least", "keep_share", positive=True)
-
-    def files(self) -> Sequence[Path]:
-        if self.model:
-            return model_files(self.model)
-        return [Path(self.examples)] if self.examples else []
-
-    def require(self) -> None:
-        if self.model:
-            good_label(class_names(self.model), self.good_label)
-        else:
-            self._learned()
-
-    def score_pass(self, batch: CurationBatch, side_input: pa.Table) -> pa.Table:
-        """Pass: return the quality of each document, by the classifier in `side_input`."""
-        weights = side_input.column("weights").to_numpy()
-        bias, slope, shift = side_input.column("numbers").slice(0, 3).to_pylist()
-        quality = LinearClassifier(weights, bias, slope, shift).probabilities(features_of(batch))
-        return arrow_table(row=batch.rows, quality=quality)
-
-    def model_pass(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the quality of each document, by the model."""
-        label = good_label(class_names(self.model), self.good_label)
-        quality = probabilities(self.model, batch.texts, label)
-        return arrow_table(row=batch.rows, quality=quality)
-
-    def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
-        """Return the quality of each document, and the least one that is kept (`least`).
-
-        Raises:
-            UsageError, DataError, ConfigError: the examples are not texts of two classes, or the
-                classifier is no better than chance.
-            CheckpointError, IncompatibleError: the model cannot be used.
-        """
-        if self.model:
-            table = corpus.map("model", self.model_pass).read()
-        else:
-            table = corpus.map("score", self.score_pass, self._weights(corpus)).read()
-        quality = table.column("quality").to_numpy()
-        least = 0.0 if self.least is None else self.least
-        if self.keep_share is not None and len(quality):
-            kept_count = max(1, round(self.keep_share * len(quality)))
-            least = float(np.sort(quality)[len(quality) - kept_count])
-        documents, limits = table.column(DOCUMENT), np.full(len(quality), least)
-        return arrow_table(document=documents, quality=quality, least=limits)
-
-    def _learned(self) -> tuple[LabelledTexts, LinearClassifier, HeldOutScores]:
-        """Train on the examples, cached per process; raise the errors of `gather`."""
-        examples, linear, trial = _train_on_file(
-            self.examples, self.good_label, *map(file_state, filter(Path.is_file, self.files()))
-        )
-        if trial.chance > LIKELY:
-            raise DataError(
-                "the classifier is no better than chance",
-                where=f"classifier.examples, {self.examples}",
-                found=f"{trial.accuracy:.1%} right on examples it had not learned from "
-                f"(area under the curve {trial.area:.2f}, {len(examples.good)} examples)",
-                wanted=f"clearly more than {trial.usual:.1%} (area 0.5)",
-                do="label more texts, by a judgement that the text itself shows",
-            )
-        return examples, linear, trial
-
-    def _weights(self, corpus: CorpusHandle) -> pa.Table:
-        """Return the classifier as a side input of `score_pass`; report its metrics."""
-        examples, linear, trial = self._learned()
-        corpus.say(
-            Finding(
-                "quality-classifier",
-                f"the classifier of quality is right for {trial.accuracy:.1%} of the examples that "
-                "it had not learned from",
-                f"{len(examples.good):,} examples, {examples.good.sum():,} of them "
-                f"{examples.label!r}; the usual class alone: {trial.usual:.1%}; area under the "
-                f"curve {trial.area:.3f}",
-            )
-        )
-        numbers = np.zeros(len(linear.weights))
-        numbers[:3] = linear.bias, linear.slope, linear.shift
-        return arrow_table(weights=linear.weights, numbers=numbers)
-
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
-        assert gathered is not None
-        order = np.argsort(batch.indices_in(gathered))
-        quality = gathered.column("quality").to_numpy()[order]
-        limited = self.least is not None or self.keep_share is not None
-        low = float(gathered.column("least")[0].as_py()) if limited else None
-        return Outcome(
-            measures=[RuleMeasure("quality", quality, low=low)],
-            notes={"quality": [f"{value:.6f}" for value in quality.tolist()]},
-        )
 
 
 @functools.lru_cache(maxsize=2)

@@ -46,6 +46,115 @@ from maskwright.text.tables.formats import unnamed_files
 from maskwright.text.tables.rows import read_rows
 from maskwright.text.tables.split_files import separate_class_names
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
+RULE = "contaminated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(CorpusStep):
+    UNLESS: ClassVar[str] = (
+        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
+        "too high"
+    )
+    CHANGES_TEXT = True
+
+    evaluation: tuple[str, ...] = ()
+    """Files or folders with the texts that the corpus must not hold, of any labelled or text
+    format; all columns of text count."""
+    overlap: int = 13
+    """Words in a row that a document and an evaluation text may not share."""
+    shortest: int = 6
+    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
+    sentence of the document."""
+    action: Literal["remove", "cut"] = "remove"
+    """Whether the document is removed, or the shared words are cut out of it."""
+
+    def check(self) -> None:
+        require_one(self, "evaluation", example='evaluation = ["test.jsonl"]')
+        require("overlap", self.overlap, 2)
+        require("shortest", self.shortest, 1)
+        try:
+            sources_of(self.evaluation)
+        except MaskwrightError as error:
+            raise ConfigError(
+                "the evaluation files cannot be read",
+                where="evaluation",
+                found=f"{error.what}: {error.where or error.found}",
+                wanted=error.wanted,
+                do=error.do,
+            ) from error
+
+    def files(self) -> Sequence[Path]:
+        return [path for source in sources_of(self.evaluation) for path in source.paths]
+
+    def open(self) -> Index:
+        """Return the index of the evaluation texts.
+
+        Raises:
+            DataError, StorageError, UsageError: a file cannot be read.
+        """
+        return opened_index(self)
+
+    # -------------------------------------------------------------------------- passes
+    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
+        """Pass: return the sets of evaluation texts that each document shares words with."""
+        spans, sets = opened_index(self).matches(batch)
+        pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
+        return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
+
+    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
+        """Return contaminated documents, each with its first evaluation text and their number."""
+        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
+        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
+        for finding in findings(opened, documents, sets):
+            corpus.say(finding)
+        order = np.lexsort((sets, documents))
+        documents, sets = documents[order], sets[order]
+        begins = np.flatnonzero(is_first(documents))
+        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
+        first_texts = opened.sets.texts[opened.sets.starts[sets]]
+        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
+        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
+        return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
+
+    def apply(
+        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
+    ) -> Outcome:
+        if gathered is None or not gathered.num_rows:
+            return Outcome()
+        indices = batch.indices_in(gathered)
+        order = np.argsort(indices)
+        indices = indices[order]
+        hit = batch.mentioned_in(gathered)
+        spans = merge_spans(opened.matches(hit)[0])
+        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
+        values = []
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
+            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
+            values.append(opened.texts[text].place + more)
+        where = character_ranges(hit.words, spans)
+        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
+        if self.action == "remove":
+            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
+            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
+            return Outcome(
+                removals=[
+                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
+                    for index, value, begin, end in rows
+                ]
+            )
+        rewritten = list(batch.texts)
+        for index, text in zip(indices.tolist(), cut_spans(hit, spans), strict=True):
+            rewritten[index] = text
+        changes = [
+            Change(int(indices[number]), RULE, values[number], span)
+            for number, span in zip(spans.texts.tolist(), where, strict=True)
+        ]
+        return Outcome(texts=rewritten, changes=changes)
+
 
 @dataclass(frozen=True)
 class EvaluationText:
@@ -333,116 +442,6 @@ def _ends_a_sentence() -> NDArray[np.bool_]:
     ends = np.ones(0x110000, np.bool_)
     ends[[ord(sign) for sign in WITHIN]] = False
     return ends
-
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SUMMARY = "remove documents with texts of evaluation files, or cut these texts out"
-RULE = "contaminated"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(CorpusStep):
-    UNLESS: ClassVar[str] = (
-        "the corpus was not compared with evaluation files: figures on public benchmarks may be "
-        "too high"
-    )
-    CHANGES_TEXT = True
-
-    evaluation: tuple[str, ...] = ()
-    """Files or folders with the texts that the corpus must not hold, of any labelled or text
-    format; all columns of text count."""
-    overlap: int = 13
-    """Words in a row that a document and an evaluation text may not share."""
-    shortest: int = 6
-    """Words of the shortest text that is looked for; below `overlap` it must be a whole line or
-    sentence of the document."""
-    action: Literal["remove", "cut"] = "remove"
-    """Whether the document is removed, or the shared words are cut out of it."""
-
-    def check(self) -> None:
-        require_one(self, "evaluation", example='evaluation = ["test.jsonl"]')
-        require("overlap", self.overlap, 2)
-        require("shortest", self.shortest, 1)
-        try:
-            sources_of(self.evaluation)
-        except MaskwrightError as error:
-            raise ConfigError(
-                "the evaluation files cannot be read",
-                where="evaluation",
-                found=f"{error.what}: {error.where or error.found}",
-                wanted=error.wanted,
-                do=error.do,
-            ) from error
-
-    def files(self) -> Sequence[Path]:
-        return [path for source in sources_of(self.evaluation) for path in source.paths]
-
-    def open(self) -> Index:
-        """Return the index of the evaluation texts.
-
-        Raises:
-            DataError, StorageError, UsageError: a file cannot be read.
-        """
-        return opened_index(self)
-
-    # -------------------------------------------------------------------------- passes
-    def hits(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the sets of evaluation texts that each document shares words with."""
-        spans, sets = opened_index(self).matches(batch)
-        pairs = np.unique(np.stack([spans.texts, sets], axis=1), axis=0)
-        return arrow_table(row=batch.rows[pairs[:, 0]], set=pairs[:, 1].copy())
-
-    def gather(self, corpus: CorpusHandle, opened: Index) -> pa.Table:
-        """Return contaminated documents, each with its first evaluation text and their number."""
-        pairs = corpus.map("hits", self.hits).read([DOCUMENT, "set"])
-        documents, sets = (pairs.column(name).to_numpy() for name in (DOCUMENT, "set"))
-        for finding in findings(opened, documents, sets):
-            corpus.say(finding)
-        order = np.lexsort((sets, documents))
-        documents, sets = documents[order], sets[order]
-        begins = np.flatnonzero(is_first(documents))
-        combinations = [tuple(block.tolist()) for block in np.split(sets, begins[1:])]
-        first_texts = opened.sets.texts[opened.sets.starts[sets]]
-        least = np.minimum.reduceat(first_texts, begins) if len(begins) else first_texts
-        sizes = opened.sets.union_sizes(combinations)[: len(begins)]
-        return arrow_table(document=documents[begins], text=least, texts=np.array(sizes, np.int64))
-
-    def apply(
-        self, batch: CurationBatch, opened: Index, gathered: pa.Table | None = None
-    ) -> Outcome:
-        if gathered is None or not gathered.num_rows:
-            return Outcome()
-        indices = batch.indices_in(gathered)
-        order = np.argsort(indices)
-        indices = indices[order]
-        hit = batch.mentioned_in(gathered)
-        spans = merge_spans(opened.matches(hit)[0])
-        texts, counts = (gathered.column(name).to_numpy()[order] for name in ("text", "texts"))
-        values = []
-        for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
-            more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
-            values.append(opened.texts[text].place + more)
-        where = character_ranges(hit.words, spans)
-        of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
-        if self.action == "remove":
-            limit = f"no {self.overlap} words in a row, or whole short text, of an evaluation file"
-            rows = zip(indices.tolist(), values, of_text, of_text[1:], strict=False)
-            return Outcome(
-                removals=[
-                    Removal(index, RULE, value, next(iter(where[begin:end]), None), limit)
-                    for index, value, begin, end in rows
-                ]
-            )
-        rewritten = list(batch.texts)
-        for index, text in zip(indices.tolist(), cut_spans(hit, spans), strict=True):
-            rewritten[index] = text
-        changes = [
-            Change(int(indices[number]), RULE, values[number], span)
-            for number, span in zip(spans.texts.tolist(), where, strict=True)
-        ]
-        return Outcome(texts=rewritten, changes=changes)
 
 
 def opened_index(step: Settings) -> Index:

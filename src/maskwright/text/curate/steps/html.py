@@ -84,6 +84,8 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # What texts about HTML write on purpose.
 SUBJECTS = frozenset(("&lt;", "&gt;", "&amp;", "&#60;", "&#62;", "&#38;"))
+# To lower case for A to Z only, which keeps the length.
+LOWER_ASCII = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 LINE_BEGIN = "\n>"
 LINE_BEHIND = re.compile(r"[ \t]*(?:[\r\n<]|\Z)")
 
@@ -191,7 +193,7 @@ def _plain(text: str, counts: dict[str, int]) -> str:
         if name in DROPPED and not match["close"]:
             end_tag = f"</{name}"
         if end_tag and end_tag not in unclosed:
-            lower = lower or _lower_ascii(text)
+            lower = lower or text.translate(LOWER_ASCII)
             close_end = lower.find(end_tag, end)
             if close_end < 0:
                 unclosed.add(end_tag)  # its tag alone goes
@@ -245,14 +247,6 @@ def _without_end(text: str, matches: Sequence[re.Match[str]]) -> set[int]:
         ):
             begins.add(match.start())
     return begins
-
-
-def _lower_ascii(text: str) -> str:
-    """Convert A to Z to lower case, which keeps the length."""
-    return text.translate(LOWER)
-
-
-LOWER = {ord(c): c.lower() for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def _line_before(text: str, begin: int) -> bool:

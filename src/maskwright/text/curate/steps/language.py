@@ -31,9 +31,131 @@ from maskwright.text.curate.step import (
     without_effect,
 )
 
+SUMMARY = "notes the language of each document, and keeps those in the languages you name"
+UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
+DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
+LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
+# Least difference of log-likelihoods, per square root of the bytes, by which another language must
+# exceed a kept one for a document, or that of its document for a passage. Danish and Norwegian
+# seldom reach it, German in an English text always does.
+MARGIN = 2.0
+_WORDS = re.compile(r"[\W\d_]+")
+SHORT = 64  # passages of fewer bytes have no second language
 LANES = 8192
 RESET = 0xFF  # a byte that UTF-8 never has; it resets the automaton to the first state
 LEAST = -30.0  # log-probability of languages that fastText does not return
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Step):
+    UNLESS: ClassVar[str] = "languages were not identified"
+    NOTES: ClassVar[tuple[str, ...]] = ("language",)
+
+    keep: tuple[str, ...] = ()
+    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
+    text that another language does not explain much better, as Malay does not Indonesian, stays."""
+    least: float | None = None
+    """The least probability of a language in `keep`."""
+    most_other: float | None = None
+    """The largest share of a document in other languages than its own and those in `keep`."""
+    keep_undecided: bool = True
+    """Whether documents stay of which no language is said: with fewer than 20 bytes of letters."""
+    passages: int = 8
+    """How many passages of some 300 bytes of a document are read, at even distances."""
+    model: str = "py3langid"
+    """py3langid (its model comes with it) or fasttext:PATH."""
+
+    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
+        """Keep only the language of at least `DOMINANT` of the documents, if there is one."""
+        decided = Counter(
+            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
+        )
+        if self.keep or not decided:
+            return self, None
+        name, count = decided.most_common(1)[0]
+        share = count / decided.total()
+        if share < DOMINANT:
+            listed = ", ".join(f"{n} {c / decided.total():.0%}" for n, c in decided.most_common(5))
+            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
+            message = "several languages, all are kept"
+            return self, Finding("several-languages", message, listed, remedy)
+        message = f"only documents in the language {name!r} are kept, that of {share:.1%}"
+        remedy = "to keep all: --set 'language.keep=[]'"
+        return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
+
+    def check(self) -> None:
+        if self.model != "py3langid" and not self._path:
+            raise ConfigError(
+                "an unknown model of languages",
+                where="model",
+                found=repr(self.model),
+                wanted='"py3langid" or "fasttext:PATH"',
+                do="leave it out for py3langid",
+            )
+        for name, is_used in (
+            ("least", self.least is not None),
+            ("keep_undecided", not self.keep_undecided),
+        ):
+            if is_used and not self.keep:
+                raise without_effect(self, name, "where all languages are kept (keep = [])")
+        check_shares(self, "least", "most_other")
+        config.require("passages", self.passages, 1)
+
+    @property
+    def _path(self) -> str:
+        """The file of a fastText model; empty for py3langid and for a model of another kind."""
+        prefix, _, path = self.model.partition("fasttext:")
+        return "" if prefix else path.strip()
+
+    def files(self) -> Sequence[Path]:
+        return (Path(self._path),) if self._path else ()
+
+    def open(self) -> Identifier:
+        """Load the model.
+
+        Raises:
+            UsageError: it is not installed, or the file does not exist.
+            DataError: the model is damaged.
+            ConfigError: the model does not know a language in `keep`.
+        """
+        model = open_fasttext(Path(self._path)) if self._path else open_py3langid()
+        for code in self.keep:
+            if code not in model.languages and code != UNDECIDED:
+                raise ConfigError(
+                    "the model does not know this language",
+                    where="language.keep",
+                    found=repr(code),
+                    wanted="a code of ISO 639 that it knows",
+                    do=near(code, model.languages),
+                )
+        return model
+
+    def apply(self, batch: CurationBatch, opened: Identifier, gathered: Any = None) -> Outcome:
+        languages = identify(batch.texts, opened, self.passages, self.keep)
+        decided = languages.probabilities > 0
+        measures, removals = [], []
+        if self.keep:
+            for index, code in enumerate(languages.codes):
+                if code in self.keep or (self.keep_undecided and not decided[index]):
+                    continue
+                removals.append(Removal(index, "language", code, None, ", ".join(self.keep)))
+            if self.least is not None:
+                values = np.where(decided, languages.probabilities, np.nan)
+                measures.append(RuleMeasure("language_probability", values, low=self.least))
+        if self.most_other is not None:
+            shares = languages.other_shares
+            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
+        numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
+        second = [
+            f"{code} {share:.2f}" if code else None
+            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
+        ]
+        notes = {
+            "language": languages.codes,
+            "language_probability": numbers,
+            "second_language": second,
+        }
+        return Outcome(measures=measures, removals=removals, notes=notes)
 
 
 class Identifier(Protocol):
@@ -244,18 +366,6 @@ def _code(label: str) -> str:
     return label.removeprefix("__label__").partition("_")[0]
 
 
-SUMMARY = "notes the language of each document, and keeps those in the languages you name"
-UNDECIDED, NO_LANGUAGE = "und", "zxx"  # ISO 639-2
-DOMINANT = 0.8  # least share of documents for which a first look proposes to keep one language
-LEAST_LETTERS = 20  # bytes of letters in UTF-8: 20 Latin letters, 10 Cyrillic, 7 Chinese
-# Least difference of log-likelihoods, per square root of the bytes, by which another language must
-# exceed a kept one for a document, or that of its document for a passage. Danish and Norwegian
-# seldom reach it, German in an English text always does.
-MARGIN = 2.0
-_WORDS = re.compile(r"[\W\d_]+")
-SHORT = 64  # passages of fewer bytes have no second language
-
-
 @dataclass(frozen=True)
 class Languages:
     """The languages of B documents.
@@ -271,118 +381,6 @@ class Languages:
     probabilities: NDArray[np.float64]
     other_shares: NDArray[np.float64]
     second: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(Step):
-    UNLESS: ClassVar[str] = "languages were not identified"
-    NOTES: ClassVar[tuple[str, ...]] = ("language",)
-
-    keep: tuple[str, ...] = ()
-    """The languages that are kept (ISO 639 codes: en, de, zh, ...); none: all are, and noted. A
-    text that another language does not explain much better, as Malay does not Indonesian, stays."""
-    least: float | None = None
-    """The least probability of a language in `keep`."""
-    most_other: float | None = None
-    """The largest share of a document in other languages than its own and those in `keep`."""
-    keep_undecided: bool = True
-    """Whether documents stay of which no language is said: with fewer than 20 bytes of letters."""
-    passages: int = 8
-    """How many passages of some 300 bytes of a document are read, at even distances."""
-    model: str = "py3langid"
-    """py3langid (its model comes with it) or fasttext:PATH."""
-
-    def proposed(self, counts: Mapping[str, int]) -> tuple[Self, Finding | None]:
-        """Keep only the language of at least `DOMINANT` of the documents, if there is one."""
-        decided = Counter(
-            {name: n for name, n in counts.items() if name not in ("", UNDECIDED, NO_LANGUAGE)}
-        )
-        if self.keep or not decided:
-            return self, None
-        name, count = decided.most_common(1)[0]
-        share = count / decided.total()
-        if share < DOMINANT:
-            listed = ", ".join(f"{n} {c / decided.total():.0%}" for n, c in decided.most_common(5))
-            remedy = f"name those to keep: --set 'language.keep=[\"{name}\"]'"
-            message = "several languages, all are kept"
-            return self, Finding("several-languages", message, listed, remedy)
-        message = f"only documents in the language {name!r} are kept, that of {share:.1%}"
-        remedy = "to keep all: --set 'language.keep=[]'"
-        return replace(self, keep=(name,)), Finding("one-language", message, "", remedy)
-
-    def check(self) -> None:
-        if self.model != "py3langid" and not self._path:
-            raise ConfigError(
-                "an unknown model of languages",
-                where="model",
-                found=repr(self.model),
-                wanted='"py3langid" or "fasttext:PATH"',
-                do="leave it out for py3langid",
-            )
-        for name, is_used in (
-            ("least", self.least is not None),
-            ("keep_undecided", not self.keep_undecided),
-        ):
-            if is_used and not self.keep:
-                raise without_effect(self, name, "where all languages are kept (keep = [])")
-        check_shares(self, "least", "most_other")
-        config.require("passages", self.passages, 1)
-
-    @property
-    def _path(self) -> str:
-        """The file of a fastText model; empty for py3langid and for a model of another kind."""
-        prefix, _, path = self.model.partition("fasttext:")
-        return "" if prefix else path.strip()
-
-    def files(self) -> Sequence[Path]:
-        return (Path(self._path),) if self._path else ()
-
-    def open(self) -> Identifier:
-        """Load the model.
-
-        Raises:
-            UsageError: it is not installed, or the file does not exist.
-            DataError: the model is damaged.
-            ConfigError: the model does not know a language in `keep`.
-        """
-        model = open_fasttext(Path(self._path)) if self._path else open_py3langid()
-        for code in self.keep:
-            if code not in model.languages and code != UNDECIDED:
-                raise ConfigError(
-                    "the model does not know this language",
-                    where="language.keep",
-                    found=repr(code),
-                    wanted="a code of ISO 639 that it knows",
-                    do=near(code, model.languages),
-                )
-        return model
-
-    def apply(self, batch: CurationBatch, opened: Identifier, gathered: Any = None) -> Outcome:
-        languages = identify(batch.texts, opened, self.passages, self.keep)
-        decided = languages.probabilities > 0
-        measures, removals = [], []
-        if self.keep:
-            for index, code in enumerate(languages.codes):
-                if code in self.keep or (self.keep_undecided and not decided[index]):
-                    continue
-                removals.append(Removal(index, "language", code, None, ", ".join(self.keep)))
-            if self.least is not None:
-                values = np.where(decided, languages.probabilities, np.nan)
-                measures.append(RuleMeasure("language_probability", values, low=self.least))
-        if self.most_other is not None:
-            shares = languages.other_shares
-            measures.append(RuleMeasure("other_language_share", shares, high=self.most_other))
-        numbers = [f"{p:.4f}" if p else None for p in languages.probabilities.tolist()]
-        second = [
-            f"{code} {share:.2f}" if code else None
-            for code, share in zip(languages.second, languages.other_shares.tolist(), strict=True)
-        ]
-        notes = {
-            "language": languages.codes,
-            "language_probability": numbers,
-            "second_language": second,
-        }
-        return Outcome(measures=measures, removals=removals, notes=notes)
 
 
 def identify(

@@ -11,9 +11,9 @@ from maskwright.base.config import require
 from maskwright.text.curate.arrays.selection import (
     LIMIT,
     check_seed,
-    draws,
+    draw_columns,
+    drawn_order,
     fill_groups,
-    hashes,
 )
 from maskwright.text.curate.step import (
     DOCUMENT,
@@ -50,19 +50,14 @@ class Settings(CorpusStep):
         check_seed(self.seed)
 
     def count(self, batch: CurationBatch, side_input: pa.Table | None) -> pa.Table:
-        """Pass: return the words, random number and hash of the id (for ties) of each document."""
-        return arrow_table(
-            row=batch.rows,
-            words=batch.words.counts,
-            draw=draws(batch.texts, LIMIT, self.seed),
-            place=hashes(batch.ids),
-        )
+        """Pass: return the words of each document, and its place in a random order."""
+        return arrow_table(**draw_columns(batch, LIMIT, self.seed))
 
     def gather(self, corpus: CorpusHandle, opened: Any) -> pa.Table:
         """Return the documents to remove."""
         table = corpus.map("count", self.count).read()
         words = table.column("words").to_numpy()
-        order = np.lexsort((table.column("place").to_numpy(), table.column("draw").to_numpy()))
+        order = drawn_order(table)
         is_kept = np.ones(len(words), np.bool_)
         for most, sizes in ((self.documents, np.ones_like(words)), (self.words, words)):
             if most is not None:

@@ -51,62 +51,12 @@ from maskwright.text.curate.step import (
     without_effect,
 )
 
-SIZE = 1000
-
-
-def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
-    """Yield batches of the documents of files, in order, until `most_words` words were read.
-
-    Raises:
-        UsageError, DataError: from the reader, with `where` as a prefix of the place.
-    """
-    words, texts, ids = 0, list[str](), list[str]()
-    try:
-        for document in Reader(list(paths)):
-            texts.append(document.text)
-            ids.append(document.id)
-            if len(texts) == SIZE:
-                batch = CurationBatch(np.arange(SIZE), ids, texts)
-                words += int(batch.words.counts.sum())
-                yield batch
-                texts, ids = [], []
-                if words >= most_words:
-                    return
-    except MaskwrightError as error:
-        raise error.under(f"{where}: ") from None
-    if texts:
-        yield CurationBatch(np.arange(len(texts)), ids, texts)
-
-
-MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
-FEWEST = 20  # fewest values of a group that has a median
-NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
-
-
-def deviations(
-    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
-    """Return (N,) the distance of each value from the median of its group, or of `reference` if it
-    is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
-    scaled = np.full(len(values), np.nan)
-    group_names = np.array(groups if reference is None else [""] * len(values), object).astype(str)
-    numbers = np.unique(group_names, return_inverse=True)[1]
-    order = np.argsort(numbers, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
-        known = values[members] if reference is None else reference
-        known = known[~np.isnan(known)]
-        if len(known) >= FEWEST:
-            median = float(np.median(known))
-            scale = max(NARROWEST, MAD * float(np.median(np.abs(known - median))))
-            scaled[members] = (values[members] - median) / scale
-    return scaled.round(6)
-
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SUMMARY = "removes texts that a language model finds far too surprising, or far too predictable"
 QUANTILES, SPREAD = (0.001, 0.999), 2.5  # limits if none are set
+SIZE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,6 +352,54 @@ class Settings(CorpusStep):
             measures.append(RuleMeasure("perplexity_deviation", deviation, *bounds))
         notes = [None if math.isnan(v) else f"{v:.2f}" for v in values.tolist()]
         return Outcome(measures=measures, notes={"perplexity": notes})
+
+
+def reference_batches(paths: Sequence[str], where: str, most_words: int) -> Iterator[CurationBatch]:
+    """Yield batches of the documents of files, in order, until `most_words` words were read.
+
+    Raises:
+        UsageError, DataError: from the reader, with `where` as a prefix of the place.
+    """
+    words, texts, ids = 0, list[str](), list[str]()
+    try:
+        for document in Reader(list(paths)):
+            texts.append(document.text)
+            ids.append(document.id)
+            if len(texts) == SIZE:
+                batch = CurationBatch(np.arange(SIZE), ids, texts)
+                words += int(batch.words.counts.sum())
+                yield batch
+                texts, ids = [], []
+                if words >= most_words:
+                    return
+    except MaskwrightError as error:
+        raise error.under(f"{where}: ") from None
+    if texts:
+        yield CurationBatch(np.arange(len(texts)), ids, texts)
+
+
+MAD = 1.4826  # the standard deviation of a normal distribution, in median absolute deviations
+FEWEST = 20  # fewest values of a group that has a median
+NARROWEST = 0.1  # least standard deviation, as many equal texts would make all others outliers
+
+
+def deviations(
+    values: NDArray[np.float64], groups: Sequence[str], reference: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return (N,) the distance of each value from the median of its group, or of `reference` if it
+    is not None, in robust standard deviations; NaN in groups of fewer than 20 values."""
+    scaled = np.full(len(values), np.nan)
+    group_names = np.array(groups if reference is None else [""] * len(values), object).astype(str)
+    numbers = np.unique(group_names, return_inverse=True)[1]
+    order = np.argsort(numbers, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        known = values[members] if reference is None else reference
+        known = known[~np.isnan(known)]
+        if len(known) >= FEWEST:
+            median = float(np.median(known))
+            scale = max(NARROWEST, MAD * float(np.median(np.abs(known - median))))
+            scaled[members] = (values[members] - median) / scale
+    return scaled.round(6)
 
 
 def _too_little() -> DataError:

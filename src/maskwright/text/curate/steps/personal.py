@@ -72,7 +72,7 @@ class Settings(Step):
         if self.most and self.action == "mask":
             raise without_effect(self, "most", "where details are masked")
         for name in self.detect:
-            masked = self.placeholder.format_map(_Type(name))
+            masked = self._placeholder(name)
             if details_of([f"a {masked} b"], self.detect) or "\x00" in masked:
                 raise ConfigError(
                     "the placeholder is itself a personal detail",
@@ -109,23 +109,15 @@ class Settings(Step):
             texts[index] = self._masked(texts[index], details)
         return Outcome(texts=texts, changes=list(_changes(by_text)))
 
+    def _placeholder(self, name: str) -> str:
+        return self.placeholder.replace("{type}", name.upper())
+
     def _masked(self, text: str, details: Sequence[Detail]) -> str:
         pieces, position = [], 0
         for detail in details:
-            placeholder = self.placeholder.format_map(_Type(detail.type))
-            pieces += [text[position : detail.begin], placeholder]
+            pieces += [text[position : detail.begin], self._placeholder(detail.type)]
             position = detail.end
         return "".join([*pieces, text[position:]])
-
-
-class _Type(dict[str, str]):
-    """The value of `{type}` in a placeholder; other braces are kept."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(type=name.upper())
-
-    def __missing__(self, key: str) -> str:
-        return f"{{{key}}}"
 
 
 def _group_by_text(details: Sequence[Detail]) -> dict[int, list[Detail]]:
