@@ -70,6 +70,33 @@ def _powers(count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return power_tables[0], power_tables[1]
 
 
+class HashTable:
+    """Values by hash. A sieve of the highest bits excludes most hashes that are not in the table.
+
+    Args:
+        hashes: (N,) distinct, ascending, at least one.
+        values: (N,); None: the indices of `hashes`.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64], values: NDArray[np.int64] | None = None) -> None:
+        self._hashes = hashes
+        self._values = np.arange(len(hashes)) if values is None else values
+        bits = min(26, max(12, len(hashes).bit_length() + 4))
+        self._shift = np.uint64(64 - bits)
+        self._sieve = np.zeros(1 << bits, np.bool_)
+        self._sieve[hashes >> self._shift] = True
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def find(self, sought: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (M,) the indices of `sought` that are in the table, and (M,) their values."""
+        likely = np.flatnonzero(self._sieve[sought >> self._shift])
+        entries = np.searchsorted(self._hashes, sought[likely]).clip(max=len(self) - 1)
+        equal = self._hashes[entries] == sought[likely]
+        return likely[equal], self._values[entries[equal]]
+
+
 def starts_of(counts: NDArray[np.integer[Any] | np.bool_]) -> NDArray[np.int64]:
     """Return (N + 1,) the index of the first element of each of N groups, and their total size."""
     starts = np.zeros(len(counts) + 1, np.int64)

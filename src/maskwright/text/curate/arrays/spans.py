@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.hashes import is_first
+from maskwright.text.curate.arrays.hashes import HashTable, is_first
 from maskwright.text.curate.arrays.lines import Lines
 from maskwright.text.curate.arrays.words import Words, words_of
 from maskwright.text.curate.step import Change, CurationBatch
@@ -79,13 +79,13 @@ class Phrases:
 
     Attributes:
         texts: the phrases as written in their list.
-        by_length: for each length in words, the largest first, the sorted hashes of the phrases of
-            this length, and their indices in `texts`.
+        by_length: for each length in words, the largest first, the indices in `texts` of the
+            phrases of this length, by the hash of their words.
         sieve: (2**16,) whether the first word of a phrase has these lowest bits.
     """
 
     texts: Sequence[str]
-    by_length: Sequence[tuple[int, NDArray[np.uint64], NDArray[np.int64]]]
+    by_length: Sequence[tuple[int, HashTable]]
     sieve: NDArray[np.bool_]
 
     def find(self, words: Words) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -99,15 +99,13 @@ class Phrases:
         words_left = words.starts[words.texts[begins] + 1] - begins
         empty = np.zeros(0, np.int64)
         occurrences = [(empty, empty, empty)]
-        for length, hashes, numbers in self.by_length:
+        for length, table in self.by_length:
             fits = np.flatnonzero(words_left >= length)
-            sought = words.spans.of(begins[fits], begins[fits] + length)
-            entries = np.minimum(np.searchsorted(hashes, sought), len(hashes) - 1)
-            equal = hashes[entries] == sought
-            matched = begins[fits[equal]]
-            occurrences.append((matched, matched + length - 1, numbers[entries[equal]]))
+            in_table, numbers = table.find(words.spans.of(begins[fits], begins[fits] + length))
+            matched = begins[fits[in_table]]
+            occurrences.append((matched, matched + length - 1, numbers))
             unmatched = np.ones(len(begins), np.bool_)
-            unmatched[fits[equal]] = False
+            unmatched[fits[in_table]] = False
             begins, words_left = begins[unmatched], words_left[unmatched]
         firsts, lasts, phrases = map(np.concatenate, zip(*occurrences, strict=True))
         order = np.argsort(firsts)
@@ -136,7 +134,7 @@ def phrases_of(listed: Sequence[tuple[str, int, str]]) -> Phrases:
         same_length = np.flatnonzero(words.counts == length)
         hashes = words.spans.of(firsts[same_length], firsts[same_length] + length)
         hashes, first_rows = np.unique(hashes, return_index=True)
-        by_length.append((length, hashes, same_length[first_rows]))
+        by_length.append((length, HashTable(hashes, same_length[first_rows])))
     sieve = np.zeros(1 << SIEVE_BITS, np.bool_)
     sieve[words.hashes[firsts] & np.uint64(len(sieve) - 1)] = True
     return Phrases([text for text, _, _ in listed], by_length, sieve)

@@ -28,7 +28,7 @@ from maskwright.base.storage.files import file_state
 from maskwright.text.corpus.files import Source, find_all
 from maskwright.text.corpus.read import Reader
 from maskwright.text.curate.arrays.characters import characters_of
-from maskwright.text.curate.arrays.hashes import is_first, mix, ranges, starts_of
+from maskwright.text.curate.arrays.hashes import HashTable, is_first, mix, ranges, starts_of
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
 from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
@@ -134,7 +134,7 @@ class Settings(CorpusStep):
         values = []
         for text, count in zip(texts.tolist(), counts.tolist(), strict=True):
             more = f" and {counted(count - 1, 'further text')}" if count > 1 else ""
-            values.append(opened.texts[text].place + more)
+            values.append(f"{opened.texts[text]}{more}")
         where = character_ranges(hit.words, spans)
         of_text = np.searchsorted(spans.texts, np.arange(len(hit) + 1)).tolist()
         if self.action == "remove":
@@ -157,8 +157,8 @@ class Settings(CorpusStep):
 
 
 @dataclass(frozen=True)
-class EvaluationText:
-    """A text of an evaluation file.
+class TextPlace:
+    """The place of a text in an evaluation file.
 
     Attributes:
         file: the file, as the user named it.
@@ -171,10 +171,8 @@ class EvaluationText:
     row: int
     unit: str
     column: str
-    text: str
 
-    @property
-    def place(self) -> str:
+    def __str__(self) -> str:
         column = f", {self.column}" if self.column else ""
         return f"{self.file}, {self.unit} {self.row}{column}"
 
@@ -188,8 +186,8 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
 
 
-def read_texts(source: Source) -> Iterator[EvaluationText]:
-    """Yield the texts of a file.
+def read_texts(source: Source) -> Iterator[tuple[TextPlace, str]]:
+    """Yield the texts of a file, each with its place.
 
     Raises:
         DataError, StorageError, UsageError: bad rows; the file cannot be read.
@@ -197,12 +195,12 @@ def read_texts(source: Source) -> Iterator[EvaluationText]:
     if source.format == "text":
         for document in Reader(source.path):
             number = int(document.id.rpartition(":")[2])
-            yield EvaluationText(source.shown, number, "line", "", document.text)
+            yield TextPlace(source.shown, number, "line", ""), document.text
         return
     for row in read_rows([source]):
         for column, value in row.values.items():
             for text in texts_in(value):
-                yield EvaluationText(source.shown, row.number, row.unit, str(column), text)
+                yield TextPlace(source.shown, row.number, row.unit, str(column)), text
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -229,32 +227,11 @@ class Grams:
     """N distinct n-grams of `size` words of the evaluation texts.
 
     `complete`: whether each is a whole text, which must be a line or sentence of a document;
-    `hashes`: (N,), sorted; `sets`: (N,) the index in `TextSets` of the texts that contain it;
-    `sieve`: (2**b,) whether a hash begins with these bits, which excludes most other hashes."""
+    `sets`: the index in `TextSets` of the texts that contain it, by its hash."""
 
     size: int
     complete: bool
-    hashes: NDArray[np.uint64]
-    sets: NDArray[np.int64]
-    sieve: NDArray[np.bool_]
-
-    @classmethod
-    def of(
-        cls, size: int, complete: bool, hashes: NDArray[np.uint64], sets: NDArray[np.int64]
-    ) -> Grams:
-        bits = min(26, max(12, len(hashes).bit_length() + 4))
-        sieve = np.zeros(1 << bits, np.bool_)
-        sieve[hashes >> np.uint64(64 - bits)] = True
-        return cls(size, complete, hashes, sets, sieve)
-
-    def find(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (M,) the indices of `hashes` that are among these, and (M,) the set of each."""
-        bits = len(self.sieve).bit_length() - 1
-        likely = np.flatnonzero(self.sieve[hashes >> np.uint64(64 - bits)])
-        entries = np.searchsorted(self.hashes, hashes[likely])
-        entries = np.minimum(entries, len(self.hashes) - 1)
-        equal = self.hashes[entries] == hashes[likely]
-        return likely[equal], self.sets[entries[equal]]
+    sets: HashTable
 
 
 @dataclass(frozen=True)
@@ -314,13 +291,13 @@ class Index:
     """The n-grams of all evaluation texts.
 
     Attributes:
-        texts: the texts that are searched for; their attribute `text` is empty.
+        texts: the places of the texts that are searched for.
         grams: the n-grams by size.
         sets: the sets of texts of the n-grams.
         rows: by file, (the number of its rows, the number of rows that are searched for).
     """
 
-    texts: Sequence[EvaluationText]
+    texts: Sequence[TextPlace]
     grams: Sequence[Grams]
     sets: TextSets
     rows: dict[str, tuple[int, int]]
@@ -338,7 +315,7 @@ class Index:
                 firsts = firsts[boundaries[firsts + grams.size]]
             else:
                 firsts = np.arange(len(words.hashes) - grams.size + 1)
-            indices, sets = grams.find(words.spans.of(firsts, firsts + grams.size))
+            indices, sets = grams.sets.find(words.spans.of(firsts, firsts + grams.size))
             firsts = firsts[indices]
             texts = np.searchsorted(words.starts, firsts, "right") - 1
             inside = firsts + grams.size <= words.starts[texts + 1]
@@ -354,13 +331,13 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
     Raises:
         DataError, StorageError, UsageError: a file cannot be read.
     """
-    texts: list[EvaluationText] = []
+    texts: list[TextPlace] = []
     hashes: dict[tuple[int, bool], list[NDArray[np.uint64]]] = {}
     owners: dict[tuple[int, bool], list[NDArray[np.int64]]] = {}
     row_counts: dict[str, tuple[int, int]] = {}
     for source in sources_of(paths):
         entries = list(read_texts(source))
-        characters = characters_of([entry.text for entry in entries])
+        characters = characters_of([text for _, text in entries])
         words, letters = words_of(characters), characters.letters_per_word
         lengths = words.counts
         long_enough = lengths >= min(shortest, overlap) * letters
@@ -376,14 +353,15 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 key = (size, complete)
                 hashes.setdefault(key, []).append(words.spans.of(firsts, firsts + size))
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
-        sought = [entries[index] for index in np.flatnonzero(long_enough).tolist()]
-        texts += [EvaluationText(t.file, t.row, t.unit, t.column, "") for t in sought]
-        row_counts[source.shown] = (len({t.row for t in entries}), len({t.row for t in sought}))
+        sought = [entries[index][0] for index in np.flatnonzero(long_enough).tolist()]
+        texts += sought
+        rows = {place.row for place, _ in entries}
+        row_counts[source.shown] = (len(rows), len({place.row for place in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])
     grams = [
-        Grams.of(*key, distinct, own_sets)
+        Grams(*key, HashTable(distinct, own_sets))
         for key, (distinct, _, _), own_sets in zip(keys, runs, sets_of_runs, strict=True)
     ]
     return Index(texts, grams, sets, row_counts)

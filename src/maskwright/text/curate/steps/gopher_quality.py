@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import ConfigError, UsageError
 from maskwright.text.curate.arrays.characters import ALPHABETIC, MARK, characters_of
-from maskwright.text.curate.arrays.hashes import ranges, starts_of
+from maskwright.text.curate.arrays.hashes import HashTable, ranges, starts_of
 from maskwright.text.curate.arrays.words import words_of
 from maskwright.text.curate.step import (
     LANGUAGE,
@@ -104,17 +104,17 @@ class Settings(Step):
     def files(self) -> Sequence[Path]:
         return [Path(self.stop_words)] if self.stop_words else []
 
-    def open(self) -> Mapping[str, NDArray[np.uint64]]:
-        """Return the sorted hashes of the stop words of each language."""
+    def open(self) -> Mapping[str, HashTable]:
+        """Return the stop words of each language."""
         return {
-            language: np.unique(words_of(characters_of(words)).hashes)
+            language: HashTable(np.unique(words_of(characters_of(words)).hashes))
             for language, words in self._lists().items()
         }
 
     def apply(
         self,
         batch: CurationBatch,
-        opened: Mapping[str, NDArray[np.uint64]],
+        opened: Mapping[str, HashTable],
         gathered: pa.Table | None = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
@@ -161,12 +161,12 @@ class Settings(Step):
         return Outcome(measures=[*measures, stop_word_rule])
 
     def _stop_words(
-        self, batch: CurationBatch, opened: Mapping[str, NDArray[np.uint64]]
+        self, batch: CurationBatch, opened: Mapping[str, HashTable]
     ) -> NDArray[np.float64]:
         """Return (B,) the distinct stop words of the document's language; NaN without a list."""
         words, stop_word_counts = batch.words, np.full(len(batch), np.nan)
         notes = batch.note(LANGUAGE)
-        for language, hashes in opened.items():
+        for language, table in opened.items():
             # A document whose language is not known is taken for English.
             in_language = np.fromiter(
                 (n == language or (language == "en" and n in (None, UNDECIDED)) for n in notes),
@@ -175,11 +175,10 @@ class Settings(Step):
             )
             if not in_language.any():
                 continue
-            index = np.searchsorted(hashes, words.hashes).clip(max=len(hashes) - 1)
-            is_stop = hashes[index] == words.hashes
             # A bit for each stop word of each text.
-            present = np.zeros((len(batch), len(hashes)), np.bool_)
-            present[words.texts[is_stop], index[is_stop]] = True
+            present = np.zeros((len(batch), len(table)), np.bool_)
+            indices, numbers = table.find(words.hashes)
+            present[words.texts[indices], numbers] = True
             stop_word_counts = np.where(in_language, present.sum(axis=1), stop_word_counts)
         return stop_word_counts
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.base.config import require
-from maskwright.text.curate.arrays.hashes import is_first, ranges
+from maskwright.text.curate.arrays.hashes import HashTable, is_first, ranges
 from maskwright.text.curate.arrays.selection import ORDER, OrderedStep, in_order
 from maskwright.text.curate.arrays.spans import Spans, character_ranges, cut_spans, merge_spans
 from maskwright.text.curate.arrays.words import Words
@@ -72,9 +72,7 @@ class Settings(OrderedStep):
         """Pass: return the runs whose fingerprints are in `side_input`."""
         words = batch.words
         prints, firsts, counts = runs_of(words, self.length)
-        repeated = side_input.column("print").to_numpy()
-        entries = np.minimum(np.searchsorted(repeated, prints), len(repeated) - 1)
-        chosen = repeated[entries] == prints
+        chosen, _ = HashTable(side_input.column("print").to_numpy()).find(prints)
         prints, firsts, counts = prints[chosen], firsts[chosen], counts[chosen]
         texts = np.searchsorted(words.starts, firsts, "right") - 1
         return arrow_table(
