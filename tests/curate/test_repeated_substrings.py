@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from curate.in_process import InProcess, batch_of, run
 from curate.planted import real_words
@@ -19,69 +18,20 @@ from maskwright.text.curate.steps.repeated_substrings import Settings
 Stretch = tuple[int, int, int]  # text, first word, word behind the last
 
 
-# ------------------------------------------------------------------------------ the truth
-def suffix_array(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The suffixes in their order (prefix doubling), and the length that each has in common with
-    the one before it (Kasai et al. 2001)."""
-    rank = np.unique(ids, return_inverse=True)[1]
-    width, size = 1, len(ids)
-    while True:
-        behind = np.full(size, -1)
-        behind[: max(0, size - width)] = rank[width:]
-        order = np.lexsort((behind, rank))
-        changed = (rank[order][1:] != rank[order][:-1]) | (behind[order][1:] != behind[order][:-1])
-        rank = np.empty(size, np.int64)
-        rank[order] = np.concatenate([[0], np.cumsum(changed)])
-        if rank.max() == size - 1:
-            break
-        width *= 2
-    text, places, ranks = ids.tolist(), order.tolist(), rank.tolist()
-    common, length = [0] * size, 0
-    for at in range(size):
-        if ranks[at] == 0:
-            length = 0
-            continue
-        other = places[ranks[at] - 1]
-        while (
-            at + length < size
-            and other + length < size
-            and text[at + length] == text[other + length]
-        ):
-            length += 1
-        common[ranks[at]] = length
-        length = max(0, length - 1)
-    return order, np.array(common)
-
-
-def brute_force(texts: Sequence[str], length: int, ranks: Sequence[int]) -> set[Stretch]:
+def naive(texts: Sequence[str], length: int, ranks: Sequence[int]) -> set[Stretch]:
     """The stretches to cut: of every `length` words that occur before, texts being in the order of
-    `ranks`, by a suffix array over all texts in that order."""
-    numbers: dict[str, int] = {}
-    ids, owners, places = [], [], []
+    `ranks`, as by a suffix array over all texts in that order."""
+    seen: set[tuple[str, ...]] = set()
+    found: set[Stretch] = set()
     for text in np.argsort(ranks).tolist():
         words = texts[text].lower().split()
-        ids += [numbers.setdefault(word, len(numbers)) for word in words]
-        ids.append(-1 - text)  # a sign that is nowhere else
-        owners += [text] * (len(words) + 1)
-        places += range(len(words) + 1)
-    order, common = suffix_array(np.array(ids))
-    cut = np.zeros(len(ids), np.bool_)
-    group: list[int] = []
-    for row in range(len(order) + 1):
-        if row == len(order) or common[row] < length:
-            for at in sorted(group)[1:]:
-                cut[at : at + length] = True
-            group = []
-        if row < len(order):
-            group.append(int(order[row]))
-    found, at = set(), 0
-    while at < len(ids):
-        end = at
-        while end < len(ids) and cut[end] and owners[end] == owners[at]:
-            end += 1
-        if end > at:
-            found.add((owners[at], places[at], places[at] + end - at))
-        at = max(end, at + 1)
+        cut = np.zeros(len(words) + 2, np.bool_)
+        for at in range(len(words) - length + 1):
+            window = tuple(words[at : at + length])
+            cut[at + 1 : at + length + 1] |= window in seen
+            seen.add(window)
+        begins, ends = np.flatnonzero(np.diff(cut.astype(int))).reshape(-1, 2).T.tolist()
+        found |= {(text, begin, end) for begin, end in zip(begins, ends, strict=True)}
     return found
 
 
@@ -121,10 +71,9 @@ def planted_texts(count: int, spans: int, seed: int) -> list[str]:
     return [" ".join(text) for text in texts]
 
 
-# ------------------------------------------------------------------------------ tests
 def check(texts: Sequence[str], step: Settings) -> set[Stretch]:
     found = stretches(step, [batch_of(texts)])
-    assert found == brute_force(texts, step.length, ranks_of(step, texts))
+    assert found == naive(texts, step.length, ranks_of(step, texts))
     return found
 
 

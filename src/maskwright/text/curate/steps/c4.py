@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,6 @@ from maskwright.text.curate.step import (
     require_kept_language,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "C4's rules: whole sentences, words per line, curly brackets, policy lines, bad words"
 # Phrases by rule: those of the published code.
@@ -116,7 +113,7 @@ class Settings(Step):
         self,
         batch: CurationBatch,
         opened: Mapping[str, Phrases],
-        gathered: pa.Table | None = None,
+        gathered: Any = None,
     ) -> Outcome:
         applies = in_languages(batch, self.languages)
         lines = batch.lines

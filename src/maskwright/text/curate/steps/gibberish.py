@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,6 @@ from maskwright.text.curate.step import (
     check_shares,
     shares,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "characters that are no language: symbols, random letters, keys at random, encoded bytes"
 # Consonants in a row that a word of few languages has.
@@ -63,7 +60,7 @@ class Settings(Step):
         check_shares(self, *names, "max_long_words")
         check_counts(self, "min_characters", "min_words")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         characters, points = batch.characters, batch.characters.points
         classes = characters.classes
         visible = characters.count((classes & SPACE) == 0)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,6 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "Gopher's quality rules: words, their length, symbols, bullets, ellipses, stop words"
 ENGLISH = ("the", "be", "to", "of", "and", "that", "have", "with")
@@ -115,7 +112,7 @@ class Settings(Step):
         self,
         batch: CurationBatch,
         opened: Mapping[str, HashTable],
-        gathered: pa.Table | None = None,
+        gathered: Any = None,
     ) -> Outcome:
         languages = {*self.languages, *opened} if self.languages else ()
         applies = in_languages(batch, tuple(languages))

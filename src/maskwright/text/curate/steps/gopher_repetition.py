@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,6 @@ from maskwright.text.curate.step import (
     shares,
     where_applies,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "Gopher's repetition rules: lines, paragraphs and n-grams that occur again"
 TOP, DUPLICATED = (2, 3, 4), (5, 6, 7, 8, 9, 10)
@@ -82,7 +79,7 @@ class Settings(Step):
         check_shares(self, *(name for name in vars(self) if not name.endswith(("words", "lines"))))
         check_counts(self, "top_min_words", "min_lines")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         measures = self._lines(batch)
         letters = batch.characters.letters_per_word
         top = {n: np.zeros(len(batch)) for n in TOP}

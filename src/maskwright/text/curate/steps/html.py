@@ -23,12 +23,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "markup left in text becomes plain text: tags, scripts, comments, character references"
 # Elements that are removed with their content.
@@ -102,7 +99,7 @@ class Settings(Step):
     def check(self) -> None:
         check_counts(self, "min_tags")
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         texts, changes = list(batch.texts), []
         for index, text in enumerate(batch.texts):
             counts = {"tags": 0, "elements": 0, "references": 0}

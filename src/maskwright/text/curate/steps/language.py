@@ -20,6 +20,7 @@ from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.findings import Finding
 from maskwright.base.packages import install, require
 from maskwright.base.storage.files import refusal
+from maskwright.text.curate.arrays.hashes import is_first, starts_of
 from maskwright.text.curate.arrays.lines import passages_of
 from maskwright.text.curate.step import (
     CurationBatch,
@@ -203,18 +204,16 @@ class NaiveBayes:
         lengths = np.fromiter(map(len, passages), np.int64, len(passages)) + 1
         completed = self._walk(data)
         gram_ends = np.flatnonzero(completed >= 0)
-        gram_counts = np.diff(np.searchsorted(gram_ends, np.concatenate([[0], np.cumsum(lengths)])))
+        gram_counts = np.diff(np.searchsorted(gram_ends, starts_of(lengths)))
         passage_of = np.repeat(np.arange(len(passages)), gram_counts)
         # By n-gram, so that the large table of weights is read once, in order.
         bits = len(passages).bit_length()
         pairs = _by_gram(completed[gram_ends], passage_of, bits)
-        is_first = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-        begins = np.flatnonzero(is_first)
+        begins = np.flatnonzero(is_first(pairs))
         frequencies = np.diff(np.append(begins, len(pairs))).astype(np.float32)
         pairs = pairs[begins]
         grams, rows = pairs >> bits, (pairs & ((1 << bits) - 1)).astype(np.int32)
-        begins = np.zeros(len(self.weights) + 1, np.int32)
-        np.cumsum(np.bincount(grams, minlength=len(self.weights)), out=begins[1:])
+        begins = starts_of(np.bincount(grams, minlength=len(self.weights))).astype(np.int32)
         counts = scipy.sparse.csc_matrix(
             (np.log1p(frequencies), rows, begins), (len(passages), len(self.weights))
         )

@@ -28,7 +28,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,6 @@ from numpy.typing import NDArray
 from maskwright.base.packages import require
 from maskwright.text.curate.arrays.characters import Characters, characters_of
 from maskwright.text.curate.step import Change, CurationBatch, Outcome, Step, check_counts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUMMARY = "Unicode form, line ends, spaces, control characters, wrong encodings, blank lines"
 LINE_ENDS = "\r\v\f\x85\u2028\u2029"
@@ -118,7 +115,7 @@ class Settings(Step):
     def wordless(self) -> Collection[str]:
         return {*RULES, "blank-lines", *(("form",) if self.form == "NFC" else ())}
 
-    def apply(self, batch: CurationBatch, opened: Any, gathered: pa.Table | None = None) -> Outcome:
+    def apply(self, batch: CurationBatch, opened: Any, gathered: Any = None) -> Outcome:
         texts, changes = list(batch.texts), []
         characters = batch.characters
         suspicious = find_suspicious(characters)
