@@ -26,7 +26,7 @@ import functools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -133,8 +133,11 @@ class Settings(Step):
         for index, present in _texts_with(characters, {c for rule in rules.values() for c in rule}):
             texts[index] = _replace(index, texts[index], rules, present, changes)
         for index, text in enumerate(texts):
-            if self.form != "as-is" and not text.isascii():
-                text = _normalise_form(index, text, self.form, changes)
+            if self.form != "as-is" and not unicodedata.is_normalized(self.form, text):
+                rows = text.split("\n")
+                changed_rows = sum(not unicodedata.is_normalized(self.form, row) for row in rows)
+                changes.append(Change(index, "form", changed_rows))
+                text = unicodedata.normalize(self.form, text)
             if self.blank_lines >= 0 and ("\n\n" in text or "\n " in text or "\n\t" in text):
                 text = self._shortened(index, text, changes)
             texts[index] = text
@@ -150,19 +153,13 @@ class Settings(Step):
                 remaining.append(row)
         if len(remaining) < len(rows):
             changes.append(Change(index, "blank-lines", len(rows) - len(remaining)))
-            return "\n".join(remaining)
-        return text
+        return "\n".join(remaining)
 
     def _plain_marks(self, index: int, text: str, changes: list[Change]) -> str:
         from ftfy import fixes
 
-        functions: dict[str, Callable[[str], str]] = {}
-        if self.quotes:
-            functions["quotes"] = fixes.uncurl_quotes
-        if self.references:
-            functions["references"] = fixes.unescape_html
-        for rule, function in functions.items():
-            better = function(text)
+        for rule, fix in (("quotes", fixes.uncurl_quotes), ("references", fixes.unescape_html)):
+            better = fix(text) if getattr(self, rule) else text
             if better != text:
                 rows = zip(text.split("\n"), better.split("\n"), strict=False)
                 changes.append(Change(index, rule, sum(old != new for old, new in rows)))
@@ -204,16 +201,6 @@ def _replace(
         if text != before:
             changes.append(Change(index, rule, count))
     return text
-
-
-def _normalise_form(
-    index: int, text: str, form: Literal["NFC", "NFKC"], changes: list[Change]
-) -> str:
-    if unicodedata.is_normalized(form, text):
-        return text
-    rows = sum(not unicodedata.is_normalized(form, row) for row in text.split("\n"))
-    changes.append(Change(index, "form", rows))
-    return unicodedata.normalize(form, text)
 
 
 # ------------------------------------------------------------------------------ mojibake
