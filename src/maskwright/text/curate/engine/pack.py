@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.text.corpus.document import as_text
-from maskwright.text.curate.arrays.words import word_counts
+from maskwright.text.curate.arrays.words import count_words
 from maskwright.text.curate.engine.segment import MOST_SOURCES, own_id, utf8_size
 from maskwright.text.curate.engine.tables import compressed, read_batches
 from maskwright.text.curate.step import CurationBatch
@@ -43,7 +43,7 @@ def _write(stage: Staging, shard: Path, tokenizer: str) -> None:
     def lines() -> Iterator[bytes]:
         for batch in read_batches(shard):
             facts["documents"] += len(batch)
-            facts["words"] += int(word_counts(batch.texts).sum())
+            facts["words"] += count_words(batch.texts)
             if tokens is not None:
                 facts["tokens"] += tokens(batch.texts)
             for name, counter in counts.items():
