@@ -466,17 +466,17 @@ def require_one(settings: object, *names: str, example: str) -> None:
         )
 
 
-def refuse_both(settings: object, first: str, second: str) -> None:
+def refuse_both(settings: object, name: str, alternative: str) -> None:
     """Refuse two settings for one purpose.
 
     Raises:
         ConfigError: naming the second field.
     """
-    if is_set(settings, first) and is_set(settings, second):
-        values = [f"{name} = {getattr(settings, name)!r}" for name in (first, second)]
+    if is_set(settings, name) and is_set(settings, alternative):
+        values = [f"{setting} = {getattr(settings, setting)!r}" for setting in (name, alternative)]
         raise ConfigError(
-            f"`{first}` and `{second}` exclude each other",
-            where=second,
+            f"`{name}` and `{alternative}` exclude each other",
+            where=alternative,
             found=" and ".join(values),
             wanted="one of them",
             do="leave one out",

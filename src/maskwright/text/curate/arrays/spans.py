@@ -44,13 +44,13 @@ def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
             wanted="a text file with one entry a line",
             do=f"correct the path that `{setting}` names",
         ) from error
-    wanted = "a text file in UTF-8 with one entry a line"
+    expected = "a text file in UTF-8 with one entry a line"
     if size > LARGEST:
         raise DataError(
             "the list is too large",
             where=path,
             found=f"{size:,} bytes",
-            wanted=f"{wanted}, of at most {LARGEST:,} bytes",
+            wanted=f"{expected}, of at most {LARGEST:,} bytes",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -60,7 +60,7 @@ def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
             "the list is not UTF-8",
             where=f"{path}:{number}",
             found=f"byte 0x{data[error.start]:02x}",
-            wanted=wanted,
+            wanted=expected,
         ) from None
     entry_lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -68,7 +68,7 @@ def read_entries(path: str, setting: str) -> list[tuple[str, int]]:
             entry_lines.setdefault(entry, number)
     if not entry_lines:
         raise DataError(
-            "the list has no entries", where=path, found="blank lines and comments", wanted=wanted
+            "the list has no entries", where=path, found="blank lines and comments", wanted=expected
         )
     return list(entry_lines.items())
 

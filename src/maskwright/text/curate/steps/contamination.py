@@ -355,8 +355,8 @@ def index_of(paths: Sequence[str], overlap: int, shortest: int) -> Index:
                 owners.setdefault(key, []).append(np.repeat(numbers, counts))
         sought = [entries[index][0] for index in np.flatnonzero(long_enough).tolist()]
         texts += sought
-        rows = {place.row for place, _ in entries}
-        row_counts[source.shown] = (len(rows), len({place.row for place in sought}))
+        rows = {origin.row for origin, _ in entries}
+        row_counts[source.shown] = (len(rows), len({origin.row for origin in sought}))
     keys = [key for key in sorted(hashes) if any(len(block) for block in hashes[key])]
     runs = [_runs(np.concatenate(hashes[key]), np.concatenate(owners[key])) for key in keys]
     sets, sets_of_runs = _sets([(starts, members) for _, starts, members in runs])

@@ -393,11 +393,11 @@ def deviations(
     numbers = np.unique(group_names, return_inverse=True)[1]
     order = np.argsort(numbers, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
-        known = values[members] if reference is None else reference
-        known = known[~np.isnan(known)]
-        if len(known) >= FEWEST:
-            median = float(np.median(known))
-            scale = max(NARROWEST, MAD * float(np.median(np.abs(known - median))))
+        usable = values[members] if reference is None else reference
+        usable = usable[~np.isnan(usable)]
+        if len(usable) >= FEWEST:
+            median = float(np.median(usable))
+            scale = max(NARROWEST, MAD * float(np.median(np.abs(usable - median))))
             scaled[members] = (values[members] - median) / scale
     return scaled.round(6)
 

@@ -61,12 +61,12 @@ class Settings(Step):
                     do=near(name, TYPES),
                 )
         if "phone" in self.detect:
-            others = ", ".join(f'"{name}"' for name in self.detect if name != "phone")
+            further_types = ", ".join(f'"{name}"' for name in self.detect if name != "phone")
             require(
                 "finding telephone numbers",
                 "phonenumbers",
                 where="personal",
-                otherwise=f"; or --set 'personal.detect=[{others}]'",
+                otherwise=f"; or --set 'personal.detect=[{further_types}]'",
             )
         check_counts(self, "most")
         if self.most and self.action == "mask":

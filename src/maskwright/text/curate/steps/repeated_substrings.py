@@ -215,10 +215,10 @@ def runs_of(
         minima = np.minimum(minima[: len(minima) - step], minima[step:])
         span += step
     firsts = ranges(words.starts[:-1], windows)
-    places = (minima[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
+    positions = (minima[firsts] & np.uint64((1 << PLACE_BITS) - 1)).astype(np.int64)
     # Positions of different texts differ, so a change of position ends a run in any case.
-    begins = np.flatnonzero(is_first(places))
-    return hashes[places[begins]], firsts[begins], np.diff(np.append(begins, len(firsts)))
+    begins = np.flatnonzero(is_first(positions))
+    return hashes[positions[begins]], firsts[begins], np.diff(np.append(begins, len(firsts)))
 
 
 def portions(
