@@ -3,8 +3,8 @@
 A telephone number is one of:
 
     international  + or 00 and a number that is possible in the country of its code
-    national       valid in one of `ZERO` (those that begin with 0) or `OTHERS`, and grouped as is
-                   usual there, by the package phonenumbers
+    national       of North America (3-3-4), or valid in one of `ZERO` (those that begin with 0) or
+                   `OTHERS` and grouped as is usual there, by the package phonenumbers
     any            6 digits or more behind a word for telephone, in some thirty languages
 
 An identity number has one of:
@@ -69,29 +69,13 @@ _DATE = re.compile(r"\(?(?:[0-3]?\d[./ -][01]?\d[./ -](?:19|20)\d\d|(?:19|20)\d\
 
 
 # ------------------------------------------------------------------------------ telephone numbers
-# Countries whose national numbers begin with 0, and others whose grouping tells numbers.
-ZERO: Sequence[str] = (
-    "GB",
-    "FR",
-    "DE",
-    "IT",
-    "NL",
-    "BE",
-    "CH",
-    "AT",
-    "SE",
-    "AU",
-    "JP",
-    "CN",
-    "IN",
-    "ID",
-    "ZA",
-)
-OTHERS: Sequence[str] = ("US", "BR", "CN", "RU")
+# Countries whose national numbers begin with 0, and others by the first character of a number.
+ZERO = "GB FR DE IT NL BE CH AT SE AU JP CN IN ID ZA".split()  # noqa: SIM905
+OTHERS = {"(": ["BR"], "1": ["CN"], "8": ["RU"]}
 FEWEST_NATIONAL = 9  # digits
 _EXTENSION = r"(?:,? ?(?:x|ext\.?|extension|#) ?\d{1,6})?"
 _CANDIDATE = re.compile(
-    r"(?<![\w.,/+-])(?:\+\s?|(?<!\d[ :])(?!0[ .]|0?123456789|\d{5}-\d{4}\b))"
+    r"(?<![\w.,/+-])(?:\+\s?|(?<!\d[ :])(?!0[ .]|000|0?123456789|\d{5}-\d{4}\b))"
     r"(?:(?:\d{1,3}[ .-]?)?\(\d{1,5}\)|\d)(?:[ ./-]{0,2}\d){5,14}"
     + _EXTENSION
     + r"(?![\w-]|[.,/:]\d| ?[%€$£]| \d)",
@@ -99,7 +83,7 @@ _CANDIDATE = re.compile(
 )
 # The form of North America, also with an area code that is not in use.
 _AMERICAN = re.compile(
-    r"(?:\+?1[ .-]?)?(?:\([2-9]\d\d\) ?|[2-9]\d\d([ .-])(?=\d{3}\1))[2-9]\d\d[ .-]\d{4}"
+    r"(?:\+?1[ .-]?)?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?:/|([ .-])(?=\d{3}\1)))[2-9]\d\d[ .-]\d{4}"
     + _EXTENSION
 )
 _PHONE_CUES = Cues(
@@ -148,11 +132,13 @@ def _is_phone(value: str) -> bool:
     if _AMERICAN.fullmatch(value):
         return True
     if value[0] == "+":
-        regions, leniency = OTHERS[:1], Leniency.POSSIBLE
+        regions, leniency = ["US"], Leniency.POSSIBLE
+    elif value.startswith("00"):
+        regions, leniency = ["FR"], Leniency.VALID
     elif (value.isdigit() and value[0] != "0") or sum(map(str.isdigit, value)) < FEWEST_NATIONAL:
         return False
     else:
-        regions = ZERO if value.lstrip("(")[0] == "0" else OTHERS
+        regions = ZERO if value.lstrip("(")[0] == "0" else OTHERS.get(value[0], [])
         # An area code in parentheses makes up for an unusual grouping.
         leniency = Leniency.VALID if "(" in value else Leniency.STRICT_GROUPING
     return any(
