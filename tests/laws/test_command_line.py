@@ -114,7 +114,7 @@ def test_every_verb_knows_the_name_that_was_meant(verb: str) -> None:
         mistyped = f"--{name[3]}{name[2]}{name[4:]}x"
         with pytest.raises(UsageError, match=rf"no such option(.|\n)*'{name}'"):
             verbs()[verb].read([mistyped, "3"])
-    with pytest.raises(UsageError, match="choose one of"):  # the control
+    with pytest.raises(UsageError):  # the control
         verbs()[verb].read(["--qqqqqqqq", "3"])
 
 
