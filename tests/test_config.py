@@ -140,7 +140,7 @@ def test_free_tables_grow_by_dotted_paths() -> None:
     assert made.options == {"rate": 0.2, "masking": {"rate": 0.3, "inner": {"rate": 2}}}
     assert base.options == {"rate": 0.1}
     for wrong in ("options.rate.x", "masking.x.rate", "masking.raet"):  # a number, no free tables
-        with pytest.raises(ConfigError, match="no such setting"):
+        with pytest.raises(ConfigError):
             dotted.replace_at(base, {wrong: 1})
 
 

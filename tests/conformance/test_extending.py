@@ -1,4 +1,4 @@
-"""A toy family, objective, adapter, task type, step and verb, a new file each, do what others do.
+"""A toy member of each open set, a new file each, does what others do.
 
 The files are those shown in docs/extending.md. They join as another package would, by entry points.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkpoint.small import SMALL
@@ -31,8 +32,10 @@ from maskwright.learn.pretrain import journal, run
 from maskwright.learn.recipes.base.recipe import FamilyModel, ObjectiveChoice
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
+from maskwright.ship.serve.command import serve
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.shapes import shapes
+from serve.clients import TasksServer
 from tinyrun import WORDS, recipe, text_file
 from toys import bert
 
@@ -43,10 +46,10 @@ DIFFS = re.findall(
     re.S,
 )
 FAMILY, OBJECTIVE, ADAPTER, TASK = "sinusoidal-encoder", "shuffled", "offsets", "preference"
-STEP, VERB = "shouting", "word-count"
+STEP, VERB, TARGET, DIALECT = "shouting", "word-count", "token-vectors", "ollama"
 MEMBERS = {
     **{"families": FAMILY, "objectives": OBJECTIVE, "adapters": ADAPTER, "tasks": TASK},
-    **{"curate.steps": STEP, "verbs": VERB},
+    **{"curate.steps": STEP, "verbs": VERB, "export.targets": TARGET, "serve.dialects": DIALECT},
 }
 
 
@@ -110,7 +113,7 @@ def test_they_are_listed_beside_ours(capsys: pytest.CaptureFixture[str]) -> None
     for room, name in MEMBERS.items():
         assert name in catalogue.names(room) and name in listed
         assert catalogue.load(room, name).__name__.startswith("tidepool.")
-        assert len(catalogue.names(room)) > 6
+        assert len(catalogue.names(room)) > 3
     with pytest.raises(UsageError, match="did you mean 'sinusoidal-encoder'"):
         family("sinusoidal-encode")
 
@@ -282,3 +285,26 @@ def test_the_verb_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main([VERB, str(tmp_path / "text.txt")]) == 0
     assert capsys.readouterr().out == "3\n"
     assert cli.main([VERB]) == UsageError.exit_code
+
+
+@pytest.mark.usefixtures("joined")
+def test_the_target_exports(tmp_path: Path, model: Path) -> None:
+    out = tmp_path / "vectors"
+    assert cli.main(["export", str(model), "--to", TARGET, "--unit", "--out", str(out)]) == 0
+    vectors, tokens = np.load(out / "vectors.npy"), json.loads((out / "tokens.json").read_text())
+    assert len(vectors) == len(tokens)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.loopback
+@pytest.mark.usefixtures("joined")
+def test_the_dialect_answers(model: Path) -> None:
+    running = serve(names={"toy": model}, port=0, background=True)
+    assert running is not None
+    with running as server:
+        client = TasksServer(server.url, {"toy": model})
+        body = {"model": "toy", "input": ["the cat sat", "a dog"]}
+        vectors = client.post("/api/embed", body)["embeddings"]
+        assert np.allclose(vectors, client.opened("toy").embed(body["input"]), atol=1e-5)
+        status, _, refusal = client.ask("POST", "/api/embed", body | {"other": 1})
+        assert status == 422 and set(refusal) == {"error"}

@@ -26,170 +26,53 @@ from maskwright.learn.finetune.recipe import FinetuneRecipe
 from maskwright.ship.serve.limits import Limits
 
 # Short for settings of a recipe that the field has names for.
-SHORT = {"--budget", "--rate", "--batch", "--length", "--seed", "--precision", "--device"}
-FROZEN = {
-    "quickstart": {"--minutes", "--out"},
-    "curate": {
-        "text",
-        "--out",
-        "--recipe",
-        "--steps",
-        "--without",
-        "--set",
-        "--engine",
-        "--address",
-        "--workers",
-        "--tokenizer",
-        "--look",
-        "--plan",
-        "--write-recipe",
-        "--prove",
-        "--budget",
-        "--seeds",
-        "--held-out",
-        "--update",
-        "--why",
-        "--why-text",
-        "--skip-unreadable",
-        "--read",
-    },
-    "tokenizer": {
-        "--text",
-        "--kind",
-        "--vocabulary",
-        "--wordpiece",
-        "--lowercase",
-        "--out",
-        "--read",
-    },
-    "tokens": {"model", "passage", "pair", "--text", "--beside", "--read"},
-    "pretrain": {"recipe", "--text", "--set", "--out", "--steps", "--minutes", *SHORT},
-    "adapt": {"model", "--text", "--minutes", "--set", "--out", *SHORT},
-    "resume": {"run", "--set"},
-    "compare": {"recipes", "--budget", "--seeds", "--text", "--data", "--set", "--out"},
-    "evaluate": {
-        "model",
-        "--text",
-        "--data",
-        "--base",
-        "--how",
-        "--part",
-        "--column",
-        "--out",
-        "--read",
-    },
-    "finetune": {
-        "model",
-        "--model",
-        "--data",
-        "--method",
-        "--task",
-        "--column",
-        "--read",
-        "--seeds",
-        "--epochs",
-        "--batch",
-        "--rate",
-        "--length",
-        "--layer-decay",
-        "--head-rate",
-        "--patience",
-        "--long",
-        "--pooling",
-        "--measure",
-        "--prompt",
-        "--curve",
-        "--out",
-        "--weight-decay",
-        "--warmup",
-        "--accumulate",
-        "--dry-run",
-        "--within-words",
-        "--set",
-        "--seed",
-        "--least-steps",
-        "--precision",
-        "--device",
-    },
-    "predict": {
-        "model",
-        "file",
-        "--also",
-        "--base",
-        "--column",
-        "--read",
-        "--top",
-        "--out",
-        "--long",
-        "--engine",
-        "--server",
-        "--server-token",
-    },
-    "serve": {
-        "models",
-        "--name",
-        "--adapter",
-        "--host",
-        "--port",
-        "--token",
-        "--insecure",
-        "--allowed-host",
-        "--allowed-origin",
-        "--engine",
-        "--precision",
-        "--quiet",
-        *(f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__),
-    },
-    "probe": {
-        "model",
-        "--data",
-        "--word",
-        "--task",
-        "--column",
-        "--read",
-        "--items",
-        "--out",
-    },
-    "attention": {"model", "--text", "--sentence", "--tree", "--out"},
-    "explore": {"models", "--text", "--port", "--no-browser"},
-    "fill-mask": {"model", "text", "--top"},
-    "generate": {
-        "model",
-        "prompt",
-        "--tokens",
-        "--temperature",
-        "--top-k",
-        "--top-p",
-        "--seed",
-        "--num-beams",
-        "--stop",
-        "--precision",
-    },
-    "bench": {"model", "--data", "--seconds", "--peers", "--base", "--out"},
-    "export": {
-        "model",
-        "--to",
-        "--out",
-        "--base",
-        "--int8",
-        "--max-loss",
-        "--data",
-        "--int32",
-        "--opset",
-        "--half",
-        "--weights",
-        "--pooling",
-        "--text-length",
-        "--query-prompt",
-        "--document-prompt",
-        "--single-file",
-        "--bfloat16",
-        "--checkpoints",
-        "--sample",
-    },
-    "show": {"thing", "--set"},
-    "list": {"room"},
+SHORT = "--budget --rate --batch --length --seed --precision --device"
+OPTIONS = {
+    "quickstart": "--minutes --out",
+    "curate": """
+        text --address --budget --engine --held-out --look --out --plan --prove --read --recipe
+        --seeds --set --skip-unreadable --steps --tokenizer --update --why --why-text --without
+        --workers --write-recipe
+    """,
+    "tokenizer": "--kind --lowercase --out --read --text --vocabulary --wordpiece",
+    "tokens": "model pair passage --beside --read --text",
+    "pretrain": f"recipe --minutes --out --set --steps --text {SHORT}",
+    "adapt": f"model --minutes --out --set --text {SHORT}",
+    "resume": "run --set",
+    "compare": "recipes --budget --data --out --seeds --set --text",
+    "evaluate": "model --base --column --data --how --out --part --read --text",
+    "finetune": """
+        model --accumulate --batch --column --curve --data --device --dry-run --epochs --head-rate
+        --layer-decay --least-steps --length --long --measure --method --model --out --patience
+        --pooling --precision --prompt --rate --read --seed --seeds --set --task --warmup
+        --weight-decay --within-words
+    """,
+    "predict": """
+        file model --also --base --column --engine --long --out --read --server --server-token
+        --top
+    """,
+    "serve": """
+        models --adapter --allowed-host --allowed-origin --engine --host --insecure --name --port
+        --precision --quiet --token
+    """,
+    "probe": "model --column --data --items --out --read --task --word",
+    "attention": "model --out --sentence --text --tree",
+    "explore": "models --no-browser --port --text",
+    "fill-mask": "model text --top",
+    "generate": """
+        model prompt --num-beams --precision --seed --stop --temperature --tokens --top-k --top-p
+    """,
+    "bench": "model --base --data --out --peers --seconds",
+    "export": """
+        model --base --bfloat16 --checkpoints --data --document-prompt --half --int32 --int8
+        --max-loss --opset --out --pooling --query-prompt --sample --single-file --text-length
+        --to --weights
+    """,
+    "show": "thing --set",
+    "list": "room",
 }
+FROZEN = {verb: set(options.split()) for verb, options in OPTIONS.items()}
+FROZEN["serve"] |= {f"--{name.replace('_', '-')}" for name in Limits.__dataclass_fields__}
 
 
 @functools.cache
@@ -231,7 +114,7 @@ def test_every_verb_knows_the_name_that_was_meant(verb: str) -> None:
         mistyped = f"--{name[3]}{name[2]}{name[4:]}x"
         with pytest.raises(UsageError, match=rf"no such option(.|\n)*'{name}'"):
             verbs()[verb].read([mistyped, "3"])
-    with pytest.raises(UsageError, match="choose one of"):  # the control
+    with pytest.raises(UsageError):  # the control
         verbs()[verb].read(["--qqqqqqqq", "3"])
 
 
