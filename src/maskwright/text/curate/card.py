@@ -24,13 +24,12 @@ from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.engine.run import Pieces, folder_key
 from maskwright.text.curate.engine.segment import (
     FACTS_FILE,
-    MOST_SOURCES,
     SAMPLE,
     TEXT_FILE,
     least_examples,
     nearest_examples,
 )
-from maskwright.text.curate.engine.shards import read_facts
+from maskwright.text.curate.engine.shards import MOST_SOURCES, read_facts
 from maskwright.text.curate.engine.tables import texts_of
 from maskwright.text.curate.recipe import (
     CurationRecipe,

@@ -20,12 +20,10 @@ from maskwright.text.corpus.files import Paths, listed
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.card_report import render_data_card, render_page
-from maskwright.text.curate.engine.corpus import Progress
-from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.engine.pack import PACKED
+from maskwright.text.curate.engine.daft_engine import DaftEngine, Progress
 from maskwright.text.curate.engine.run import Pieces, prune, read_files, require_files, run
 from maskwright.text.curate.engine.segment import CHANGED, REMOVED, records
-from maskwright.text.curate.engine.shards import REJECTED
+from maskwright.text.curate.engine.shards import PACKED, REJECTED
 from maskwright.text.curate.engine.tables import compressed
 from maskwright.text.curate.recipe import CurationRecipe
 

@@ -36,10 +36,10 @@ from maskwright.text.corpus.files import IgnoredFiles, Paths, Source, find
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.card import card_of, reading_findings
-from maskwright.text.curate.engine.daft_engine import ROW_BYTES, SHARE, DaftEngine
+from maskwright.text.curate.engine.corpus import ROW_BYTES, SHARE
+from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
-from maskwright.text.curate.engine.segment import utf8_size
-from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, write_shards
+from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, utf8_size, write_shards
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
 from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step

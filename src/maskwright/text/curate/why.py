@@ -26,9 +26,8 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.card_report import value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
-from maskwright.text.curate.engine.pack import READ_AT
 from maskwright.text.curate.engine.segment import common_prefix_length, location_of
-from maskwright.text.curate.engine.shards import UNREAD
+from maskwright.text.curate.engine.shards import READ_AT, UNREAD
 
 FOUND = 10  # most matching documents that are shown
 NEAR = 20  # most names that are compared closely with an unknown one

@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from maskwright.base.config import fingerprint, to_plain
 from maskwright.base.storage.commit import Staging, commit_once
 from maskwright.base.storage.files import file_state
+from maskwright.text.curate.engine.corpus import PASS_FILE, read_side_input, rows_about
+from maskwright.text.curate.engine.shards import MOST_SOURCES, own_id, utf8_size
 from maskwright.text.curate.engine.tables import (
     RemainingRows,
     compressed,
     read_batches,
-    read_columns,
     write_left,
     write_tables,
 )
@@ -53,6 +54,7 @@ from maskwright.text.curate.step import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+StepTables = Sequence[tuple[str, Mapping[str, Any]]]  # (name, settings) of steps
 _OPENED: dict[str, tuple[list[Any], Any]] = {}
 
 
@@ -66,7 +68,6 @@ def open_step(name: str, step: Step) -> Any:
 
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
-PASS_FILE = "table.parquet"  # in the folder of a pass
 NOTHING_LEFT = "nothing-left"
 NOT_SHOWN = "(not shown)"  # in place of a text in the records of a private step
 EXCERPT = 300  # characters of a text in an example
@@ -74,66 +75,58 @@ AROUND = 60  # characters before a change in an example of it
 EXAMPLES = 3  # for each rule and shard
 BORDER = 4  # examples on each side of each limit
 SAMPLE = 500  # values of each rule and shard, for a histogram
-MOST_SOURCES = 200
 
 
-def run_segment(task: dict[str, Any]) -> dict[str, Any]:
-    """Apply steps to a shard, unless the output folder exists. Return {}.
+def run_segment(
+    shard: str,
+    steps: StepTables,
+    private: StepTables,
+    side_input: str,
+    out: str,
+    ahead: Mapping[str, Any] | None,
+) -> None:
+    """Apply steps to the file `shard`, and write the folder `out`.
 
     Args:
-        task: `shard` (a path), `steps` (names with their settings, in order), `private` (the
-            private ones of these and later steps), `known` (the path of the side input of the first
-            step, or ""), `out` (the output folder) and `ahead`: None, or {"step", "out"} of the
-            next step, whose first pass is run over the remaining documents.
+        steps: the steps in order.
+        private: the private ones of these and later steps.
+        side_input: the path of the side input of the first step, or "".
+        ahead: {"step", "out"} of the next step, whose first pass is run over the remaining
+            documents; or None.
     """
-    out = Path(task["out"])
-    if not out.is_dir():
-        steps = _steps(task["steps"])
-        side_input = read_known(task["known"])
-        ahead = _NextPass.of(task["ahead"])
-        shard = Path(task["shard"])
-        private = _steps(task["private"])
-        commit_once(out, lambda stage: _write(stage, out, shard, steps, private, side_input, ahead))
-        ahead.finish()
-    return {}
+    next_pass = _NextPass(ahead)
+
+    def write(stage: Staging) -> None:
+        next_pass.tables.clear()  # a segment may be written a second time
+        _write(stage, Path(out), Path(shard), _steps(steps), _steps(private), side_input, next_pass)
+
+    commit_once(Path(out), write)
+    next_pass.finish()
 
 
-def _steps(listed: Sequence[Sequence[Any]]) -> Mapping[str, Step]:
-    return make([name for name, _ in listed], {name: plain for name, plain in listed}).steps
+def _steps(tables: StepTables) -> Mapping[str, Step]:
+    return make([name for name, _ in tables], {name: plain for name, plain in tables}).steps
 
 
 class _NextPass:
     """The first pass of the next step, run over the documents that remain after a segment."""
 
-    def __init__(self, function: Pass | None, out: Path | None) -> None:
-        self.function, self.out = function, out
+    def __init__(self, task: Mapping[str, Any] | None) -> None:
         self.tables: list[pa.Table] = []
-
-    @classmethod
-    def of(cls, task: Mapping[str, Any] | None) -> _NextPass:
-        if task is None or Path(task["out"]).is_dir():
-            return cls(None, None)
-        (step,) = _steps([task["step"]]).values()
-        first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
-        return cls(None if first_pass is None else first_pass[1], Path(task["out"]))
-
-    def begin(self) -> None:
-        """Drop collected tables, as a segment may be written a second time."""
-        self.tables.clear()
+        self._pass: Pass | None = None
+        if task is not None and not Path(task["out"]).is_dir():
+            (step,) = _steps([task["step"]]).values()
+            first_pass = step.first_pass() if isinstance(step, CorpusStep) else None
+            self._pass = first_pass and first_pass[1]
+            self._out = Path(task["out"])
 
     def see(self, batch: CurationBatch) -> None:
-        if self.function is not None:
-            self.tables.append(self.function(batch, None))
+        if self._pass is not None:
+            self.tables.append(self._pass(batch, None))
 
     def finish(self) -> None:
-        if self.out is not None and self.tables:
-            commit_once(self.out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
-
-
-@functools.lru_cache(maxsize=1)
-def read_known(path: str) -> pa.Table | None:
-    """Read a side input, or return None for "". Cached, as consecutive tasks often share it."""
-    return read_columns(Path(path)) if path else None
+        if self.tables:
+            commit_once(self._out, lambda stage: write_tables(stage, PASS_FILE, self.tables))
 
 
 def _write(
@@ -142,11 +135,11 @@ def _write(
     shard: Path,
     steps: Mapping[str, Step],
     private: Mapping[str, Step],
-    side_input: pa.Table | None,
+    side_input: str,
     ahead: _NextPass,
 ) -> None:
     """Apply the steps and write the files of the segment; arguments as in `run_segment`."""
-    ahead.begin()
+    gathered = read_side_input(side_input)
     keeps_texts = not any(step.CHANGES_TEXT for step in steps.values())
     remaining: list[RemainingRows] = []
     notes: set[str] = set()
@@ -159,7 +152,7 @@ def _write(
     for batch in read_batches(shard):
         flow = Flow.of(batch)
         for name, step in steps.items():
-            rows = rows_about(side_input, flow.batch) if isinstance(step, CorpusStep) else None
+            rows = rows_about(gathered, flow.batch) if isinstance(step, CorpusStep) else None
             outcome = step.apply(flow.batch, open_step(name, step), rows)
             flow = record.take(name, flow, outcome)
             notes.update(outcome.notes)
@@ -225,23 +218,6 @@ def _examples(facts: Any) -> Iterator[dict[str, Any]]:
             yield from _examples(member)
 
 
-def rows_of(side_input: pa.Table | None) -> NDArray[np.int64] | None:
-    """Return the row numbers in a side input, sorted and distinct; None: it concerns all rows."""
-    if side_input is None or "row" not in side_input.schema.names:
-        return None
-    return np.unique(side_input.column("row").to_numpy())
-
-
-def rows_about(side_input: pa.Table | None, batch: CurationBatch) -> pa.Table | None:
-    """Return the rows of a side input for the documents of a batch; without `row`, all of them."""
-    if side_input is None or "row" not in side_input.schema.names:
-        return side_input
-    import pyarrow as pa
-
-    chosen = np.isin(side_input.column("row").to_numpy(), batch.rows)
-    return side_input.filter(pa.array(chosen))
-
-
 def _lines(records: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     for record in records:
         yield (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
@@ -291,11 +267,6 @@ class Flow:
             return self
         keys = [self.keys[index] for index in np.flatnonzero(chosen).tolist()]
         return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
-
-
-def utf8_size(text: str) -> int:
-    """Return the number of bytes of a text in UTF-8."""
-    return len(text) if text.isascii() else len(text.encode())
 
 
 def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
@@ -560,11 +531,6 @@ def example(flow: Flow, index: int) -> dict[str, Any]:
     return {"id": name, "place": flow.batch.ids[index], "text": text, "key": flow.keys[index]}
 
 
-def own_id(batch: CurationBatch, index: int) -> str:
-    """Return the id of a document: its note `id`, or else its location."""
-    return batch.note("id")[index] or batch.ids[index]
-
-
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
     """Return the entries of a record that identify a document: `id`, `file`, `line` or `row`."""
     location = batch.ids[index]
@@ -611,22 +577,3 @@ def _plain(value: str | float) -> str | float:
     if isinstance(value, str):
         return value
     return _number(value) if math.isfinite(value) else str(float(value))
-
-
-def run_pass(task: dict[str, Any], function: Pass) -> dict[str, Any]:
-    """Run a pass over a shard, unless the output folder exists. Return {}.
-
-    Args:
-        task: `shard` (a path), `known` (the path of a side input, or "") and `out`, the output
-            folder. With a side input only the batches are read whose rows it contains.
-    """
-    out = Path(task["out"])
-    if not out.is_dir():
-        side_input = read_known(task["known"])
-        tables = []
-        for batch in read_batches(Path(task["shard"]), rows_of(side_input)):
-            batch_input = rows_about(side_input, batch)
-            if batch_input is None or batch_input.num_rows:
-                tables.append(function(batch, batch_input))
-        commit_once(out, lambda stage: write_tables(stage, PASS_FILE, tables))
-    return {}
