@@ -21,7 +21,7 @@ from maskwright.text.curate.engine import corpus as corpora
 from maskwright.text.curate.engine import run as runs
 from maskwright.text.curate.engine import shards, tables
 from maskwright.text.curate.engine.daft_engine import DaftEngine
-from maskwright.text.curate.recipe import CurationRecipe, make
+from maskwright.text.curate.recipe import CurationRecipe, choose, make
 from maskwright.text.curate.step import CurationBatch
 from maskwright.text.curate.steps import exact_duplicates, near_duplicates
 
@@ -388,21 +388,17 @@ def test_a_folder_that_is_no_curated_corpus_is_never_replaced(tmp_path: Path) ->
 def test_a_recipe_at_fault_is_refused_by_its_field(
     tmp_path: Path, toml: str, where: str, what: str
 ) -> None:
-    from maskwright.text.curate.recipe import read
-
     file = tmp_path / "recipe.toml"
     file.write_text(toml)
     with pytest.raises(ConfigError) as refused:
-        read(file)
+        choose(file, None, (), ())
     assert where in str(refused.value.where) and what in str(refused.value)
     assert str(file) in str(refused.value.where)
 
 
 def test_a_written_recipe_reads_back(tmp_path: Path) -> None:
-    from maskwright.text.curate.recipe import read
-
     (tmp_path / "r.toml").write_text(recipe().to_toml())
-    assert read(tmp_path / "r.toml") == recipe()
+    assert choose(tmp_path / "r.toml", None, (), ()) == recipe()
 
 
 def test_steps_that_contradict_each_other_are_refused_or_told() -> None:

@@ -16,7 +16,7 @@ from maskwright.cli.main import main
 from maskwright.text.corpus import read
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import look as looks
-from maskwright.text.curate.choices import document_form
+from maskwright.text.curate.command import reading_options
 from maskwright.text.curate.curation import Options, curate
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS
@@ -114,7 +114,7 @@ def test_how_text_files_split_is_chosen_by_their_size(
         for n, size in enumerate(sizes):
             (tmp_path / f"{n}.txt").write_text("a" * size)
         (tmp_path / "page.html").write_text("<p>" * 9)
-        found = document_form(tmp_path, READING, lambda found: notes.append(found.what)).form
+        found = reading_options(tmp_path, [], False, lambda found: notes.append(found.what)).form
         if sizes:  # pretraining reads them so, too
             reader = read.Reader(tmp_path)
             assert reader.reading.form == found

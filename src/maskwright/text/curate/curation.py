@@ -71,24 +71,38 @@ def curate(
         DataError, UsageError, ConfigError, ResourceError, StoppedError, StorageError: from reading
             and from the steps; the same call resumes where it stopped.
     """
-    options = options or Options()
-    out = Path(out)
-    require_place(out, update=options.update)
-    require_apart(paths, out)
-    require_tokenizer(options.tokenizer)
+    options, out = options or Options(), Path(out)
+    prepare(paths, out, recipe, options)
+    return curate_prepared(paths, out, recipe, options)
+
+
+def prepare(paths: Paths, out: Path | None, recipe: CurationRecipe, options: Options) -> None:
+    """Check what can be checked before any work, and start the engine; `out` None: no result.
+
+    Raises:
+        As `curate`.
+    """
+    if out is not None:
+        _require_place(out, update=options.update)
+        _require_apart(paths, out)
+    if options.tokenizer:
+        from maskwright.text.tokenizer.tokenizer import Tokenizer
+
+        Tokenizer.load(Path(options.tokenizer))
     require_files(recipe)
     for finding in recipe.findings:
         options.note(finding)
     options.engine.start()
-    work = work_folder(out)
+
+
+def curate_prepared(
+    paths: Paths, out: Path, recipe: CurationRecipe, options: Options
+) -> dict[str, Any]:
+    """`curate` after `prepare`."""
+    work, engine, progress = work_folder(out), options.engine, options.progress
     with writing(out):
         read = read_files(
-            paths,
-            options.reading,
-            work,
-            options.engine,
-            options.progress,
-            skip=options.skip_unreadable,
+            paths, options.reading, work, engine, progress, skip=options.skip_unreadable
         )
         for finding in reading_findings(read.facts):
             options.note(finding)
@@ -96,10 +110,10 @@ def curate(
             read,
             recipe,
             work,
-            options.engine,
+            engine,
             tokenizer=options.tokenizer,
             note=options.note,
-            progress=options.progress,
+            progress=progress,
         )
         card = card_of(pieces, recipe, options.tokenizer, paths=paths, reading=options.reading)
         commit(
@@ -112,7 +126,7 @@ def curate(
     return card
 
 
-def require_place(out: Path, *, update: bool) -> None:
+def _require_place(out: Path, *, update: bool) -> None:
     """Refuse an existing path, unless it is a curated corpus and `update` is set.
 
     Raises:
@@ -126,15 +140,13 @@ def require_place(out: Path, *, update: bool) -> None:
     require_new(out, message=f"the path already exists: {obstacle}", do=do)
 
 
-def require_apart(paths: Paths, out: Path) -> None:
+def _require_apart(paths: Paths, out: Path) -> None:
     """Refuse a result that is inside a path that is read, or contains one.
 
     Raises:
         OutputError: naming both.
     """
-    result_folders = [
-        Path(os.path.realpath(result_folder)) for result_folder in (out, work_folder(out))
-    ]
+    result_folders = [Path(os.path.realpath(folder)) for folder in (out, work_folder(out))]
     for path in listed(paths):
         read = Path(os.path.realpath(path))
         for result_folder in result_folders:
@@ -146,18 +158,6 @@ def require_apart(paths: Paths, out: Path) -> None:
                     wanted="a result outside of the folders that are read",
                     do="choose another --out",
                 )
-
-
-def require_tokenizer(folder: str) -> None:
-    """Refuse a folder without a tokenizer, before any work.
-
-    Raises:
-        TokenizerError: naming what is missing.
-    """
-    if folder:
-        from maskwright.text.tokenizer.tokenizer import Tokenizer
-
-        Tokenizer.load(Path(folder))
 
 
 def is_curated(folder: Path) -> bool:
@@ -179,7 +179,12 @@ def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping
             if files:  # concatenated gzip members are one valid file
                 content = itertools.chain.from_iterable(map(_pieces_of, files))
                 stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
-    _write_unreadable(stage, pieces)
+    rejected = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
+    broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
+    if rejected or broken:
+        rows = itertools.chain.from_iterable(map(_pieces_of, rejected))
+        lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
+        stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))
     stage.write_bytes("recipe.toml", recipe.to_toml().encode())
     stage.write_json("card.json", card)
     stage.write_bytes("card.md", render_data_card(card).encode("utf-8", "replace"))
@@ -190,13 +195,3 @@ def _pieces_of(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while data := file.read(1 << 20):
             yield data
-
-
-def _write_unreadable(stage: Staging, pieces: Pieces) -> None:
-    """Write `unreadable.jsonl.gz`, the rows and files that could not be read, if there are any."""
-    files = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
-    broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
-    if files or broken:
-        rows = (piece for path in files for piece in _pieces_of(path))
-        lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)
-        stage.write_bytes(UNREADABLE, compressed(itertools.chain(rows, lines)))

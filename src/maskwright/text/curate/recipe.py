@@ -30,6 +30,31 @@ from maskwright.base.toml import refuse_other_kind, to_toml
 from maskwright.text.curate.step import Step
 
 ROOM = "curate.steps"
+# The default recipe. Its order: repairs first, so that rules see the final text and personal
+# details are masked before anything is recorded; then rules about single documents; then steps that
+# need the whole corpus. Perplexity follows the removal of duplicates, which its model would learn
+# as usual text. Settings differ from the published rules where these are for web pages only:
+# shorter documents are kept (a dialogue, a news item), one stop word suffices, teasers that end in
+# "..." are kept, and length is judged in any language.
+DEFAULT_STEPS: dict[str, dict[str, object]] = {
+    "html": {},
+    "normalise": {},
+    "personal": {},
+    "boilerplate": {},
+    "language": {"most_other": 0.25},
+    "gibberish": {},
+    "gopher-repetition": {},
+    "gopher-quality": {
+        "min_doc_words": 15,
+        "min_stop_words": 1,
+        "min_avg_word_length": 2.5,
+        "max_ellipsis_lines_ratio": 1.0,
+        "languages": [],
+    },
+    "exact-duplicates": {},
+    "near-duplicates": {},
+    "perplexity": {"spread": 3.0},
+}
 
 
 @dataclass(frozen=True)
@@ -120,6 +145,48 @@ def summary_of(name: str) -> str:
     return str(catalogue.load(ROOM, name).SUMMARY)
 
 
+def choose(
+    recipe: Path | None,
+    steps: Sequence[str] | None,
+    without: Sequence[str],
+    settings: Sequence[str],
+) -> CurationRecipe:
+    """Return the recipe of a file, of a list of steps, or the default one, without the steps
+    `without`, and with `settings` of the form `STEP.SETTING=VALUE`.
+
+    Raises:
+        ConfigError: unknown steps or settings, or no step remains.
+    """
+    if recipe is not None and steps is not None:
+        raise ConfigError(
+            "a recipe and a list of steps", where="--steps", do="give one of --recipe and --steps"
+        )
+    tables: dict[str, Any] = {}
+    if recipe is not None:
+        names, tables = read_plain(recipe)
+    elif steps is not None:
+        names = list(steps)
+    else:
+        names, tables = list(DEFAULT_STEPS), dict(DEFAULT_STEPS)
+    for name in without:
+        if name not in names:
+            raise ConfigError(
+                "the recipe has no such step",
+                where="--without",
+                found=repr(name),
+                wanted=near(name, names),
+            )
+    names = [name for name in names if name not in without]
+    if not names:
+        where = "--without" if without else "--steps"
+        raise ConfigError("the recipe has no steps", where=where, wanted="at least one step")
+    tables = {name: table for name, table in tables.items() if name not in without}
+    try:
+        return make(names, with_settings(names, tables, settings))
+    except ConfigError as error:
+        raise (error if recipe is None else error.under(f"{recipe}, ")) from None
+
+
 def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe:
     """Build the recipe of these steps; `tables` holds the settings of each.
 
@@ -147,20 +214,6 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
     return CurationRecipe(
         {name: config.from_plain(settings_of(name), tables.get(name, {}), name) for name in steps}
     )
-
-
-def read(path: Path, settings: Sequence[str] = ()) -> CurationRecipe:
-    """Read a recipe from a TOML file, applying each `STEP.SETTING=VALUE` before it is checked.
-
-    Raises:
-        UsageError: the file does not exist.
-        ConfigError: the file is not TOML, or not a valid recipe; names file and field.
-    """
-    steps, tables = read_plain(path)
-    try:
-        return make(steps, with_settings(steps, tables, settings))
-    except ConfigError as error:
-        raise error.under(f"{path}, ") from None
 
 
 def read_plain(path: Path) -> tuple[list[str], dict[str, Any]]:
