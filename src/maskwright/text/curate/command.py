@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -14,13 +14,14 @@ from typing import Any, Literal, TextIO
 from maskwright.base.errors import UsageError
 from maskwright.base.findings import Finding, Note, ignore
 from maskwright.base.report import document
-from maskwright.base.report.wording import duration, percent, size
+from maskwright.base.report.wording import duration, size
 from maskwright.base.storage.commit import writing
 from maskwright.base.storage.files import write_file
 from maskwright.base.terminal import harmless_lines, shell_word
 from maskwright.text.corpus.files import Paths, find
 from maskwright.text.corpus.read import with_form
 from maskwright.text.corpus.reading import ReadingOptions
+from maskwright.text.curate.card_report import terminal_lines
 from maskwright.text.curate.curation import (
     Options,
     curate,
@@ -167,7 +168,7 @@ def curate_command(
             raise
         disk = size(sum(p.stat().st_size for p in work.rglob("*") if p.is_file()))
         _print(
-            *summary(card),
+            *terminal_lines(card),
             f"corpus: {out}",
             f"pieces for the next run with --update: {beside} ({disk})",
             f"next: maskwright pretrain bert-mini --text {shell_word(out)}",
@@ -254,26 +255,3 @@ class ProgressLine:
         elif done == total and not self.shown:
             self.shown = True
             print(harmless_lines(f"{name}: {total} shards, {duration(elapsed)}"), file=sys.stderr)
-
-
-def summary(card: Mapping[str, Any]) -> list[str]:
-    """Return lines that describe the result: what each step removed, by rule."""
-    lines = []
-    read = card["read"]
-    lines.append(f"read: {read['documents']:,} documents, {size(read['bytes'])}")
-    for step in card["steps"]:
-        total, removed = step["documents_in"], step["documents_in"] - step["documents_out"]
-        rules = sorted(step["rules"].items(), key=lambda item: -item[1]["documents"])
-        listed = ", ".join(f"{rule} {facts['documents']:,}" for rule, facts in rules[:4])
-        changed = ", ".join(f"{rule} in {n:,}" for rule, n in list(step["changes"].items())[:4])
-        phrases = [f"{removed:,} of {total:,} removed ({percent(removed / max(1, total))})"]
-        phrases += [listed] if listed else []
-        phrases += [f"changed: {changed}"] if changed else []
-        lines.append(f"  {step['step']}: {'; '.join(phrases)}")
-    remaining = card["left"]
-    tokens = f", {remaining['tokens']:,} tokens" if "tokens" in remaining else ""
-    lines.append(
-        f"left: {remaining['documents']:,} documents, {size(remaining['bytes'])}, "
-        f"{remaining['words']:,} words{tokens}"
-    )
-    return lines

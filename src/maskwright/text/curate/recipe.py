@@ -15,6 +15,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import textwrap
 import tomllib
@@ -68,14 +69,14 @@ class CurationRecipe:
     steps: Mapping[str, Step]
 
     def __post_init__(self) -> None:
-        for name, step in self.steps.items():
+        checks = [(name, step.check) for name, step in self.steps.items()]
+        checks += [
+            (name, functools.partial(step.check_beside, name, self.steps))
+            for name, step in self.steps.items()
+        ]
+        for name, check in checks:
             try:
-                step.check()
-            except ConfigError as error:
-                raise error.under(f"{name}.") from None
-        for name, step in self.steps.items():
-            try:
-                step.check_beside(name, self.steps)
+                check()
             except ConfigError as error:
                 raise error.under(f"{name}.") from None
 
@@ -83,35 +84,38 @@ class CurationRecipe:
     def findings(self) -> list[Finding]:
         """Warnings about orders of steps that are likely mistakes."""
         findings, names = list[Finding](), list(self.steps)
+
+        def warn(name: str, message: str, remedy: str, why: str = "") -> None:
+            findings.append(Finding(name, message, why, remedy, "warning"))
+
         removers = [name for name in names if self.steps[name].REMOVES_COPIES]
         for name in names[names.index(removers[0]) :] if removers else []:
             removes_only = getattr(self.steps[name], "action", "") == "remove"
             if self.steps[name].CHANGES_TEXT and not removes_only and name not in removers:
                 message = f"{name} changes texts behind {removers[0]}, and may make new copies"
-                remedy = f"put {name} before {removers[0]}"
-                findings.append(
-                    Finding("changes-behind-duplicates", message, "", remedy, "warning")
-                )
+                warn("changes-behind-duplicates", message, f"put {name} before {removers[0]}")
         for number, (name, step) in enumerate(self.steps.items()):
             facts = {fact for before in names[:number] for fact in self.steps[before].LEAVES}
             for fact, why in step.needs_before().items():
                 if fact not in facts:
                     message = f"{name} needs a corpus with {fact}, and no step before it makes one"
                     makers = [n for n in step_names() if fact in settings_of(n).LEAVES]
-                    remedy = f"put {' or '.join(makers)} before {name}"
-                    findings.append(Finding("needs-a-step-before", message, why, remedy, "warning"))
+                    warn(
+                        "needs-a-step-before",
+                        message,
+                        f"put {' or '.join(makers)} before {name}",
+                        why,
+                    )
             for before in names[:number]:
                 if "language" in step.NOTES and hasattr(self.steps[before], "languages"):
                     message = f"{before} has rules for some languages, and {name} runs behind it"
-                    remedy = f"put {name} before {before}"
-                    findings.append(Finding("language-comes-late", message, "", remedy, "warning"))
+                    warn("language-comes-late", message, f"put {name} before {before}")
         return findings
 
     def to_toml(self) -> str:
         """Return the recipe with all settings as TOML."""
         names = ", ".join(f'"{name}"' for name in self.steps)
-        tables = {name: config.to_plain(step) for name, step in self.steps.items()}
-        return f"steps = [{names}]\n\n" + to_toml(tables)
+        return f"steps = [{names}]\n\n" + to_toml(self.plain())
 
     def plain(self) -> dict[str, Any]:
         """Return {step: settings} as plain values, for fingerprints and the card."""
@@ -195,13 +199,10 @@ def make(steps: Sequence[str], tables: Mapping[str, Any] = {}) -> CurationRecipe
             not run, or invalid settings.
     """
     for number, name in enumerate(steps):
-        if not isinstance(name, str) or name in steps[:number]:
-            raise ConfigError(
-                "a step is named twice" if isinstance(name, str) else "not the name of a step",
-                where="steps",
-                found=repr(name),
-                wanted="each step once" if isinstance(name, str) else "a text",
-            )
+        if not isinstance(name, str):
+            raise ConfigError("not the name of a step", where="steps", found=name, wanted="a text")
+        if name in steps[:number]:
+            raise ConfigError("a step is named twice", where="steps", found=repr(name))
         settings_of(name)
     if unused := [name for name in tables if name not in steps]:
         exists = unused[0] in step_names()
@@ -286,15 +287,10 @@ def descriptions(kind: type[Step]) -> Mapping[str, str]:
             continue
         body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
         assert isinstance(body, ast.ClassDef)
-        name = ""
-        for line in body.body:
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-                name = line.target.id
-            elif name and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
-                texts[name] = " ".join(str(line.value.value).split())
-                name = ""
-            else:
-                name = ""
+        for line, following in itertools.pairwise(body.body):
+            match line, following:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(docs)):
+                    texts[name] = " ".join(str(docs).split())
     return {field.name: texts.get(field.name, "") for field in dataclasses.fields(kind)}
 
 
