@@ -13,9 +13,8 @@ from tests.data.toy import corpus, store_of
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.store.loader import Loader
-from maskwright.text.store.pack import PackedDocuments
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows
+from maskwright.text.store.rows import PackedDocuments, Rows
 
 
 class Numbers:

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from tests.data.toy import corpus, store_of
 
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
-from maskwright.text.store.loader import Loader
-from maskwright.text.store.mixture import BLOCK, Mixture, ScheduledMixture
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.loader import BLOCK, Loader, Mixture, ScheduledMixture
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows
+from maskwright.text.store.rows import PackedDocuments, Rows
 
 
 class Named:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, documents, sentence_ranges, store_of
 
 from maskwright.base.errors import IncompatibleError, UsageError
-from maskwright.text.store.pack import PackedDocuments, PackedSentences, best_fit
-from maskwright.text.store.rows import Rows
+from maskwright.text.store.rows import PackedDocuments, PackedSentences, Rows, best_fit
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 
@@ -138,7 +137,7 @@ def test_the_seed_decides_who_shares_a_row(store: TokenStore) -> None:
 
 def test_windows_are_packed_alone(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     wide = PackedDocuments(store, 128)
-    monkeypatch.setattr("maskwright.text.store.pack.WINDOW", 100)
+    monkeypatch.setattr("maskwright.text.store.rows.WINDOW", 100)
     narrow = PackedDocuments(store, 128)
     everything = narrow.rows(np.arange(len(narrow)), 0)
     assert sorted(pieces(everything)) == sorted(pieces(wide.rows(np.arange(len(wide)), 0)))

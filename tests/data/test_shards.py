@@ -15,8 +15,7 @@ from tests.faults.fs import Unhurried
 
 from maskwright.text.corpus.document import Document
 from maskwright.text.store import tokenize
-from maskwright.text.store.pairs import sentence_starts
-from maskwright.text.store.tokenize import build_store
+from maskwright.text.store.tokenize import build_store, sentence_starts
 
 
 @given(st.lists(st.integers(1, 30), max_size=30), st.integers(1, 60))

@@ -15,14 +15,12 @@ import pytest
 from tests.data.toy import corpus, store_of
 
 from maskwright.text.corpus import embedded
-from maskwright.text.store import pack
+from maskwright.text.store import rows
 from maskwright.text.store.loader import Loader
-from maskwright.text.store.pack import PackedDocuments
-from maskwright.text.store.pairs import SentencePairs, sentence_starts
-from maskwright.text.store.rows import RowSource
+from maskwright.text.store.pairs import SentencePairs
+from maskwright.text.store.rows import PackedDocuments, RowSource, Stream
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream
-from maskwright.text.store.tokenize import blocks, build_store
+from maskwright.text.store.tokenize import blocks, build_store, sentence_starts
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
 pytestmark = pytest.mark.proof
@@ -108,6 +106,6 @@ def test_packing_a_million_documents(tmp_path: Path) -> None:
     sizes = np.minimum(draw.lognormal(3.6, 0.8, 1_000_000).astype(np.int64) + 1, 126)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     began = time.perf_counter()
-    plan = pack._arrange(offsets, 128, 2, 0)
+    plan = rows._arrange(offsets, 128, 2, 0)
     assert time.perf_counter() - began < 10
     assert (sizes.sum() + 2 * len(sizes)) / (128 * (len(plan.bounds) - 1)) > 0.99

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.data.toy import Toy, corpus, store_of
 
 from maskwright.base.errors import UsageError
+from maskwright.text.store.rows import Stream, Windows
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream, Windows
 
 END = 3
 

@@ -22,9 +22,8 @@ from maskwright.base.errors import (
 from maskwright.base.storage.commit import Lock
 from maskwright.text.corpus.document import Document
 from maskwright.text.store import tokenize
-from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.tokenize import build_store
+from maskwright.text.store.tokenize import build_store, sentence_starts
 
 TEXTS = corpus(5, 120)
 

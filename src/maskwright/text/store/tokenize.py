@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.base.config import fingerprint
 from maskwright.base.errors import DataError, IncompatibleError, OutputError
 from maskwright.base.storage.commit import (
     DISK,
@@ -36,7 +38,6 @@ from maskwright.base.storage.commit import (
     verify,
 )
 from maskwright.text.corpus.document import Document
-from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.store.store import FILES, KIND, MANIFEST, TokenStore, checked_cast
 
 SHARD_BYTES = 16 << 20
@@ -230,11 +231,10 @@ class _Builder:
         self.tokenizer, self.out, self.workers = tokenizer, out, workers
         self.sentences, self.progress, self.files = sentences, progress, files
         self.work = out.with_name(f".work-{out.name}")
-        roles = {role: getattr(tokenizer, role, None) for role in ROLES}
         self.facts: dict[str, Any] = {
             "tokenizer": tokenizer.fingerprint,
             "vocabulary_size": tokenizer.vocabulary_size,
-            "special": {role: int(n) for role, n in roles.items() if n is not None},
+            "special": _special_ids(tokenizer),
             "with_sentences": sentences,
         }
         self.done = [0, 0, 0]
@@ -398,3 +398,93 @@ def _copy(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         while piece := file.read(COPY_BYTES):
             yield piece
+
+
+def _special_ids(tokenizer: Encoder) -> dict[str, int]:
+    """Return the ids of special tokens by role."""
+    ids = {role: getattr(tokenizer, role, None) for role in ROLES}
+    return {role: int(number) for role, number in ids.items() if number is not None}
+
+
+# ------------------------------------------------------------------------------ texts in memory
+class TextStore(TokenStore):
+    """A `TokenStore` of `texts` in memory, one document each, with their sentences; texts without
+    tokens are left out.
+
+    Raises:
+        TokenizerError: a text that cannot be tokenized.
+        DataError: the tokenizer gives an id outside its own vocabulary.
+    """
+
+    def __init__(self, texts: Sequence[str], tokenizer: Encoder) -> None:
+        encoded = tokenizer.encode_marked(texts, [sentence_starts(text) for text in texts])
+        nonempty = [
+            (text, ids, marks)
+            for text, (ids, marks) in zip(texts, encoded, strict=True)
+            if len(ids)
+        ]
+        sizes = [len(ids) for _, ids, _ in nonempty]
+        flat = np.concatenate([np.zeros(0, np.int64), *(ids for _, ids, _ in nonempty)])
+        self.path = Path("text")
+        self.vocabulary_size = tokenizer.vocabulary_size
+        self.tokens = checked_cast(flat.astype(np.int64), self.vocabulary_size)
+        self.offsets = np.cumsum([0, *sizes])
+        starts = [
+            start + marks[marks < len(ids)].astype(np.int64)
+            for start, (_, ids, marks) in zip(self.offsets, nonempty, strict=False)
+        ]
+        self.sentences = np.unique(np.concatenate([np.zeros(0, np.int64), *starts]))
+        self.document_bytes = np.array([len(text.encode()) for text, *_ in nonempty], np.int64)
+        self.starts_word = np.asarray(tokenizer.starts_word, dtype=bool)
+        self.ends_word = np.asarray(tokenizer.ends_word, dtype=bool)
+        self.special = _special_ids(tokenizer)
+        self.largest_id = int(flat.max()) if len(flat) else -1
+        self.tokenizer_fingerprint = tokenizer.fingerprint
+        self.num_tokens, self.num_documents = len(flat), len(nonempty)
+        self.fingerprint = fingerprint(["texts", list(texts), tokenizer.fingerprint])
+
+
+# ------------------------------------------------------------------------------ sentences
+# Both alternatives begin with few characters, which makes the search fast.
+_OPENING = "\"'“‘«(\\[*–—-"
+_MARK = re.compile(
+    # Group 1: the letter after the mark; ASCII lower case is excluded at once.
+    rf"[.!?…][\"'”’»)\]]{{0,3}}(?=\s+[{_OPENING}]{{0,3}}([^a-z\s{_OPENING}]))"
+    # Scripts without spaces between words have none between sentences.
+    r"|[。！？][\"'”’»)\]」』）]{0,3}(?=\s*\S)"
+)
+_EMPTY_LINE = re.compile(r"\n[^\S\n]*\n\s*")
+_SHORT = """
+    Mr Mrs Ms Dr Prof St Sr Jr Gen Col Capt Lt Sgt Rev Hon Gov Sen Rep vs etc al cf e.g i.e viz
+    approx No Nos Vol vol pp p Fig fig Eq eq Sec sec Ch ch Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul
+    Aug Sep Sept Oct Nov Dec
+"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+_LONGEST = 1 + max(map(len, _ABBREVIATIONS))
+
+
+def sentence_starts(text: str) -> list[int]:
+    """Return the character offsets where sentences start; the first is 0.
+
+    White space before a sentence belongs to it, so that tokenizers that mark words by the space
+    before them tokenize the parts like the whole.
+    """
+    starts = {0}
+    for match in _MARK.finditer(text):
+        mark = match.start()
+        small = match[1] is not None and match[1].islower()
+        if not (small or (text[mark] == "." and _abbreviated(text, mark))):
+            starts.add(match.end())
+    for match in _EMPTY_LINE.finditer(text):
+        start = match.start()
+        while start and text[start - 1].isspace():
+            start -= 1
+        if match.end() < len(text):
+            starts.add(start)
+    return sorted(starts)
+
+
+def _abbreviated(text: str, mark: int) -> bool:
+    words = text[max(0, mark - _LONGEST) : mark].split()
+    word = words[-1].lstrip(_OPENING) if words else ""
+    return word in _ABBREVIATIONS or (len(word) == 1 and word.isupper())
