@@ -1,14 +1,13 @@
 """The rows of a training step, as a function of the step, so that no state has to be saved.
 
-    n = step * batch_rows, …          samples, counted from the beginning of the run
+    n                                 samples, counted from the beginning of the run
     epoch, i = divmod(n, num_rows)
     row = permute(key("shuffle", seed, epoch), num_rows, i)
 
 An `OrderedSource` determines the rows of these samples itself.
 
 Every row comes once per epoch; a batch may span two epochs, so no row is dropped. The state is one
-integer, which the trainer owns: the step, or the number of samples if batches differ in size. The
-number of processes that share a batch does not change the result.
+integer, which the trainer owns: the number of samples.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class Loader:
-    """Batches of `batch_rows` rows of `source`, in the order of `seed`.
+    """The rows of `source` in the order of `seed`, for batches of `batch_rows`.
 
     Raises:
         DataError: the source has no rows.
@@ -55,23 +54,6 @@ class Loader:
         self.source, self.batch_rows, self.seed = source, batch_rows, seed
         self.fingerprint = fingerprint(["loader", 1, source.fingerprint, batch_rows, seed])
 
-    def batch(
-        self, step: int, rank: int = 0, world: int = 1
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return row numbers and their epochs, (batch_rows / world,) each, of step `step` from 0.
-
-        Raises:
-            UsageError: `world` does not divide the batch.
-        """
-        if self.batch_rows % world or not 0 <= rank < world or step < 0:
-            raise UsageError(
-                "the batch has no such slice",
-                found=f"{rank} of {world}, step {step}",
-                wanted=f"a divisor of {self.batch_rows} rows",
-            )
-        share = self.batch_rows // world
-        return self.take(step * self.batch_rows + rank * share, share)
-
     def take(self, begin: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return row numbers and epochs, (count,) each, of `count` samples from number `begin`."""
         if isinstance(self.source, OrderedSource):
@@ -87,10 +69,6 @@ class Loader:
         if len(chunks) == 1:
             return chunks[0]
         return join(chunks).take(np.argsort(np.concatenate(groups)))
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Return the rows of `batch(step, rank, world)`."""
-        return self.rows_of(*self.batch(step, rank, world))
 
 
 # ------------------------------------------------------------------------------ mixtures

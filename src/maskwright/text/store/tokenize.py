@@ -15,7 +15,6 @@ import hashlib
 import itertools
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -44,7 +43,6 @@ SHARD_BYTES = 16 << 20
 BLOCK_CHARACTERS = 1 << 20  # encoded at once: bounds the ids that exist as Python numbers
 COPY_BYTES = 8 << 20
 ROLES = ("pad", "unknown", "classify", "separator", "mask", "begin", "end")
-Progress = Callable[[int, int, int], None]
 Part = tuple[str, list[int]]  # text, and the characters in it where sentences start
 
 
@@ -69,9 +67,7 @@ def build_store(
     tokenizer: Encoder,
     out: Path,
     *,
-    workers: int = 0,
     sentences: bool = True,
-    progress: Progress | None = None,
     read: Callable[[], object] | None = None,
     files: FileSystem = DISK,
 ) -> TokenStore:
@@ -81,10 +77,7 @@ def build_store(
 
     Args:
         documents: read once, in order, with bounded memory.
-        workers: encoding threads, at least one; the result is the same for any number. The
-            tokenizer may use all cores in each of them.
         sentences: record where sentences start; needed for sentence pairs.
-        progress: called with (documents, tokens, bytes of text) after every block.
         read: called after all documents are read, before the store exists.
 
     Raises:
@@ -93,7 +86,7 @@ def build_store(
         OutputError, StoppedError, StorageError: as `commit`.
     """
     out = Path(out)
-    builder = _Builder(tokenizer, out, workers, sentences, progress, files)
+    builder = _Builder(tokenizer, out, sentences, files)
     existing = builder.existing_store()
     if existing is not None:
         input_hash = join_hashes(shard.input for shard in shards(documents))
@@ -132,7 +125,6 @@ def build_store(
 class TextShard:
     """Consecutive documents, and the hash of their text."""
 
-    number: int
     texts: list[str]
     bytes: list[int]
     input: str
@@ -140,7 +132,6 @@ class TextShard:
 
 def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
     """Group consecutive documents into shards of at least SHARD_BYTES of text."""
-    numbers = itertools.count()
     texts: list[str] = []
     sizes: list[int] = []
     total, digest = 0, hashlib.sha256()
@@ -152,10 +143,10 @@ def shards(documents: Iterable[Document]) -> Iterator[TextShard]:
         sizes.append(len(data))
         total += len(data)
         if total >= SHARD_BYTES:
-            yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+            yield TextShard(texts, sizes, digest.hexdigest())
             texts, sizes, total, digest = [], [], 0, hashlib.sha256()
     if texts:
-        yield TextShard(next(numbers), texts, sizes, digest.hexdigest())
+        yield TextShard(texts, sizes, digest.hexdigest())
 
 
 def cut_text(text: str, starts: list[int]) -> Iterator[Part]:
@@ -185,18 +176,6 @@ def blocks(pieces: Iterable[Part]) -> Iterator[list[Part]]:
         yield block
 
 
-def in_order(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
-    """Apply `work` to `items` in threads, a few items ahead; yields results in order."""
-    with ThreadPoolExecutor(workers) as pool:
-        pending: deque[Future[Any]] = deque()
-        for item in items:
-            pending.append(pool.submit(work, item))
-            if len(pending) > workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-
-
 def join_hashes(hashes: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
@@ -219,17 +198,9 @@ class _EncodedShard:
 
 
 class _Builder:
-    def __init__(
-        self,
-        tokenizer: Encoder,
-        out: Path,
-        workers: int,
-        sentences: bool,
-        progress: Progress | None,
-        files: FileSystem,
-    ) -> None:
-        self.tokenizer, self.out, self.workers = tokenizer, out, workers
-        self.sentences, self.progress, self.files = sentences, progress, files
+    def __init__(self, tokenizer: Encoder, out: Path, sentences: bool, files: FileSystem) -> None:
+        self.tokenizer, self.out = tokenizer, out
+        self.sentences, self.files = sentences, files
         self.work = out.with_name(f".work-{out.name}")
         self.facts: dict[str, Any] = {
             "tokenizer": tokenizer.fingerprint,
@@ -237,7 +208,6 @@ class _Builder:
             "special": _special_ids(tokenizer),
             "with_sentences": sentences,
         }
-        self.done = [0, 0, 0]
 
     def existing_store(self) -> TokenStore | None:
         """Return the existing store; None if there is none, or a damaged one."""
@@ -266,10 +236,10 @@ class _Builder:
         folders: list[Path] = []
         with ThreadPoolExecutor(1) as writer:
             writing: Future[Any] | None = None
-            for shard in shards(documents):
-                path = self.work / f"shard-{shard.number:05}"
+            for number, shard in enumerate(shards(documents)):
+                path = self.work / f"shard-{number:05}"
                 folders.append(path)
-                about = {**self.facts, "shard": shard.number, "input": shard.input}
+                about = {**self.facts, "shard": number, "input": shard.input}
                 if self._is_made(path, about):
                     continue
                 encoded = self._encode(shard)
@@ -290,20 +260,15 @@ class _Builder:
         return {name: recorded.get(name) for name in about} == about
 
     def _encode(self, shard: TextShard) -> _EncodedShard:
-        """Encode the documents of a shard, in order."""
+        """Encode the documents of a shard, in order; a thread encodes while this one cuts."""
         encoded, total = _EncodedShard(), 0
         cut = blocks(self._cut(shard, encoded.part_counts))
-        encoded_blocks = in_order(self._encode_block, cut, max(1, self.workers))
-        for tokens, sizes, marks in encoded_blocks:
-            encoded.tokens.append(tokens)
-            encoded.sizes.append(sizes)
-            encoded.marks.append(total + marks)
-            total += len(tokens)
-            self.done[1] += len(tokens)
-            self._report_progress()
-        self.done[0] += len(shard.texts)
-        self.done[2] += sum(shard.bytes)
-        self._report_progress()
+        with ThreadPoolExecutor(1) as encoder:
+            for tokens, sizes, marks in encoder.map(self._encode_block, cut):
+                encoded.tokens.append(tokens)
+                encoded.sizes.append(sizes)
+                encoded.marks.append(total + marks)
+                total += len(tokens)
         return encoded
 
     def _cut(self, shard: TextShard, counts: list[int]) -> Iterator[Part]:
@@ -334,10 +299,6 @@ class _Builder:
         inside = flat < np.repeat(sizes, counts)  # not those of sentences without tokens
         starts = np.repeat(np.cumsum(sizes) - sizes, counts)
         return tokens, sizes, np.unique((starts + flat)[inside])
-
-    def _report_progress(self) -> None:
-        if self.progress is not None:
-            self.progress(*self.done)
 
     def _write_shard(
         self, path: Path, shard: TextShard, encoded: _EncodedShard, about: dict[str, Any]
