@@ -179,8 +179,8 @@ def _write(stage: Staging, pieces: Pieces, recipe: CurationRecipe, card: Mapping
             if files:  # concatenated gzip members are one valid file
                 content = itertools.chain.from_iterable(map(_pieces_of, files))
                 stage.write_bytes(f"{room}/{step}.jsonl.gz", content)
-    rejected = [path for folder in pieces.read if (path := folder / REJECTED).is_file()]
-    broken = [entry for facts in pieces.reading for entry in facts.get("broken", ())]
+    rejected = [path for folder in pieces.read.folders if (path := folder / REJECTED).is_file()]
+    broken = [entry for facts in pieces.read.facts for entry in facts.get("broken", ())]
     if rejected or broken:
         rows = itertools.chain.from_iterable(map(_pieces_of, rejected))
         lines = (f"{json.dumps(entry)}\n".encode() for entry in broken)

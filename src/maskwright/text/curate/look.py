@@ -39,7 +39,13 @@ from maskwright.text.curate.card import card_of, reading_findings
 from maskwright.text.curate.engine.corpus import ROW_BYTES, SHARE
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.run import REMOVES_ALL, Pieces, ReadFiles, read_files, run
-from maskwright.text.curate.engine.shards import SHARD_BYTES, shards_of, utf8_size, write_shards
+from maskwright.text.curate.engine.shards import (
+    SHARD_BYTES,
+    no_facts,
+    shards_of,
+    utf8_size,
+    write_shards,
+)
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS, read_batches
 from maskwright.text.curate.recipe import CurationRecipe
 from maskwright.text.curate.step import CorpusStep, Step
@@ -172,7 +178,7 @@ def look(
                 error.advising(f"{error.do}; this is the first look, at a sample")
             raise
         first_look.card = card_of(pieces, ran)
-        first_look.findings += reading_findings(pieces.reading)
+        first_look.findings += reading_findings(pieces.read.facts)
         first_look.languages = first_look.languages or first_look.card["left"]["languages"]
         first_look.shares = _shares(first_look, ran)
         megabytes = first_look.sampled[2] / 1e6
@@ -268,7 +274,7 @@ def _sample(
     first_look.seconds["reading"] = (time.monotonic() - start) / (bytes_seen / 1e6)
     folder = work / "reading" / "sample"
     folder.parent.mkdir(parents=True)
-    commit(folder, lambda stage: write_shards(stage, iter(documents), dict))
+    commit(folder, lambda stage: write_shards(stage, documents, no_facts()))
     shards, facts = shards_of(folder)
     return ReadFiles(shards, [{**facts, "ignored": ignored}])
 

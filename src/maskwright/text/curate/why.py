@@ -26,14 +26,13 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.text.curate.card import read_card
 from maskwright.text.curate.card_report import value_text
 from maskwright.text.curate.curation import UNREADABLE, is_curated
-from maskwright.text.curate.engine.segment import common_prefix_length, location_of
+from maskwright.text.curate.engine.segment import PLACE, common_prefix_length, location_of
 from maskwright.text.curate.engine.shards import READ_AT, UNREAD
 
 FOUND = 10  # most matching documents that are shown
 NEAR = 20  # most names that are compared closely with an unknown one
 EXCERPT = 200
 LARGEST = 1 << 30
-_PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)
 
 
 @dataclass
@@ -157,11 +156,11 @@ def _by_name(name: str, *, exact: bool = False) -> _DocumentPattern:
     names = {name} if exact else {name, os.path.normpath(name)}
     pieces: list[tuple[bytes, ...]] = []
     for candidate in names:
-        match = _PLACE.fullmatch(candidate)
+        match = PLACE.fullmatch(candidate)
         pieces.append((_as_json(match[1]), match[3].encode()) if match else (_as_json(candidate),))
 
     def fits(record: dict[str, Any], location: str) -> bool:
-        match = None if exact else _PLACE.fullmatch(location)
+        match = None if exact else PLACE.fullmatch(location)
         return not names.isdisjoint((str(record["id"]), location, match[1] if match else location))
 
     return _DocumentPattern(tuple(pieces), fits)
@@ -280,7 +279,7 @@ def _missing_error(lookup: _Lookup, document: str, text: str) -> UsageError:
             wanted="a piece of a text that is kept or was removed, or as it was before a change",
             do="give a shorter piece, or the document's file and line with --why",
         )
-    match = _PLACE.fullmatch(document)
+    match = PLACE.fullmatch(document)
     unreadable = lookup.folder / UNREADABLE
     for _, entry in _records(unreadable) if unreadable.is_file() else ():
         if _is_about(entry, document, match):
@@ -321,7 +320,7 @@ def _nearest(
 ) -> str:
     """Suggest names similar to an unknown one, or the line where the document begins."""
     if match and match[1] in files:
-        places = (_PLACE.fullmatch(name) for _, name in lookup.names())
+        places = (PLACE.fullmatch(name) for _, name in lookup.names())
         lines = [int(p[3]) for p in places if p and p[1] == match[1] and int(p[3]) < int(match[3])]
         if lines:
             before = f"{match[1]}{match[2]}{max(lines)}"

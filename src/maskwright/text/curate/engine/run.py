@@ -64,32 +64,6 @@ EMPTY = "empty-files"  # a finding of the reader
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The pieces of a curation in its work folder, in order.
-
-    Attributes:
-        reading: the counts and findings of the reading of each group of files.
-        segments: for each segment, the names of its steps and the folder of each shard.
-        packed: the folders of the packed shards, without empty ones.
-        findings: the findings of each step about the whole corpus.
-        read: the folders of the groups of files.
-        pass_files: the folders of passes, and the files of their side inputs.
-    """
-
-    reading: list[dict[str, Any]]
-    segments: list[tuple[list[str], list[Path]]] = field(default_factory=list)
-    packed: list[Path] = field(default_factory=list)
-    findings: dict[str, list[Finding]] = field(default_factory=dict)
-    read: list[Path] = field(default_factory=list)
-    pass_files: set[Path] = field(default_factory=set)
-
-    @functools.cached_property
-    def facts(self) -> list[dict[str, Any]]:
-        """The facts of each packed shard."""
-        return [read_facts(folder / PACKED_FACTS) for folder in self.packed]
-
-
-@dataclass(frozen=True)
 class ReadFiles:
     """The result of reading files.
 
@@ -102,6 +76,30 @@ class ReadFiles:
     shards: list[CurationShard]
     facts: list[dict[str, Any]]
     folders: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a curation in its work folder, in order.
+
+    Attributes:
+        read: the files that were read.
+        segments: for each segment, the names of its steps and the folder of each shard.
+        packed: the folders of the packed shards, without empty ones.
+        findings: the findings of each step about the whole corpus.
+        pass_files: the folders of passes, and the files of their side inputs.
+    """
+
+    read: ReadFiles
+    segments: list[tuple[list[str], list[Path]]] = field(default_factory=list)
+    packed: list[Path] = field(default_factory=list)
+    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    pass_files: set[Path] = field(default_factory=set)
+
+    @functools.cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """The facts of each packed shard."""
+        return [read_facts(folder / PACKED_FACTS) for folder in self.packed]
 
 
 def require_files(recipe: CurationRecipe) -> None:
@@ -208,7 +206,7 @@ def run(
         UsageError, ConfigError, ResourceError, StoppedError, StorageError: from the steps and from
             writing.
     """
-    pieces = Pieces(read.facts, read=read.folders)
+    pieces = Pieces(read)
 
     def record(step: str, finding: Finding) -> None:
         pieces.findings.setdefault(step, []).append(finding)
@@ -253,7 +251,7 @@ def run(
 def prune(work: Path, pieces: Pieces) -> None:
     """Remove the pieces of other files and settings from the work folder."""
     used = {folder for _, folders in pieces.segments for folder in folders} | set(pieces.packed)
-    used |= set(pieces.read) | pieces.pass_files
+    used |= set(pieces.read.folders) | pieces.pass_files
     for room in ("reading/*", "segments/*", "packed/*", "passes/*/*"):
         for folder in work.glob(room):
             if folder not in used and OWN.fullmatch(folder.name) and folder.is_dir():

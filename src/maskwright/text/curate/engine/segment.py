@@ -18,6 +18,7 @@ import hashlib
 import heapq
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,7 @@ def open_step(name: str, step: Step) -> Any:
     return _OPENED[key][1]
 
 
+PLACE = re.compile(r"(.+)([:#])(\d+)", re.DOTALL)  # the location of a document
 TEXT_FILE, FACTS_FILE = "text.parquet", "facts.json"
 REMOVED, CHANGED = "removed", "changed"  # folders with a file for each step that has records
 NOTHING_LEFT = "nothing-left"
@@ -533,17 +535,11 @@ def example(flow: Flow, index: int) -> dict[str, Any]:
 
 def place_of(batch: CurationBatch, index: int) -> dict[str, Any]:
     """Return the entries of a record that identify a document: `id`, `file`, `line` or `row`."""
-    location = batch.ids[index]
-    file, sign, number = location, "", ""
-    for mark in "#:":
-        head, separator, tail = location.rpartition(mark)
-        if separator and tail.isdigit():
-            file, sign, number = head, mark, tail
-            break
-    entry: dict[str, Any] = {"id": own_id(batch, index), "file": file}
-    if sign:
-        entry["row" if sign == "#" else "line"] = int(number)
-    return entry
+    match = PLACE.fullmatch(batch.ids[index])
+    entry: dict[str, Any] = {"id": own_id(batch, index)}
+    if match is None:
+        return {**entry, "file": batch.ids[index]}
+    return {**entry, "file": match[1], "row" if match[2] == "#" else "line": int(match[3])}
 
 
 def location_of(record: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,15 +80,8 @@ class FileGroup:
     key: str
 
 
-def group_files(
-    sources: Sequence[Source], reading: ReadingOptions, skip: bool = False
-) -> list[FileGroup]:
-    """Divide the files into groups of consecutive files.
-
-    Raises:
-        UsageError: a file occurs twice.
-    """
-    require_once(sources)
+def group_files(sources: Sequence[Source], reading: ReadingOptions, skip: bool) -> list[FileGroup]:
+    """Divide the files into groups of consecutive files."""
     settings_key = fingerprint([to_plain(reading), skip])
     groups, files, states, text_bytes = list[FileGroup](), list[str](), list[Any](), 0
     for number, source in enumerate(sources):
@@ -144,8 +137,15 @@ def read_group(files: Sequence[str], reading: Mapping[str, Any], skip: bool, out
         reading: the options as plain values.
         skip: whether unreadable files are listed instead of raising an error.
     """
-    reader = _DocumentReader(list(map(Path, files)), from_plain(ReadingOptions, reading), skip)
-    commit_once(Path(out), lambda stage: _write(stage, reader))
+    options = from_plain(ReadingOptions, reading)
+
+    def write(stage: Staging) -> None:
+        facts, rejected = no_facts(), list[bytes]()
+        write_shards(stage, _documents(files, options, skip, facts, rejected), facts)
+        if rejected:
+            stage.write_bytes(REJECTED, iter(rejected))
+
+    commit_once(Path(out), write)
 
 
 def shards_of(folder: Path) -> tuple[list[CurationShard], dict[str, Any]]:
@@ -175,78 +175,61 @@ def unreadable_record(error: MaskwrightError, file: object, extent: str = UNREAD
     return {**record, "extent": extent}
 
 
-class _DocumentReader:
-    """Iterates over the documents of some files.
+def no_facts() -> dict[str, Any]:
+    """Return the facts about reading no file."""
+    return {"files": [], "unreadable": [], "findings": [], **dict.fromkeys(COUNTED, 0)}
 
-    Attributes:
-        facts: counts, findings and unreadable files; complete at the end of an iteration.
-        rejected: a line of JSON for each row and each file that could not be read.
-    """
 
-    def __init__(self, paths: Sequence[Path], reading: ReadingOptions, skip: bool) -> None:
-        self.paths, self.reading, self.skip = paths, reading, skip
-
-    def __iter__(self) -> Iterator[Document]:
-        self.facts: dict[str, Any] = {
-            **{"files": [], "unreadable": [], "findings": []},
-            **dict.fromkeys(COUNTED, 0),
-        }
-        self.rejected: list[bytes] = []
-        for path in self.paths:
-            rejects = io.StringIO()  # in memory, as creating a file is slower than reading one
-            reader = Reader([path], self.reading, rejects=rejects, pages=True)
-            try:
-                yield from reader
-            except MaskwrightError as error:
-                self._handle_error(reader, error)
-            self._add_counts(reader)
-            self.rejected += [rejects.getvalue().encode()] if rejects.tell() else []
-
-    def _handle_error(self, reader: Reader, error: MaskwrightError) -> None:
-        """Raise the error of a file, unless the file is merely empty or errors are skipped."""
-        counts, (source,) = reader.counts, reader.sources
-        read_to_end = bool(counts.hashes)
-        if read_to_end and not counts.documents and not counts.rejected:
-            return
-        if not self.skip or not isinstance(error, DataError | UsageError):
-            if not self.skip and isinstance(error, DataError):
-                error.advising(
-                    f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
-                    "files from there on, and lists them"
-                )
-            raise error
-        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
-        fact = unreadable_record(error, source.shown, extent)
-        self.facts["unreadable"].append(fact)
-        self.rejected.append((json.dumps(fact) + "\n").encode())
-
-    def _add_counts(self, reader: Reader) -> None:
-        counts, (source,) = reader.counts, reader.sources
-        size = os.stat(source.path).st_size
-        for name, digest in counts.hashes.items():
-            self.facts["files"].append({"file": name, "sha256": digest, "bytes": size})
+def _documents(
+    files: Sequence[str],
+    options: ReadingOptions,
+    skip: bool,
+    facts: dict[str, Any],
+    rejected: list[bytes],
+) -> Iterator[Document]:
+    """Yield the documents of some files. Add counts, findings and unreadable files to `facts`, and
+    to `rejected` a line of JSON for each row and each file that could not be read."""
+    for path in map(Path, files):
+        rejects = io.StringIO()  # in memory, as creating a file is slower than reading one
+        reader = Reader([path], options, rejects=rejects, pages=True)
+        try:
+            yield from reader
+        except MaskwrightError as error:
+            if record := _fault(reader, error, skip):
+                facts["unreadable"].append(record)
+                rejected.append((json.dumps(record) + "\n").encode())
+        size = os.stat(path).st_size
+        for name, digest in reader.counts.hashes.items():
+            facts["files"].append({"file": name, "sha256": digest, "bytes": size})
         for name in COUNTED:
-            self.facts[name] += getattr(counts, name)
-        self.facts["findings"] += [finding.to_json() for finding in counts.findings]
+            facts[name] += getattr(reader.counts, name)
+        facts["findings"] += [finding.to_json() for finding in reader.counts.findings]
+        rejected += [rejects.getvalue().encode()] if rejects.tell() else []
 
 
-def _write(stage: Staging, files: _DocumentReader) -> None:
-    def facts() -> dict[str, Any]:
-        if files.rejected:
-            stage.write_bytes(REJECTED, iter(files.rejected))
-        return files.facts
+def _fault(reader: Reader, error: MaskwrightError, skip: bool) -> dict[str, str] | None:
+    """Return the record of a file that cannot be read; None if it is merely empty.
 
-    write_shards(stage, iter(files), facts)
-
-
-def write_shards(
-    stage: Staging, documents: Iterator[Document], facts: Callable[[], dict[str, Any]]
-) -> None:
-    """Write documents as shards, and `SHARDS`, which lists them.
-
-    Args:
-        facts: returns further entries of `SHARDS`; called after all documents were written.
+    Raises:
+        MaskwrightError: `error`, unless it is to be skipped.
     """
+    counts, (source,) = reader.counts, reader.sources
+    read_to_end = bool(counts.hashes)
+    if read_to_end and not counts.documents and not counts.rejected:
+        return None
+    if skip and isinstance(error, DataError | UsageError):
+        extent = f"read up to document {counts.documents:,}" if counts.documents else UNREAD
+        return unreadable_record(error, source.shown, extent)
+    if not skip and isinstance(error, DataError):
+        error.advising(
+            f"{error.do or 'correct the file'}; or --skip-unreadable leaves out "
+            "files from there on, and lists them"
+        )
+    raise error
+
+
+def write_shards(stage: Staging, documents: Iterable[Document], facts: Mapping[str, Any]) -> None:
+    """Write documents as shards, and then `SHARDS`, which lists them beside `facts`."""
     shards: list[dict[str, Any]] = []
     for batch in _batched(documents):
         name = f"{len(shards):05}.parquet"
@@ -260,14 +243,11 @@ def write_shards(
         shards.append(
             {"name": name, "key": digest.hexdigest()[:32], "documents": len(batch), "bytes": size}
         )
-    no_facts: dict[str, Any] = {"files": [], "unreadable": [], "findings": []} | dict.fromkeys(
-        COUNTED, 0
-    )
     total = sum(shard["documents"] for shard in shards)
-    stage.write_json(SHARDS, {**no_facts, **facts(), "shards": shards, "documents": total})
+    stage.write_json(SHARDS, {**facts, "shards": shards, "documents": total})
 
 
-def _batched(documents: Iterator[Document]) -> Iterator[CurationBatch]:
+def _batched(documents: Iterable[Document]) -> Iterator[CurationBatch]:
     """Yield the documents of one shard after the other, within the limits of a shard."""
     pending: list[Document] = []
     columns: set[str] = set()
