@@ -132,7 +132,7 @@ def test_F84_an_id_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
         def encode(self, text: str) -> list[int]:
             return [70000]
 
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="token id"):
         store_of(tmp_path, TEXTS, Wrong())
     assert not (tmp_path / "store").exists()
 
