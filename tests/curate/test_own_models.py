@@ -69,7 +69,7 @@ def test_quality_by_a_fine_tuned_model(tuned: Path) -> None:
     answers = maskwright.load(tuned).predict(TEXTS[:2], top=2)
     expected = [next(a["score"] for a in one if a["label"] == labels[0]) for one in answers]
     assert outcome.measures[0].values[:2] == pytest.approx(expected, abs=1e-3)
-    with pytest.raises(ConfigError, match="no such class"):
+    with pytest.raises(ConfigError):
         wrong = classifier.Settings(model=str(tuned), good_label="nope")
         wrong.gather(InProcess([batch_of(TEXTS)]), None)
 
