@@ -16,8 +16,7 @@ from maskwright.cli.main import main
 from maskwright.text.corpus import read
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate import look as looks
-from maskwright.text.curate.command import reading_options
-from maskwright.text.curate.curation import Options, curate
+from maskwright.text.curate.curation import Options, curate, reading_options
 from maskwright.text.curate.engine.daft_engine import DaftEngine
 from maskwright.text.curate.engine.tables import BATCH_CHARACTERS
 from maskwright.text.curate.look import (
