@@ -17,6 +17,7 @@ from maskwright.base.report.drawing.svg import FlowStage, flow
 from maskwright.base.report.tables import Table
 from maskwright.base.report.wording import percent, size
 from maskwright.base.terminal import shell_word
+from maskwright.text.curate.engine.segment import range_text
 from maskwright.text.curate.engine.shards import UNREAD
 
 Card = Mapping[str, Any]
@@ -113,15 +114,6 @@ def setting_line(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def allowed_range(rule: str, step: Mapping[str, Any]) -> str:
-    """Return the range that a rule allows, in words; "" if it has none."""
-    measure = step["measures"].get(rule, {})
-    low, high = measure.get("low"), measure.get("high")
-    bounds = [f"at least {low:g}"] if low is not None else []
-    bounds += [f"at most {high:g}"] if high is not None else []
-    return ", ".join(bounds)
-
-
 def rule_table(step: Mapping[str, Any]) -> Table:
     """Return a table of the documents that each rule of a step removed, in descending order; its
     note names the rules that removed none."""
@@ -129,12 +121,12 @@ def rule_table(step: Mapping[str, Any]) -> Table:
     unused = [name for name in step["measures"] if name not in step["rules"]]
     rows = []
     for name in names:
-        facts = step["rules"][name]
+        facts, bounds = step["rules"][name], step["measures"].get(name, {})
         top_sources = list(facts["sources"].items())[:3]
         share = percent(facts["documents"] / max(1, step["documents_in"]))
-        row = [name, allowed_range(name, step) or "–", f"{facts['documents']:,}", share]
-        row += [size(facts["bytes"]), ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"]
-        rows.append(row)
+        allowed = range_text(bounds.get("low"), bounds.get("high")) or "–"
+        row = [name, allowed, f"{facts['documents']:,}", share, size(facts["bytes"])]
+        rows.append([*row, ", ".join(f"{n or '–'} {c:,}" for n, c in top_sources) or "–"])
     notes = ["A document goes by the first rule that it breaks."] if len(names) > 1 else []
     notes += [f"Nothing went by {', '.join(unused)}."] if unused else []
     return {
@@ -382,7 +374,7 @@ def _rule(step: Mapping[str, Any], name: str, unfolded: bool) -> dict[str, Any]:
     measure = step["measures"].get(name, {"sample": [], "border": [], "low": None, "high": None})
     values = [number for _, number in measure["sample"]]
     share = percent(facts["documents"] / max(1, step["documents_in"]))
-    allowed = allowed_range(name, step)
+    allowed = range_text(measure["low"], measure["high"])
     words = f"{counted(facts['documents'], 'document')} removed ({share})"
     shown = [
         {**plain, "removed": example["removed"], "limit": example["limit"]}

@@ -242,7 +242,8 @@ class Flow:
     def of(cls, batch: CurationBatch) -> Flow:
         names = (name.encode("utf-8", "surrogatepass") for name in batch.ids)
         keys = [hashlib.blake2b(name, digest_size=8).hexdigest() for name in names]
-        return cls(batch, keys, _sizes(batch.texts))
+        sizes = np.fromiter(map(utf8_size, batch.texts), np.int64, len(batch))
+        return cls(batch, keys, sizes)
 
     def with_texts(self, texts: Sequence[str]) -> Flow:
         """Return the documents with other texts, or `self` if all texts are equal."""
@@ -260,19 +261,17 @@ class Flow:
         """(B,) the rank of each key."""
         return np.argsort(np.argsort(np.array(self.keys)))
 
-    def least(self, count: int) -> list[int]:
-        """Return the indices of the `count` smallest keys, in ascending order of the keys."""
-        return heapq.nsmallest(count, range(len(self.keys)), key=self.keys.__getitem__)
+    def least(self, count: int, chosen: NDArray[np.bool_] | None = None) -> list[int]:
+        """Return the indices of the `count` smallest keys, in ascending order of the keys; of the
+        documents where `chosen`, if given."""
+        indices = range(len(self.keys)) if chosen is None else np.flatnonzero(chosen).tolist()
+        return heapq.nsmallest(count, indices, key=self.keys.__getitem__)
 
     def take(self, chosen: NDArray[np.bool_]) -> Flow:
         if chosen.all():
             return self
         keys = [self.keys[index] for index in np.flatnonzero(chosen).tolist()]
         return Flow(self.batch.take(chosen), keys, self.sizes[chosen])
-
-
-def _sizes(texts: Sequence[str]) -> NDArray[np.int64]:
-    return np.fromiter(map(utf8_size, texts), np.int64, len(texts))
 
 
 @dataclass
@@ -298,21 +297,11 @@ class Record:
     sources: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.steps = {
-            name: {
-                "documents_in": 0,
-                "bytes_in": 0,
-                "documents_out": 0,
-                "bytes_out": 0,
-                "rules": {},
-                "changes": {},
-                "replaced": {},
-                "change_examples": {},
-                "measures": {},
-                "kept": [],
-            }
-            for name in self.names
-        }
+        counts = dict.fromkeys(("documents_in", "bytes_in", "documents_out", "bytes_out"), 0)
+        for name in self.names:
+            facts = {"rules": {}, "change_examples": {}, "measures": {}, "kept": list[Any]()}
+            counters = {"changes": Counter[str](), "replaced": Counter[str]()}
+            self.steps[name] = {**counts, **facts, **counters}
 
     def take(self, name: str, flow: Flow, outcome: Outcome) -> Flow:
         """Record the outcome of a step. Return the remaining documents, with their new texts."""
@@ -325,7 +314,7 @@ class Record:
         removals: dict[int, Removal] = {}
         for measure in outcome.measures:
             for index in np.flatnonzero(measure.outside).tolist():
-                value, allowed = measure.values[index].item(), _allowed(measure)
+                value, allowed = measure.values[index].item(), range_text(measure.low, measure.high)
                 removals.setdefault(index, Removal(index, measure.rule, value, None, allowed))
         for removal in outcome.removals:
             removals.setdefault(removal.index, removal)
@@ -340,7 +329,7 @@ class Record:
         with_before: set[int] = set()
         wordless = self.wordless.get(name, ())
         for change in outcome.changes:
-            facts["changes"][change.rule] = facts["changes"].get(change.rule, 0) + 1
+            facts["changes"][change.rule] += 1
             entry = {**place_of(batch, change.index), "step": name, "rule": change.rule}
             entry |= {"value": _plain(change.value), "where": change.where}
             index, shows_text = change.index, public is flow and change.rule not in wordless
@@ -359,11 +348,10 @@ class Record:
         self._measure(facts["measures"], public, outcome.measures)
         is_kept = np.ones(len(batch), np.bool_)
         is_kept[list(removals)] = False
-        new_examples = [example(public, index) for index in _first(flow.keys, is_kept)]
+        new_examples = [example(public, index) for index in flow.least(EXAMPLES, is_kept)]
         facts["kept"] = least_examples(facts["kept"] + new_examples)
         if outcome.notes:
-            for note, n in batch.differing(outcome.notes).items():
-                facts["replaced"][note] = facts["replaced"].get(note, 0) + n
+            facts["replaced"].update(batch.differing(outcome.notes))
             result = replace(result, batch=result.batch.with_notes(outcome.notes))
         result = result.take(is_kept)
         facts["documents_out"] += len(result.batch)
@@ -408,7 +396,7 @@ class Record:
             facts["low"], facts["high"] = measure.low, measure.high
             values = np.asarray(measure.values, np.float64)
             usable = np.isfinite(values)
-            sampled = common if usable.all() else _first(flow.keys, usable, SAMPLE)
+            sampled = common if usable.all() else flow.least(SAMPLE, usable)
             sample = facts["sample"]
             largest_key = sample[-1][0] if len(sample) == SAMPLE else "~"
             count = bisect.bisect_left(sampled, largest_key, key=flow.keys.__getitem__)
@@ -518,11 +506,6 @@ def least_examples(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return heapq.nsmallest(EXAMPLES, examples, key=lambda entry: str(entry["key"]))
 
 
-def _first(keys: Sequence[str], chosen: NDArray[np.bool_], count: int = EXAMPLES) -> list[int]:
-    """Return the `count` indices with the smallest keys where `chosen` is true."""
-    return heapq.nsmallest(count, np.flatnonzero(chosen).tolist(), key=keys.__getitem__)
-
-
 def _without_none(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
@@ -555,12 +538,10 @@ def excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT else text[:EXCERPT].rstrip() + "…"
 
 
-def _allowed(measure: RuleMeasure) -> str:
-    if measure.low is None:
-        return f"at most {measure.high:g}"
-    return f"at least {measure.low:g}" + (
-        "" if measure.high is None else f", at most {measure.high:g}"
-    )
+def range_text(low: float | None, high: float | None) -> str:
+    """Return an allowed range in words; "" without limits."""
+    bounds = [f"at least {low:g}"] if low is not None else []
+    return ", ".join(bounds + ([f"at most {high:g}"] if high is not None else []))
 
 
 def _number(value: Any) -> float | int:
