@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
+from curate.test_engine import OPTIONS, content, rows_of
 from maskwright.ask.evaluate.prove_curation import prove
 from maskwright.base.errors import ConfigError, DataError, OutputError, UsageError
 from maskwright.base.storage.manifest import MANIFEST
 from maskwright.cli.main import main
 from maskwright.text.corpus.read import Reader
-from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.curate.curation import Options, curate, work_folder
 from maskwright.text.curate.engine import daft_engine
 from maskwright.text.curate.recipe import CurationRecipe, make
 from maskwright.text.curate.why import why
 
 pytest.importorskip("daft")
-OPTIONS = Options(reading=ReadingOptions(notes=("*",)))
 UPDATE = Options(reading=OPTIONS.reading, update=True)
 
 
@@ -40,20 +39,10 @@ def write_texts(folder: Path, count: int = 12) -> Path:
     return folder
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [
         json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
     ]
-
-
-def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
-    files = sorted((folder / room).glob("*.jsonl.gz"))
-    return [row for path in files for row in lines_of(path)]
 
 
 def test_a_damaged_piece_is_said_and_made_again_once_it_is_removed(
@@ -218,20 +207,19 @@ def test_pieces_that_are_damaged_or_lost_prove_nothing(tmp_path: Path) -> None:
     assert not clean.with_name("clean.proof").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["card.json", "text/00000.jsonl.gz", "removed/exact-duplicates.jsonl.gz"]
-)
-def test_a_damaged_corpus_is_said(name: str, tmp_path: Path) -> None:
+def test_a_damaged_corpus_is_said(tmp_path: Path) -> None:
     text, clean = write_texts(tmp_path / "text"), tmp_path / "clean"
     curate(text, clean, recipe(), OPTIONS)
-    (clean / name).write_bytes(b"{}")
-    with pytest.raises(DataError, match=name):
-        prove(clean, held_out=[text])
-    with pytest.raises(DataError, match=name):
-        why(clean, "nobody")
-    (clean / name).unlink()
-    with pytest.raises(DataError):
-        why(clean, "nobody")
+    for name in ("card.json", "text/00000.jsonl.gz", "removed/exact-duplicates.jsonl.gz"):
+        data = (clean / name).read_bytes()
+        (clean / name).write_bytes(b"{}")
+        for look_up in (lambda: prove(clean, held_out=[text]), lambda: why(clean, "nobody")):
+            with pytest.raises(DataError, match=name):
+                look_up()
+        (clean / name).unlink()
+        with pytest.raises(DataError):
+            why(clean, "nobody")
+        (clean / name).write_bytes(data)
 
 
 def test_what_a_killed_process_had_open_goes(tmp_path: Path) -> None:

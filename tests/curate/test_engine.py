@@ -73,7 +73,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def rows_of(folder: Path, room: str) -> list[dict[str, Any]]:
     found = []
     for path in sorted((folder / room).glob("*.jsonl.gz")):
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        lines = gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
         found += [json.loads(line) for line in lines]
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.toy import corpus, store_of
+from tests.data.toy import corpus, rows_of, store_of
 
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.store.loader import Loader
@@ -29,16 +29,7 @@ class Numbers:
         return self.size
 
     def rows(self, indices: np.ndarray, epoch: int) -> Rows:
-        tokens = np.stack([indices, np.full(len(indices), epoch)], axis=1)
-        falses = np.zeros(tokens.shape, dtype=bool)
-        return Rows(
-            tokens=tokens,
-            positions=tokens * 0,
-            documents=np.ones(tokens.shape, np.int32),
-            special=falses,
-            starts_word=falses,
-            ids=indices,
-        )
+        return rows_of(np.stack([indices, np.full(len(indices), epoch)], axis=1), indices)
 
 
 def seen(loader: Loader, steps: int) -> list[tuple[int, int]]:
