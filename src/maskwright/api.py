@@ -53,7 +53,7 @@ from maskwright.ship.explore.server import explore
 from maskwright.ship.export.run import export_model
 from maskwright.ship.serve.command import serve
 from maskwright.text.corpus.files import Paths
-from maskwright.text.curate.choices import curate_files
+from maskwright.text.curate.curation import curate_files
 from maskwright.text.curate.why import why
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions, how_read
 from maskwright.text.tokenizer.splits import encode_sampled

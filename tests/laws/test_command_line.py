@@ -365,7 +365,7 @@ def test_a_file_after_further_models_is_the_file(
             "learn.finetune.command.finetune_recipe",
             None,
         ),  # says more
-        ("curate a.txt --steps normalise --out x", "text.curate.command.curate", " goes on"),
+        ("curate a.txt --steps normalise --out x", "text.curate.curation._curate", " goes on"),
         ("curate --prove --out x", "ask.evaluate.prove_curation.prove", " goes on"),
     ],
 )

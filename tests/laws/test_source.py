@@ -120,9 +120,9 @@ OTHER_WORDS = {"language", "sample", "limit"}  # a note, a key of facts, a limit
 
 
 def steps(place: str, tree: Sequence[ast.AST]) -> Occurrences:
-    """Only `choices.py`, the default recipe, names steps."""
+    """Only `recipe.py`, which has the default recipe, names steps."""
     *folders, name = place.split("/")
-    if folders[:2] == ["text", "curate"] and folders[-1] != "steps" and name != "choices.py":
+    if folders[:2] == ["text", "curate"] and folders[-1] != "steps" and name != "recipe.py":
         yield from strings(tree, STEPS - OTHER_WORDS)
         yield from imports(tree, "text.curate.steps", set(map(file_name, STEPS)))
 

@@ -54,7 +54,7 @@ from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.rows import PackedDocuments
 
 LOCK = "compare.lock"
 UNEQUAL = 0.05  # relative difference of spent budgets that is not reported

@@ -37,11 +37,9 @@ from maskwright.model.opening.run_folder import RECIPE
 from maskwright.text.corpus.files import Paths
 from maskwright.text.corpus.read import Reader
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.store.mixture import mixed
-from maskwright.text.store.pack import PackedDocuments
-from maskwright.text.store.rows import RowSource
+from maskwright.text.store.loader import mixed
+from maskwright.text.store.rows import PackedDocuments, RowSource, Stream
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream
 from maskwright.text.store.tokenize import build_store
 
 LONGEST = 512

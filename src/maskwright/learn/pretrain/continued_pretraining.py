@@ -44,7 +44,7 @@ from maskwright.model.opening.open import open_weights
 from maskwright.model.opening.run_folder import is_run
 from maskwright.text.corpus import embedded
 from maskwright.text.corpus.files import Paths
-from maskwright.text.store.pack import PackedDocuments
+from maskwright.text.store.rows import PackedDocuments
 from maskwright.text.store.store import TokenStore
 from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer

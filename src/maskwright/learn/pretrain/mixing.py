@@ -16,7 +16,7 @@ from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.recipes.base.recipe import MOST_VALUES, OTHERS, Corpus, Recipe, shares
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.read import Spool
-from maskwright.text.store.mixture import ScheduledMixture, mixed
+from maskwright.text.store.loader import ScheduledMixture, mixed
 from maskwright.text.store.rows import RowSource
 from maskwright.text.store.store import TokenStore
 

@@ -23,11 +23,16 @@ from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.nn.config import Learned, TransformerConfig
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.store.loader import Loader
-from maskwright.text.store.pack import PackedDocuments, PackedSentences
 from maskwright.text.store.pairs import SentencePairs
-from maskwright.text.store.rows import Rows, RowSource
+from maskwright.text.store.rows import (
+    PackedDocuments,
+    PackedSentences,
+    Rows,
+    RowSource,
+    Stream,
+    Windows,
+)
 from maskwright.text.store.store import TokenStore
-from maskwright.text.store.stream import Stream, Windows
 
 
 class Microbatches:

@@ -16,7 +16,7 @@ from maskwright.learn.tasks.base import baselines as baseline
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Mistake, Outputs, text
 from maskwright.learn.tasks.base.text_to_text import TextGeneration
 from maskwright.learn.tasks.windows.text_to_text import Template
-from maskwright.text.store.pairs import sentence_starts
+from maskwright.text.store.tokenize import sentence_starts
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.rewrite import REWRITE
