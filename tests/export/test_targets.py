@@ -25,11 +25,10 @@ from maskwright.model.graph.engines import openvino as openvino_engine
 from maskwright.model.graph.graphs import Graph
 from maskwright.model.opening.open import BASE, open_merged, open_model
 from maskwright.ship.bench.work import work_of
-from maskwright.ship.export import openvino_folder, sentence_transformers_folder
-from maskwright.ship.export.graph_folder import documents
-from maskwright.ship.export.model_folder import as_folder, predictor_of
+from maskwright.ship.export.folder import as_folder, documents, predictor_of
 from maskwright.ship.export.run import export_model
 from maskwright.ship.export.target import Report
+from maskwright.ship.export.targets import openvino, sentence_transformers
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 METHODS = ("full", "lora", "probe", "head")
@@ -217,7 +216,7 @@ def test_what_reads_as_something_else_is_taken_away(
             with pytest.raises(CheckpointError, match="read as something else"):
                 exported(tuned["full"], tmp_path / to, to)
     with monkeypatch.context() as patch:
-        patch.setattr(sentence_transformers_folder, "_poolings", lambda task_type: ("cls",))
+        patch.setattr(sentence_transformers, "_poolings", lambda task_type: ("cls",))
         with pytest.raises(CheckpointError, match="read in another way"):
             exported(model, tmp_path / "pooled", "sentence-transformers")
     assert not list(tmp_path.iterdir())
@@ -240,19 +239,19 @@ def test_graphs_of_openvino_are_compiled_again(
     report = exported(tuned["full"], tmp_path / "out", "openvino", half=True)
     assert {p.name for p in (tmp_path / "out").iterdir()} >= {"model.xml", "model.bin"}
     (graph,) = report.about["graphs"]
-    assert graph["relative"] <= openvino_folder.HALF and graph["milliseconds"]
+    assert graph["relative"] <= openvino.HALF and graph["milliseconds"]
     model = openvino_engine.compiled(tmp_path / "out" / "model.xml", 1, "float32")
     names = [each.get_any_name() for each in model.inputs]
     assert model({name: np.ones((1, 5), np.int64) for name in names})[0].shape == (1, 2)
 
-    right = openvino_folder._runner
+    right = openvino._runner
 
     def wrong(*given: Any) -> Any:
         run = right(*given)
         return lambda inputs: {name: found + 1 for name, found in run(inputs).items()}
 
     with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="other numbers"):
-        patch.setattr(openvino_folder, "_runner", wrong)
+        patch.setattr(openvino, "_runner", wrong)
         exported(tuned["full"], tmp_path / "no", "openvino")
     monkeypatch.setattr(openvino_engine, "NEEDS", ("no_such_package",))
     with pytest.raises(UsageError, match=r"pip install no-such-package"):
