@@ -31,12 +31,11 @@ from maskwright.base.errors import MaskwrightError, shorten
 from maskwright.base.version import VERSION
 from maskwright.ship.serve import explorer
 from maskwright.ship.serve.dialects.base.answers import render
+from maskwright.ship.serve.dialects.base.bodies import misfit
 from maskwright.ship.serve.errors import QUOTED, Refusal, of_error
 from maskwright.ship.serve.host import Host
 
 Render = Callable[[Refusal], Response]
-# Maximum number of validation errors that a response lists.
-FAULTS = 10
 # Maximum number of cached paths.
 PATHS = 1_000
 PAGE_POLICY = (
@@ -69,7 +68,7 @@ class PostRoute:
         try:
             fields = self.body.validate_python(body)
         except ValidationError as error:
-            raise _misfit(error.errors(include_url=False)) from None
+            raise misfit(error.errors(include_url=False)) from None
         answer: Callable[..., Awaitable[Response]] = self.route.endpoint
         return await answer(body=fields, **self.names)
 
@@ -201,24 +200,12 @@ class Application:
     async def _invalid(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         faults = [{**fault, "loc": fault["loc"][1:]} for fault in error.errors()]
-        return await self._refused(request, _misfit(faults))
+        return await self._refused(request, misfit(faults))
 
     async def _http(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
         return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
-
-
-def _misfit(faults: Sequence[Any]) -> Refusal:
-    """Return the refusal of a body with these validation errors."""
-    locations = [".".join(map(str, fault["loc"])) for fault in faults]
-    further = list(zip(locations, faults, strict=True))[1:FAULTS]
-    lines = [faults[0]["msg"], *(f"{location}: {fault['msg']}" for location, fault in further)]
-    more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
-    reason = "; ".join(lines)
-    return Refusal(
-        "validation", shorten(reason, 900) + more, field=(locations[0] or "body")[:QUOTED]
-    )
 
 
 def _dialects() -> list[Any]:

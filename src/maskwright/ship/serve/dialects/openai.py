@@ -9,7 +9,6 @@ text-embeddings-inference beside it. Unsupported parameters are refused by name,
 
 from __future__ import annotations
 
-import base64
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -21,14 +20,13 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from maskwright.model.opening import special_tokens
-from maskwright.ship.serve.dialects.base.answers import embeddings_of, event_stream, headers_of
-from maskwright.ship.serve.dialects.base.bodies import (
-    Body,
-    Text,
-    Texts,
-    refuse_unsupported,
-    texts_in,
+from maskwright.ship.serve.dialects.base.answers import (
+    embeddings_of,
+    event_stream,
+    plain_embedding,
+    respond,
 )
+from maskwright.ship.serve.dialects.base.bodies import Body, Number, Text, Texts, only, texts_in
 from maskwright.ship.serve.dialects.base.model_reference import (
     ModelReference,
     all_references,
@@ -75,9 +73,6 @@ class _StreamOptions(Body):
     include_obfuscation: bool | None = None
 
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
 class CompletionsRequest(Body):
     """Prompts to continue."""
 
@@ -85,17 +80,17 @@ class CompletionsRequest(Body):
     model: Text | None = None
     best_of: int | None = None
     echo: bool | None = None
-    frequency_penalty: Number | None = None
-    logit_bias: dict[str, Number] | None = None
+    frequency_penalty: Annotated[Number | None, only(0)] = None
+    logit_bias: Annotated[dict[str, Number] | None, only({})] = None
     logprobs: int | None = Field(default=None, ge=0, le=LOGPROBS)
     max_tokens: int | None = Field(default=None, ge=0)
     n: int | None = Field(default=None, ge=1, le=CHOICES)
-    presence_penalty: Number | None = None
+    presence_penalty: Annotated[Number | None, only(0)] = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     stop: Text | list[Text] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    suffix: Text | None = None
+    suffix: Annotated[Text | None, only("")] = None
     temperature: Number | None = Field(default=None, ge=0, le=2)
     top_p: Number | None = Field(default=None, gt=0, le=1)
     user: Text | None = None
@@ -142,13 +137,10 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
         truncate=bool(body.truncate),
         dimensions=body.dimensions,
     )
-    is_base64 = body.encoding_format == "base64"
     data = [
         {
             "object": "embedding",
-            "embedding": base64.b64encode(embedding.astype("<f4").tobytes()).decode()
-            if is_base64
-            else embedding.tolist(),
+            "embedding": plain_embedding(embedding, body.encoding_format),
             "index": number,
         }
         for number, embedding in enumerate(embeddings)
@@ -156,20 +148,15 @@ async def _embeddings(model: ModelReference, body: EmbeddingsRequest) -> Respons
     tokens = sum(response.tokens)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     value = {"object": "list", "data": data, "model": model.called, "usage": usage}
-    return JSONResponse(value, headers=headers_of(model, [response]))
+    return respond(model, value, [response])
 
 
 async def _completions(model: ModelReference, body: CompletionsRequest) -> Response:
     """Validate a completion request, score its prompts if needed, and generate or stream texts."""
     if "generate" not in model.opened.abilities:
         raise model.unable("a model that writes")
-    refuse_unsupported(
-        body, {"best_of": body.n or 1}, "only as many texts are written as are returned"
-    )
-    refuse_unsupported(body, {"logit_bias": {}, "suffix": ""}, "not supported")
-    refuse_unsupported(
-        body, {"frequency_penalty": 0, "presence_penalty": 0}, "penalties are not supported"
-    )
+    if body.best_of not in (None, body.n or 1):
+        raise Refusal("validation", "only as many texts are written as returned", field="best_of")
     if body.stream_options is not None and not body.stream:
         raise Refusal("validation", "only with stream", field="stream_options")
     tokens = 16 if body.max_tokens is None else body.max_tokens
@@ -222,7 +209,7 @@ async def _completions(model: ModelReference, body: CompletionsRequest) -> Respo
         scored = scored or replace(response, truncated=response.truncated[first_copies])
     assert scored is not None
     completions.set_prompt_tokens(sum(scored.tokens))
-    return JSONResponse(completions.whole(texts), headers=headers_of(model, [scored]))
+    return respond(model, completions.whole(texts), [scored])
 
 
 async def _none() -> AsyncIterator[Piece]:
