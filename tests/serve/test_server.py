@@ -28,13 +28,13 @@ from maskwright.model.inference import fill_mask
 from maskwright.model.inference.generation import Generation
 from maskwright.model.opening.open import open_model
 from maskwright.ship.explore.corruption import CorruptionRequest, QueryableModel, prepare_row
-from maskwright.ship.serve import addresses, encoding, explorer, gate, protocol
+from maskwright.ship.serve import access, encoding, explorer, gate, protocol
 from maskwright.ship.serve import host as host_module
 from maskwright.ship.serve.command import serve
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.generation import GenerationJob, GenerationScheduler, _GenerationBatch
 from maskwright.ship.serve.host import Options
-from maskwright.ship.serve.limits import Limits
+from maskwright.ship.serve.limits import Limits, RequestBudget
 from maskwright.ship.serve.scheduler import FullError
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from serve.servers import Served, answers, request, server, until
@@ -725,9 +725,9 @@ def test_a_deadline_is_that_of_the_whole_request(plain: Served) -> None:
     """What is asked after 29 of 30 seconds has one left, and after 31 none; the control is new."""
 
     async def ask(seconds: float) -> Any:
-        request = host_module.IncomingRequest(plain.host, 0, {})
-        request.began -= seconds
-        host_module.REQUEST.set(request)
+        budget = RequestBudget(LIMITS)
+        budget.began -= seconds
+        host_module.BUDGET.set(budget)
         return (await plain.host.predict("animals", [TEXT], Options())).values
 
     assert plain.host._loop is not None
@@ -1036,7 +1036,7 @@ def test_F114_only_its_own_names_are_answered(host: str, status: int, plain: Ser
 )
 def test_F114_a_name_is_listed_as_requests_give_it(given: str, name: str | None) -> None:
     with nullcontext() if name else pytest.raises(UsageError, match="--allowed-host"):
-        assert addresses.as_host(given) == name
+        assert access.as_host(given) == name
 
 
 @pytest.mark.parametrize(
@@ -1054,7 +1054,7 @@ def test_F114_a_name_is_listed_as_requests_give_it(given: str, name: str | None)
 )
 def test_F112_a_site_is_listed_as_browsers_name_it(given: str, site: str | None) -> None:
     with nullcontext() if site else pytest.raises(UsageError, match="--allowed-origin"):
-        assert addresses.as_origin(given) == site
+        assert access.as_origin(given) == site
 
 
 def test_a_name_that_no_request_can_give_is_refused() -> None:

@@ -13,8 +13,8 @@ the dialect that has the path, else in the plain format.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
@@ -45,47 +45,20 @@ PAGE_POLICY = (
 
 
 @dataclass(frozen=True)
-class PostRoute:
-    """A matched POST route whose function takes only the body and the path parameters.
-
-    Attributes:
-        route: the route of the application.
-        body: validates the body.
-        names: the path parameters by name.
-    """
-
-    route: APIRoute
-    body: TypeAdapter[Any]
-    names: dict[str, str]
-
-    async def __call__(self, body: Any) -> Response:
-        """Validate a parsed body and call the route.
-
-        Raises:
-            Refusal: the body does not match its schema.
-            Others: as the route.
-        """
-        try:
-            fields = self.body.validate_python(body)
-        except ValidationError as error:
-            raise misfit(error.errors(include_url=False)) from None
-        answer: Callable[..., Awaitable[Response]] = self.route.endpoint
-        return await answer(body=fields, **self.names)
-
-
-@dataclass(frozen=True)
 class PathInfo:
     """The routes at a path.
 
     Attributes:
         methods: the methods of all routes; None: the path does not exist.
         render: formats the refusals of the path.
-        post: the POST route, if its function takes only path and body; else None.
+        post: the POST route, if its function takes only the body and path parameters; else None.
+        names: the path parameters of that route by name.
     """
 
     methods: frozenset[str] | None
     render: Render
-    post: PostRoute | None = None
+    post: APIRoute | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Application:
@@ -116,10 +89,16 @@ class Application:
             self.routers.append((router, dialect.render))
             self.app.include_router(router)
         self._paths: dict[str, PathInfo] = {}
-        self._bodies: dict[int, TypeAdapter[Any] | None] = {}
         server_routes = _own_routes(host, self.app)
         self.routers.append((server_routes, render))
         self.app.include_router(server_routes)
+        # By the id of the route: schemas of the bodies of routes that can be called directly.
+        self._bodies: dict[int, TypeAdapter[Any]] = {
+            id(route): TypeAdapter(body_type)
+            for router, _ in self.routers
+            for route in router.routes
+            if (body_type := _body_type(route)) is not None
+        }
         self.app.add_exception_handler(Refusal, self._refused)
         self.app.add_exception_handler(MaskwrightError, self._refused)
         self.app.add_exception_handler(Exception, self._refused)
@@ -136,45 +115,39 @@ class Application:
 
     def _find(self, scope: Any) -> PathInfo:
         """Match the path with the routes of all routers, and cache the result."""
-        methods: set[str] | None = None
-        refusal_render: Render | None = None
-        posts: list[PostRoute | None] = []
+        info = PathInfo(None, render)
         for router, router_render in self.routers:
             for route in router.routes:
                 match, match_scope = route.matches(scope)
-                if match is not Match.NONE:
-                    route_methods = getattr(route, "methods", None) or set()
-                    methods = (methods or set()) | route_methods
-                    refusal_render = refusal_render or router_render
-                    if "POST" in route_methods:
-                        posts.append(self._post(route, match_scope.get("path_params", {})))
+                if match is Match.NONE:
+                    continue
+                route_methods = frozenset(getattr(route, "methods", None) or ())
+                if info.methods is None:  # the first route renders refusals
+                    info = replace(info, methods=frozenset(), render=router_render)
+                assert info.methods is not None
+                if "POST" in route_methods - info.methods and id(route) in self._bodies:
+                    names = dict(match_scope.get("path_params", {}))
+                    info = replace(info, post=route, names=names)
+                info = replace(info, methods=info.methods | route_methods)
         if len(self._paths) >= PATHS:
             self._paths.clear()
-        post = posts[0] if posts else None
-        info = PathInfo(
-            None if methods is None else frozenset(methods), refusal_render or render, post
-        )
         self._paths[scope["path"]] = info
         return info
 
-    def _post(self, route: Any, names: dict[str, str]) -> PostRoute | None:
-        """Return a route that can be called directly; None if its function does not take just the
-        path parameters and a body, or is not annotated to return a Response."""
-        if id(route) not in self._bodies:
-            signature = inspect.signature(route.endpoint, eval_str=True)
-            reads_only_body = isinstance(route, APIRoute) and set(signature.parameters) == {
-                "body",
-                *names,
-            }
-            body_type: Any = signature.parameters["body"].annotation if reads_only_body else None
-            adapter = (
-                TypeAdapter(body_type)
-                if reads_only_body and signature.return_annotation is Response
-                else None
-            )
-            self._bodies[id(route)] = adapter
-        body = self._bodies[id(route)]
-        return None if body is None else PostRoute(route, body, dict(names))
+    async def answer(self, info: PathInfo, body: Any) -> Response:
+        """Validate a parsed body and call the POST route of a path, without FastAPI's own handling.
+
+        Raises:
+            Refusal: the body does not match its schema.
+            Others: as the route.
+        """
+        assert info.post is not None
+        try:
+            fields = self._bodies[id(info.post)].validate_python(body)
+        except ValidationError as error:
+            raise misfit(error.errors(include_url=False)) from None
+        response: Response = await info.post.endpoint(body=fields, **info.names)
+        return response
 
     def hidden(self, name: str) -> str | None:
         """Return a path of the model `name` that a preceding route matches; None: no conflict."""
@@ -206,6 +179,18 @@ class Application:
         assert isinstance(error, HTTPException)
         kind: Any = {404: "not_found", 405: "method"}.get(error.status_code, "malformed")
         return await self._refused(request, Refusal(kind, shorten(str(error.detail), QUOTED)))
+
+
+def _body_type(route: Any) -> Any:
+    """Return the type of the body of a route whose function takes just a body and path parameters,
+    and is annotated to return a Response; None for other routes."""
+    if not isinstance(route, APIRoute):
+        return None
+    signature = inspect.signature(route.endpoint, eval_str=True)
+    parameters = signature.parameters
+    if parameters.keys() != {"body", *route.param_convertors}:
+        return None
+    return parameters["body"].annotation if signature.return_annotation is Response else None
 
 
 def _dialects() -> list[Any]:
