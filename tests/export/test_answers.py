@@ -83,5 +83,5 @@ def test_rows_that_no_graph_answers_are_refused() -> None:
     (graph,) = graphs_of(model_of(small(family("bert"), "BertForSequenceClassification")))
     texts = framed([[5, 6], [7, 8]])
     pieces = EncodedExamples(texts, np.zeros(1, np.int64), pieces=np.array([2]))
-    with pytest.raises(IncompatibleError, match="texts in pieces"):
+    with pytest.raises(IncompatibleError):
         int8.scores(graph, lambda given: {}, pieces, Collation(pad=0, last=False))

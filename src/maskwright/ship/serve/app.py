@@ -115,20 +115,24 @@ class Application:
 
     def _find(self, scope: Any) -> PathInfo:
         """Match the path with the routes of all routers, and cache the result."""
+        methods: set[str] = set()
+        matches = [
+            (route, route_scope.get("path_params", {}), router_render)
+            for router, router_render in self.routers
+            for route in router.routes
+            for match, route_scope in [route.matches(scope)]
+            if match is not Match.NONE
+        ]
+        post, names = None, dict[str, str]()
+        for route, path_parameters, _ in matches:
+            route_methods = set(getattr(route, "methods", None) or ())
+            if "POST" in route_methods - methods and id(route) in self._bodies:
+                assert isinstance(route, APIRoute)
+                post, names = route, dict(path_parameters)
+            methods |= route_methods
         info = PathInfo(None, render)
-        for router, router_render in self.routers:
-            for route in router.routes:
-                match, match_scope = route.matches(scope)
-                if match is Match.NONE:
-                    continue
-                route_methods = frozenset(getattr(route, "methods", None) or ())
-                if info.methods is None:  # the first route renders refusals
-                    info = replace(info, methods=frozenset(), render=router_render)
-                assert info.methods is not None
-                if "POST" in route_methods - info.methods and id(route) in self._bodies:
-                    names = dict(match_scope.get("path_params", {}))
-                    info = replace(info, post=route, names=names)
-                info = replace(info, methods=info.methods | route_methods)
+        if matches:
+            info = PathInfo(frozenset(methods), matches[0][2], post, names)
         if len(self._paths) >= PATHS:
             self._paths.clear()
         self._paths[scope["path"]] = info

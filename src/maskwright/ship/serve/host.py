@@ -226,10 +226,8 @@ class Host:
             raise Refusal("unready", "the models are being loaded", retry_after=1)
         name = next(iter(self._models)) if name is None else name
         if name not in self._models:
-            served_names = ", ".join(self.names)
-            raise Refusal(
-                "not_found", f"no model of that name; there are: {served_names}", field="model"
-            )
+            reason = f"no model of that name; there are: {', '.join(self.names)}"
+            raise Refusal("not_found", reason, field="model")
         return self._models[name]
 
     def _variant(self, name: str | None, options: Options) -> ModelVariant:
@@ -246,38 +244,32 @@ class Host:
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return the predictions of the model's task; `rows` as in `LanguageModel.predict`."""
-        return await self._answer_task(
-            self._variant(name, options),
-            TASK,
-            rows,
-            options,
-            lambda task, encoded, outputs: answers_of(task, encoded, outputs, options.top),
-        )
+
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return answers_of(task, encoded, outputs, options.top)
+
+        return await self._answer_task(name, options, TASK, rows, finish)
 
     async def scores(
         self, name: str | None, rows: Sequence[Any], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return (L,) float32 for each row: the probabilities of the L labels in the order of the
         task's labels; with `options.raw` the scores of the head."""
-        return await self._answer_task(
-            self._variant(name, options),
-            TASK,
-            rows,
-            options,
-            lambda task, encoded, outputs: task.scores(encoded, outputs, raw=options.raw),
-        )
+
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return task.scores(encoded, outputs, raw=options.raw)
+
+        return await self._answer_task(name, options, TASK, rows, finish)
 
     async def embed(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
     ) -> HostResponse:
         """Return a (D,) float32 embedding for each text, as `LanguageModel.embed`."""
-        return await self._answer_task(
-            self._variant(name, options),
-            vectors(options.pooling),
-            texts,
-            options,
-            lambda task, encoded, outputs: np.asarray(task.merged(encoded, outputs), np.float32),
-        )
+
+        def finish(task: TaskType, encoded: Encoded, outputs: Any) -> Iterable[Any]:
+            return np.asarray(task.merged(encoded, outputs), np.float32)
+
+        return await self._answer_task(name, options, vectors(options.pooling), texts, finish)
 
     async def token_states(
         self, name: str | None, texts: Sequence[str], options: Options = DEFAULT_OPTIONS
@@ -417,10 +409,9 @@ class Host:
             rates.append(await self.run_on_device(model.warm))
             if "generate" in model.abilities:
                 generation = GenerationOptions(tokens=2, temperature=0.0)
+                options = Options(deadline=WARM_SECONDS)
                 try:
-                    await self.generate(
-                        model.name, [WARM], generation, Options(deadline=WARM_SECONDS)
-                    )
+                    await self.generate(model.name, [WARM], generation, options)
                 except Refusal as refusal:
                     raise CheckpointError(refusal.message, where=model.folder) from refusal
         self._queue.expect(min(rates))
@@ -536,13 +527,14 @@ class Host:
 
     async def _answer_task(
         self,
-        variant: ModelVariant,
+        name: str | None,
+        options: Options,
         head: Head,
         rows: Sequence[Any],
-        options: Options,
         finish: Callable[[TaskType, Encoded, Any], Iterable[Any]],
     ) -> HostResponse:
         """Apply a head to rows; `finish` maps encoded rows and outputs to a value for each row."""
+        variant = self._variant(name, options)
         loaded = variant.loaded_head(head)
         predictor, objective = loaded or await self._run(False, variant.head, head)
         task_type = predictor.task_type
@@ -579,12 +571,7 @@ class Host:
         return partial(self._read_batched, variant, operation)
 
     async def _answer(
-        self,
-        rows: Sequence[Any],
-        options: Options,
-        encode: Encode,
-        answer: Answer,
-        finish: Finish,
+        self, rows: Sequence[Any], options: Options, encode: Encode, answer: Answer, finish: Finish
     ) -> HostResponse:
         """Encode rows in chunks, compute their results and format them; record the timings."""
         self.budget().take_rows(rows, options.field)

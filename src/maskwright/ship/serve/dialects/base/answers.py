@@ -130,7 +130,8 @@ async def class_scores(
     Raises:
         Refusal: the model does not score whole texts.
     """
-    model.require_scores()
+    if not model.scores_whole_texts:
+        raise model.unable("a model that gives classes or a number of whole texts")
     options = model.options(field, truncate=truncate, raw=raw)
     return await model.host.scores(model.name, rows, options)
 
