@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -82,8 +82,6 @@ class Application:
         pages = explorer.routes(host)
         self.routers.append((pages, render))
         self.app.include_router(pages)
-        self.for_browsers = explorer.for_browsers()
-        self.app.router.routes.insert(0, self.for_browsers)
         for dialect in _dialects() if dialects is None else dialects:
             router = dialect.routes(host)
             self.routers.append((router, dialect.render))
@@ -107,11 +105,7 @@ class Application:
 
     def path_info(self, scope: Any) -> PathInfo:
         """Return the routes at the path of a request (cached)."""
-        info = self._paths.get(scope["path"]) or self._find(scope)
-        if self.for_browsers.matches(scope)[0] is Match.NONE:
-            return info
-        browser_methods = self.for_browsers.methods or set()
-        return replace(info, methods=(info.methods or frozenset()) | browser_methods)
+        return self._paths.get(scope["path"]) or self._find(scope)
 
     def _find(self, scope: Any) -> PathInfo:
         """Match the path with the routes of all routers, and cache the result."""

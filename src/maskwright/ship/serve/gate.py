@@ -15,8 +15,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
+from starlette.responses import RedirectResponse
+
 from maskwright.base.errors import DataError, MaskwrightError
 from maskwright.base.storage import strict_json
+from maskwright.ship.serve import explorer
 from maskwright.ship.serve.access import AccessPolicy, Headers
 from maskwright.ship.serve.app import Application
 from maskwright.ship.serve.errors import Refusal, of_error
@@ -70,7 +73,8 @@ class Gate:
             scope["mw_refused"] = refusal.kind
             if not sender.started:
                 response = self.application.refusal(scope, refusal)
-                if refusal.kind == "unauthorised" and _is_navigation(scope, headers):
+                is_page = scope["method"] == "GET" and _accepts_pages(headers)
+                if refusal.kind == "unauthorised" and is_page:
                     response.headers["www-authenticate"] = PROMPT
                 if refusal.kind in ("too_large", "timeout", "malformed"):
                     sender.closes = True
@@ -107,10 +111,13 @@ class Gate:
         """Check a request, receive its body and call its route; failed checks raise a Refusal."""
         _require_valid_target(scope)
         self.policy.require_access(scope, headers)
+        method = scope["method"]
+        if scope["path"] == "/" and method in ("GET", "HEAD") and _accepts_pages(headers):
+            await RedirectResponse(f"{explorer.PREFIX}/")(scope, receive, sender)
+            return
         methods = self.application.path_info(scope).methods
         if methods is None:
             raise Refusal("not_found", "no such path; /docs lists what there is")
-        method = scope["method"]
         if method == "OPTIONS" and sender.origin:
             await _preflight(methods, sender)
             return
@@ -244,9 +251,9 @@ async def _preflight(methods: Collection[str], sender: _ResponseSender) -> None:
     await sender({"type": "http.response.body", "body": b""})
 
 
-def _is_navigation(scope: Scope, headers: Headers) -> bool:
+def _accepts_pages(headers: Headers) -> bool:
     """Return whether a browser requests a page."""
-    return scope["method"] == "GET" and b"text/html" in headers.get(b"accept", [b""])[0].lower()
+    return b"text/html" in headers.get(b"accept", [b""])[0].lower()
 
 
 def _require_valid_target(scope: Scope) -> None:

@@ -150,7 +150,7 @@ class _FeatureBody(Body):
     normalize: bool | None = None
     prompt_name: Text | None = None
     truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    truncation_direction: Literal["right", "Right"] | None = None
     dimensions: int | None = Field(default=None, ge=1)
     encoding_format: Literal["float", "base64"] | None = None
 
@@ -210,9 +210,6 @@ def _holes(holes: Sequence[Any]) -> Any:
 
 
 async def _embeddings(model: ModelReference, body: _FeatureBody, parameters: Any) -> Reply:
-    if (body.truncation_direction or "right").lower() == "left":
-        reason = "texts can only be truncated at their end"
-        raise Refusal("validation", reason, field="truncation_direction")
     embeddings, response = await embeddings_of(
         model,
         as_list(body.inputs),
