@@ -4,5 +4,5 @@
 
 Read `target.py` (the interface of a target, and its report), `run.py` (the entry point), `proof.py`
 (comparison of every export with the model), `folder.py` (the graphs of a model, and the folders
-that targets write), `int8.py` (8-bit weights). Adapters are merged first (model/opening/open.py).
+that targets write), int8.py. Adapters are merged first (model/opening/open.py).
 """
