@@ -144,8 +144,9 @@ def misfit(faults: Sequence[Mapping[str, Any]], field: str = "") -> Refusal:
 
 def _location(fault: Mapping[str, Any], field: str) -> str:
     """Return the field of a validation error, without the types of a field with several types."""
-    keys = [key for key in map(str, fault["loc"]) if not key.startswith("_") and "[" not in key]
-    return ".".join(filter(None, (field, *keys))) or "body"
+    keys = [str(key) for key in fault["loc"]]
+    fields = [key for key in keys if not key.startswith("_") and "[" not in key]
+    return ".".join(filter(None, (field, *(fields or keys)))) or "body"
 
 
 def as_list(inputs: Any) -> Any:
