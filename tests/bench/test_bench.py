@@ -122,7 +122,7 @@ def test_agreement_tells_right_answers_from_wrong_ones() -> None:
     assert command.agreement(work, [("a", 0.91), ("b", 0.7)], ours) == 1.0
     assert command.agreement(work, [("a", 0.9), ("a", 0.8)], ours) == 0.5
     vectors = Work(kind="vector", folder="m", model="m")
-    assert command.agreement(vectors, [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
+    assert command.agreement(vectors, [[1.0, 0.0], [0.0, 0.5]], [[1.0, 1e-3], [0.0, 1.0]]) == 1.0
     assert command.agreement(vectors, [[1.0, 0.0]], [[0.0, 1.0]]) == 0.0
     assert best_label([0.0, 3.0], work) == ("b", pytest.approx(1 / (1 + np.exp(-3.0))))
 
