@@ -4,7 +4,6 @@ that shows the fault which the proof looks for."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
 import re
@@ -32,9 +31,9 @@ from benchmarks.serving_load import (
 
 from finetune.test_command import table
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.ship.serve import protocol, scheduler
+from maskwright.ship.serve import scheduler
 from maskwright.ship.serve.process import DrainingServer
-from serve.servers import server, until
+from serve.servers import server
 
 pytestmark = [pytest.mark.loopback, pytest.mark.proof, pytest.mark.timeout(900)]
 
@@ -134,54 +133,6 @@ def test_F108_a_signal_ends_the_process_with_0(number: int, animals: dict[str, P
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_F96_two_hundred_slow_sockets(
-    bounded: bool, animals: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are closed within 15 s, and the 99th percentile of others at most doubles (or stays
-    below 50 ms). The control has no deadlines."""
-    if not bounded:
-        monkeypatch.setattr(protocol, "HEADER_SECONDS", 1e6)
-        monkeypatch.setattr(protocol, "BODY_SECONDS", 1e6)
-    head = b"POST /ask/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    begins = [
-        b"",
-        head,
-        head + b"Content-Length: 500\r\n\r\n",
-        head + b"Content-Length: 500\r\n\r\n{",
-    ]
-    with server(animals) as made:
-        questions = asked(made.running.url, 30)
-        before = loaded(made.running.url, questions, 4, 4.0)
-        lines = [made.connect() for _ in range(200)]
-        begin = time.monotonic()
-        for number, line in enumerate(lines):
-            line.sendall(begins[number % 4])
-            line.setblocking(False)
-        beside = loaded(made.running.url, questions, 4, 8.0)
-
-        def ended(line: Any) -> bool:
-            try:
-                while line.recv(65_536):
-                    pass
-                return True
-            except BlockingIOError:
-                return False
-            except OSError:
-                return True
-
-        open_lines = set(lines)
-
-        def all_ended() -> bool:
-            open_lines.difference_update([line for line in open_lines if ended(line)])
-            return not open_lines
-
-        assert until(all_ended, begin + 15 - time.monotonic()) is bounded, len(open_lines)
-        for line in lines:
-            line.close()
-    assert beside.quantile(0.99) <= max(50.0, 2 * before.quantile(0.99))
-
-
-@pytest.mark.parametrize("bounded", [True, False])
 def test_F103_overload_is_refused_and_the_rest_is_answered_in_time(
     bounded: bool, working: Path
 ) -> None:
@@ -250,36 +201,11 @@ def test_F110_memory_stays_flat(animals: dict[str, Path]) -> None:
     assert files < 60
 
 
-VALUES: list[Any] = [
-    None,
-    True,
-    0,
-    -1,
-    3,
-    1e9,
-    0.5,
-    "",
-    " ",
-    "the cat",
-    "a [MASK] b",
-    "\x00",
-    "x" * 3_000,
-    [],
-    {},
-    [""],
-    ["the cat", "a dog"],
-    ["a", "b", "c"],
-    [["a", "b"]],
-    [[1, 2]],
-    [1, 2, 3],
-    [None],
-    [[]],
-    {"text": "a"},
-    {"source_sentence": "a", "sentences": ["b"]},
-    {"question": "a", "context": "b"},
-    "\ud83d",
-    ["the"] * 200,
-]
+VALUES: list[Any] = [None, True, 0, -1, 3, 1e9, 0.5]
+VALUES += ["", " ", "the cat", "a [MASK] b", "\x00", "x" * 3_000, "\ud83d"]
+VALUES += [[], {}, [""], ["the cat", "a dog"], ["a", "b", "c"], [["a", "b"]], ["the"] * 200]
+VALUES += [[[1, 2]], [1, 2, 3], [None], [[]], {"text": "a"}]
+VALUES += [{"source_sentence": "a", "sentences": ["b"]}, {"question": "a", "context": "b"}]
 
 
 def test_no_generated_request_gets_a_5xx(animals: dict[str, Path]) -> None:
@@ -320,46 +246,5 @@ def test_no_generated_request_gets_a_5xx(animals: dict[str, Path]) -> None:
 
         found = [each for part in asyncio.run(all_of_them()) for each in part]
     assert len(found) > 9_500 and len({status for status, *_ in found}) > 3
-    assert [each for each in found if each[0] >= 500] == []
-    assert [each for each in found if each[0] >= 400 and each[1] > 4_096] == []
-
-
-def test_schemathesis_finds_no_5xx(animals: dict[str, Path]) -> None:
-    """10,000 requests that schemathesis makes of openapi.json, those that fit it and those that do
-    not, or as many as it makes in 10 minutes; errors stay below 4 KB."""
-    schemathesis = pytest.importorskip("schemathesis")
-    import requests
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis.errors import Unsatisfiable
-
-    wanted, end = 10_000, time.monotonic() + 600
-    found: list[tuple[int, int, str]] = []
-    with process(animals["animals"]) as (_, url), requests.Session() as session:
-        schema = schemathesis.openapi.from_url(url + "/openapi.json")
-        schema.config.update(base_url=url)
-        made = [each.ok() for each in schema.get_all_operations()]
-        modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
-        for operation in made:
-            for mode in modes:
-
-                @settings(
-                    max_examples=wanted // (2 * len(made)) + 1,
-                    deadline=None,
-                    database=None,
-                    derandomize=True,
-                    phases=[Phase.generate],
-                    suppress_health_check=list(HealthCheck),
-                )
-                @given(operation.as_strategy(generation_mode=mode))
-                def ask(case: Any) -> None:
-                    if time.monotonic() > end:
-                        return
-                    answer = case.call(session=session, timeout=60)
-                    text = f"{case.method} {answer.request.url} {answer.request.body!r}"
-                    found.append((answer.status_code, len(answer.content), text[:500]))
-
-                with contextlib.suppress(Unsatisfiable):
-                    ask()
-    assert len(found) > 1_000 and len({status for status, *_ in found}) > 3
     assert [each for each in found if each[0] >= 500] == []
     assert [each for each in found if each[0] >= 400 and each[1] > 4_096] == []

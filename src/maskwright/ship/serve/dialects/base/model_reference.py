@@ -94,17 +94,10 @@ class ModelReference:
             raise self.unable("a model that was fine-tuned for a task")
         return task_type
 
-    def require_scores(self) -> None:
-        """Raise a Refusal if the model does not score whole texts."""
-        if not self.scores_whole_texts:
-            raise self.unable("a model that gives classes or a number of whole texts")
-
     def unable(self, requirement: str) -> Refusal:
         """Return the refusal for a missing ability; `requirement` describes a suitable model."""
         abilities = ", ".join(self.opened.abilities)
-        reason = (
-            f"{self.called} cannot do this; wanted: {requirement}; it can be asked: {abilities}"
-        )
+        reason = f"{self.called} cannot do this; wanted: {requirement}; abilities: {abilities}"
         return Refusal("model", reason, field="model")
 
     def options(self, field: str = "inputs", **settings: Any) -> Options:

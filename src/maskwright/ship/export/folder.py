@@ -1,13 +1,18 @@
-"""Export to a model folder, which is reopened and compared before it is committed.
+"""The folders that targets write: the files beside a graph, or a whole model folder.
 
-    network, tokenizer, about, further files  --save_files--> staging --open_model--> compared
+    graphs, documents        --write_folder--> staging, with export.json --> committed folder
+    Content (network, tokenizer, about)  --write--> staging --open_model--> compared --> committed
 
-The weights, the tokenizer and the outputs of all graphs of the model (`proof.py`) are compared.
+    config.json  tokenizer.json  …        as in a model folder
+    modules.json  1_Pooling/  …           of an embedding model, as sentence-transformers has them
+    export.json                           source, settings and measurements of the export
+
+Of a model folder, weights, tokenizer and the outputs of all graphs (`proof.py`) are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +29,9 @@ from maskwright.base.report.tables import Table
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
+from maskwright.base.version import VERSION
 from maskwright.model.checkpoint import files as weights
-from maskwright.model.checkpoint import pretrained
+from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK
 from maskwright.model.checkpoint.layout import About
 from maskwright.model.checkpoint.safe_read import LARGEST_JSON, regular_file
@@ -37,10 +43,9 @@ from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import head_alone, special_tokens
 from maskwright.model.opening.model import Model
 from maskwright.model.opening.open import open_model
-from maskwright.ship.export import graph_folder as folder
 from maskwright.ship.export import proof
 from maskwright.ship.export.proof import GraphComparison
-from maskwright.ship.export.target import Report
+from maskwright.ship.export.target import ABOUT, Report
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 
@@ -94,6 +99,87 @@ def graphs(model: Model, answers: Predictor | None, ids: Ids = "int64") -> tuple
     )
 
 
+# ------------------------------------------------------------------------- every target
+def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Content]:
+    """Return the contents of the files beside the graphs by name; `answers` is the predictor."""
+    form = layout.of_config(model.config, model.about.family)
+    contents = layout.documents(form, model.words, model.about, {})
+    if model.words is not None:
+        contents |= model.words.files(
+            model.config.longest,
+            plain=model.config.vocabulary_head is None,
+            segments=model.config.has_segments,
+        )
+    if answers is not None:
+        files = answers.task_type.files(answers.frame, model.config.width)
+        contents |= {name: text.encode() for name, text in files.items()}
+    return contents
+
+
+def about_source(model: Model) -> dict[str, Any]:
+    """Return the entries of `export.json` about the exported model."""
+    return {
+        "format": FORMAT,
+        "maskwright": VERSION,
+        "source": {
+            "fingerprint": model.fingerprint,
+            "model_type": model.model_type,
+            "task": None if model.task is None else model.task.kind,
+        },
+    }
+
+
+def write_folder(
+    out: Path,
+    fill: Callable[[commit.Staging], dict[str, Any]],
+    contents: Mapping[str, weights.Content],
+    *,
+    target: str,
+    expected_bytes: int,
+) -> dict[str, Any]:
+    """Write and commit the folder `out`; if `fill` raises an error, no folder is left.
+
+    Args:
+        fill: writes and compares files, and returns the contents of `export.json`.
+        contents: of further files by name.
+
+    Returns:
+        The contents of `export.json`.
+    """
+    about: dict[str, Any] = {}
+
+    def write(staging: commit.Staging) -> None:
+        about.clear()
+        about.update(fill(staging))
+        _write_files(staging, contents)
+        staging.write_json(ABOUT, about)
+
+    commit.commit(
+        out, write, about={"kind": "export", "target": target}, expected_bytes=expected_bytes
+    )
+    return about
+
+
+def _write_files(staging: commit.Staging, contents: Mapping[str, weights.Content]) -> None:
+    for name, content in contents.items():
+        staging.write_bytes(name, content() if callable(content) else content)
+
+
+def add_files(staging: commit.Staging, files: Sequence[Path], folder: str = "") -> int:
+    """Move files into a subfolder of the folder being written. Return their size in bytes."""
+    num_bytes = 0
+    for file in files:
+        name = f"{folder}/{file.name}" if folder else file.name
+        with staging.create(name) as target_file, file.open("rb") as source:
+            while chunk := source.read(1 << 22):
+                target_file.write(chunk)
+        num_bytes += target_file.bytes
+        file.unlink()
+    return num_bytes
+
+
+# ------------------------------------------------------------------------- model folders
+FORMAT = 1
 README, GENERATION = "README.md", "generation_config.json"
 # Files of a sentence-transformers folder that `modules.json` does not name.
 SENTENCE_FILES = ("sentence_bert_config.json", "config_sentence_transformers.json")
@@ -211,8 +297,7 @@ def write(
         contents = pretrained.save_files(
             content.network, content.tokenizer, content.about, state=content.state
         )
-        for name, data in {**contents, **content.more}.items():
-            staging.write_bytes(name, data() if callable(data) else data)
+        _write_files(staging, {**contents, **content.more})
         size = sum(file.stat().st_size for file in staging.path.glob("*.safetensors"))
         reopened = open_model(staging.path)
         reopened = replace(reopened, network=reopened.network.to("cpu").float().eval())
@@ -220,7 +305,7 @@ def write(
         weight_differences.append(_weight_difference(content, reopened, out))
         comparisons.extend(_compare(content, reopened, size, out, note))
         return {
-            **folder.about_source(source),
+            **about_source(source),
             "target": target,
             "dtype": str(content.dtype).removeprefix("torch."),
             "largest_weight_difference": weight_differences[0],
@@ -228,7 +313,7 @@ def write(
             **(about or {}),
         }
 
-    summary = folder.write_folder(
+    summary = write_folder(
         out, fill, {}, target=target, expected_bytes=weights.num_bytes(content.state)
     )
     return Report(
