@@ -944,6 +944,11 @@ def test_the_server_answers_while_a_page_waits(
         assert [each.result(20).json for each in waits] == [{}, {}]
 
 
+@pytest.mark.parametrize("path", ["/docs/../app.py", "/docs/%2e%2e%2fapp.py", "/docs/x"])
+def test_F118_no_file_is_reached(path: str, plain: Served) -> None:
+    assert plain.get(path).status == 404
+
+
 def test_F112_F113_pages_of_other_sites_may_not_ask(heads: dict[str, Path], plain: Served) -> None:
     body = {"inputs": TEXT}
 
