@@ -13,8 +13,7 @@ import pytest
 
 from maskwright.learn.pretrain import run
 from maskwright.learn.train import loop
-from maskwright.learn.train.diverged import DivergedError
-from maskwright.learn.train.state import TrainState
+from maskwright.learn.train.state import DivergedError, TrainState
 from tinyrun import recipe, text_file
 
 

@@ -21,7 +21,6 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.learn.pretrain import build, journal, run
 from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare
 from maskwright.learn.pretrain.rows import training_rows
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import (
     Evaluation,
     ObjectiveChoice,
@@ -162,7 +161,7 @@ def test_only_denoising_asks_for_sentences(prepared: tuple[Recipe, PreparedCorpu
     made, data = prepared
     assert isinstance(data.train[0], TokenStore) and not len(data.train[0].sentences)
     denoised = replace(made, objective=ObjectiveChoice(name="denoising", options={}))
-    assert needs_sentences(denoised) and not needs_sentences(made)
+    assert denoised.needs_sentences and not made.needs_sentences
 
 
 def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path) -> None:

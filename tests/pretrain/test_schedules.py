@@ -204,7 +204,9 @@ def test_the_comparison_sees_what_was_forgotten(
     whole = essence(out)
     shutil.rmtree(last)
     if forgotten == "average":
-        monkeypatch.setattr("maskwright.learn.train.average.Average.load", lambda self, state: None)
+        monkeypatch.setattr(
+            "maskwright.learn.train.parameters.Average.load", lambda self, state: None
+        )
     elif forgotten == "samples":
         read = checkpoints.read_state
 

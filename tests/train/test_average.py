@@ -9,11 +9,10 @@ from torch import nn
 from maskwright.base.budget import Budget
 from maskwright.base.errors import CheckpointError
 from maskwright.learn.train import loop
-from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.parameters import Average, Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState
 from maskwright.model.objectives import masked

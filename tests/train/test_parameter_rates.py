@@ -7,8 +7,7 @@ import torch
 
 from maskwright.base.errors import ConfigError
 from maskwright.learn.train.optimizers.settings import AdamW, Lamb, Optimizer
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameter_rates import ParameterRates
+from maskwright.learn.train.optimizers.states import ParameterRates, start_optimizer
 from maskwright.learn.train.parameters import Parameters
 
 

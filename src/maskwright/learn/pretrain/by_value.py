@@ -15,9 +15,8 @@ from maskwright.base.report.tables import Table
 from maskwright.learn.pretrain.mixing import names_of, value_of, values_of
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.text import CorpusText
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Recipe
-from maskwright.learn.train.average import Average
+from maskwright.learn.train.parameters import Average
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.objectives.base.objective import Objective
 from maskwright.text.corpus.read import Spool
@@ -43,7 +42,7 @@ def build(recipe: Recipe, folder: Path, text: CorpusText, tokenizer: Tokenizer) 
         value = value_of(recipe.corpus, document)
         if value in missing:
             spools.setdefault(value, Spool(folder)).add(document)
-    sentences = needs_sentences(recipe)
+    sentences = recipe.needs_sentences
     for value, spool in spools.items():
         build_store(spool, tokenizer, _path(folder, values.index(value)), sentences=sentences)
 

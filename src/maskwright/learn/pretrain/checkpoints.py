@@ -27,8 +27,8 @@ from maskwright.base.storage import commit
 from maskwright.base.storage.manifest import require_as_saved
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.learn.pretrain import journal
-from maskwright.learn.train.average import Average
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
+from maskwright.learn.train.optimizers.states import OptimizerState
+from maskwright.learn.train.parameters import Average
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.checkpoint.layout import About

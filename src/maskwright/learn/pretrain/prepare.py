@@ -45,7 +45,6 @@ from maskwright.learn.pretrain.text import (
     text_bytes,
     texts_of,
 )
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder, shares
 from maskwright.text.corpus.document import Document
 from maskwright.text.corpus.files import find
@@ -261,7 +260,7 @@ def _store(
         def record_origin() -> None:
             _record_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
 
-        sentences = needs_sentences(recipe)
+        sentences = recipe.needs_sentences
         build_store(documents, counting_tokenizer, path, sentences=sentences, read=record_origin)
         reported = texts if lines else ()
         for line in itertools.chain.from_iterable(

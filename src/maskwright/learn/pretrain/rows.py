@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maskwright.base.errors import IncompatibleError
 from maskwright.base.findings import Finding
 from maskwright.learn.pretrain.mixing import mixed_rows
-from maskwright.learn.recipes.base.objective_rows import require_rows, row_kind, streams
+from maskwright.learn.recipes.base.check import require_rows
 from maskwright.learn.recipes.base.recipe import Folder, Recipe
 from maskwright.learn.train import loop
 from maskwright.learn.train.schedule import Ramp
@@ -99,7 +99,7 @@ def rows(
         IncompatibleError: the objective does not learn from such rows.
     """
     require_rows(recipe)
-    kind, length = row_kind(recipe), length or recipe.rows.length
+    kind, length = recipe.row_kind, length or recipe.rows.length
     spec = recipe.objective.spec
     shifted = spec.rows == "stream"
     seed = recipe.training.seed if seed is None else seed
@@ -108,7 +108,9 @@ def rows(
     if kind == "sentences":
         return PackedSentences(store, length + 1 if shifted else length, seed=seed)
     if kind == "stream":
-        return Stream(store, length if streams(recipe) else length - 1)  # and one token more
+        return Stream(
+            store, length if _last_is_target(recipe) else length - 1
+        )  # and one token more
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
@@ -119,6 +121,13 @@ def rows(
         return SentencePairs(store, length, seed=seed)
     assert kind == "swapped-pairs"
     return SentencePairs(store, length, seed=seed, negatives="swapped")
+
+
+def _last_is_target(recipe: Recipe) -> bool:
+    """Whether the last token of a stream's row is only a target: for objectives that predict the
+    next token, and those with further networks, whose student may be a decoder."""
+    spec = recipe.objective.spec
+    return spec.rows == "stream" or bool(spec.networks)
 
 
 def check_length(recipe: Recipe, network: TransformerConfig, whose: str = "") -> None:
@@ -172,7 +181,7 @@ def untrained_positions(recipe: Recipe, network: TransformerConfig) -> Finding |
 
 def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length: int) -> int:
     """Return the maximum number of tokens that a stack reads of a row of `length` tokens."""
-    spec, kind = recipe.objective.spec, row_kind(recipe)
+    spec, kind = recipe.objective.spec, recipe.row_kind
     if len(network.stacks) == 2 and spec.lengths is not None:
         options = recipe.objective.checked
         # A row of packed texts has at least one special token; other rows may have none.
@@ -181,5 +190,5 @@ def _length_read(recipe: Recipe, network: TransformerConfig, stack: str, length:
             text_length = spec.text_length(options, length)
         inputs, targets = spec.lengths(options, max(2, text_length))
         return int(max(length, inputs) if stack == "encoder" else targets)
-    extra = kind == "stream" and spec.rows != "stream" and streams(recipe)
+    extra = kind == "stream" and spec.rows != "stream" and _last_is_target(recipe)
     return length + (extra and stack == "encoder")

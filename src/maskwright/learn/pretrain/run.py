@@ -58,7 +58,6 @@ from maskwright.learn.pretrain.prepare import (
 from maskwright.learn.pretrain.rows import Microbatches, held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession, start_session
 from maskwright.learn.recipes.base.find import read
-from maskwright.learn.recipes.base.objective_rows import needs_sentences
 from maskwright.learn.recipes.base.recipe import (
     FREE,
     INEXACT,
@@ -67,8 +66,7 @@ from maskwright.learn.recipes.base.recipe import (
     frozen_part,
 )
 from maskwright.learn.train import distribute, loop
-from maskwright.learn.train.diverged import DivergedError
-from maskwright.learn.train.signals import listening
+from maskwright.learn.train.state import DivergedError, listening
 from maskwright.model.checkpoint.pretrained import CONFIG
 from maskwright.model.checkpoint.safe_read import read_json
 from maskwright.model.device import machine, process_memory
@@ -286,7 +284,7 @@ def _same_tokens(first_recipe: Recipe, second_recipe: Recipe) -> bool:
         is_pinned = isinstance(chosen, TokenizerFolder) and chosen.fingerprint is not None
         return chosen.fingerprint if is_pinned else chosen  # type: ignore[union-attr]
 
-    choices = (lambda r: r.corpus, tokenizer, needs_sentences)
+    choices = (lambda r: r.corpus, tokenizer, lambda r: r.needs_sentences)
     return all(choice(first_recipe) == choice(second_recipe) for choice in choices)
 
 

@@ -32,15 +32,11 @@ from maskwright.learn.pretrain.rows import (
 )
 from maskwright.learn.pretrain.start import HeadFirst
 from maskwright.learn.recipes.base.find import find
-from maskwright.learn.recipes.base.objective_rows import row_kind
 from maskwright.learn.recipes.base.recipe import Folder, Recipe, frozen_part
-from maskwright.learn.train.average import Average
 from maskwright.learn.train.distribute import Processes
 from maskwright.learn.train.loop import StopFlag
-from maskwright.learn.train.optimizers.optimizer import OptimizerState
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameter_rates import ParameterRates
-from maskwright.learn.train.parameters import Parameters
+from maskwright.learn.train.optimizers.states import OptimizerState, ParameterRates, start_optimizer
+from maskwright.learn.train.parameters import Average, Parameters
 from maskwright.learn.train.state import TrainState
 from maskwright.model.checkpoint import layout
 from maskwright.model.checkpoint.layout import About
@@ -263,7 +259,7 @@ def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
     if labels is None:
         return
     share = float((labels == 1).mean())
-    swapped = row_kind(recipe) == "swapped-pairs"
+    swapped = recipe.row_kind == "swapped-pairs"
     description = "in the wrong order" if swapped else "the second part is from another document"
     negatives = f"{share:.1%} of the first {len(indices):,} are negatives ({description})"
     yield Finding("pairs-of-sentences", f"pairs of sentences: {negatives}")
