@@ -19,9 +19,8 @@ from maskwright.base.report.say import quiet
 from maskwright.base.toml import to_toml
 from maskwright.cli.main import main
 from maskwright.learn.pretrain import run
-from maskwright.learn.pretrain.mixing import samples_by_progress, values_of, weights_of
-from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare, training_stores
-from maskwright.learn.pretrain.rows import training_rows
+from maskwright.learn.pretrain.prepare import PreparedCorpus, prepare, training_stores, values_of
+from maskwright.learn.pretrain.rows import samples_by_progress, training_rows, weights_of
 from maskwright.learn.recipes.base.find import find, override, read
 from maskwright.learn.recipes.base.recipe import Corpus, Recipe, TokenizerFolder
 from maskwright.learn.train.schedule import Phase, Ramp

@@ -14,7 +14,7 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import ConfigError, IncompatibleError, MaskwrightError, UsageError
-from maskwright.learn.pretrain import build, run, start
+from maskwright.learn.pretrain import build, run
 from maskwright.learn.recipes.base.find import override, read
 from maskwright.learn.recipes.base.recipe import (
     FamilyModel,
@@ -143,7 +143,7 @@ def test_drawn_heads_are_a_function_of_the_seed(text: Path, source: Path, tmp_pa
     folder = written_by_transformers(tmp_path / "hf", source, "BertModel")
     made = []
     for seed in (0, 0, 1):
-        chosen = start.pinned(further(recipe(text), folder, 0, f"training.seed={seed}"))
+        chosen = build.pinned(further(recipe(text), folder, 0, f"training.seed={seed}"))
         tokenizer = Tokenizer.load(folder)
         network = build.model(chosen, build.transformer_config(chosen, tokenizer))
         assert network.vocabulary_head is not None
@@ -189,7 +189,7 @@ def test_a_folder_that_does_not_fit_is_refused_before_any_work(
 
 def test_a_changed_folder_is_noticed(text: Path, source: Path, tmp_path: Path) -> None:
     folder = tmp_path / "hf"
-    chosen = start.pinned(
+    chosen = build.pinned(
         further(recipe(text), written_by_transformers(folder, source, "BertModel"))
     )
     written_by_transformers(folder, source, "BertModel", hidden_dropout_prob=0.0)

@@ -23,7 +23,7 @@ from maskwright.base.report.wording import duration
 from maskwright.base.storage import commit
 from maskwright.base.toml import to_toml
 from maskwright.learn.pretrain import build, checkpoints, run
-from maskwright.learn.pretrain.card import conventions_of
+from maskwright.learn.pretrain.checkpoints import conventions_of
 from maskwright.learn.pretrain.prepare import PreparedCorpus, keeps_text, prepare
 from maskwright.learn.pretrain.rows import check_length
 from maskwright.learn.pretrain.run import flops_per_token

@@ -20,9 +20,8 @@ from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.base.findings import Finding
 from maskwright.learn.pretrain import build, checkpoints
 from maskwright.learn.pretrain.checkpoints import OWN
-from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import HELD_OUT, keeps_text, training_stores
-from maskwright.learn.pretrain.rows import held_out_rows
+from maskwright.learn.pretrain.rows import held_out_rows, weights_of
 from maskwright.learn.recipes.base.find import find, read
 from maskwright.learn.recipes.base.recipe import Corpus, ObjectiveChoice, Recipe, RowChoice
 from maskwright.model.checkpoint.conventions import KEY

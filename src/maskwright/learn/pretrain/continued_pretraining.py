@@ -24,7 +24,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.metrics import metrics
 from maskwright.base.report import page, tables
 from maskwright.base.report.say import printer
-from maskwright.learn.pretrain import build, checkpoints, run, start
+from maskwright.learn.pretrain import build, checkpoints, head_first, run
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.recipes.base.continued import LENGTH, RATE, WIDTH, of_model, of_run
 from maskwright.learn.recipes.base.find import override, read, with_text
@@ -191,7 +191,7 @@ def worth(out: Path) -> list[tables.Table]:
     tokenizer = Tokenizer.load(out / "tokenizer")
     initial = build.model(recipe, build.transformer_config(recipe, tokenizer))
     has_loss_before = (
-        start.take(out, initial, recipe.model.new) or recipe.model.architecture is None
+        head_first.load(out, initial, recipe.model.new) or recipe.model.architecture is None
     )
     checkpoint = folders.newest(out)
     models = [(initial, path)] * has_loss_before + [(open_weights(checkpoint).network, checkpoint)]
