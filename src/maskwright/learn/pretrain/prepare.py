@@ -61,8 +61,6 @@ from maskwright.text.tokenizer.unknown import OTHER_MODEL, REMEDY
 
 QUICKLY = 256 << 20  # bytes that are hashed for a mere note on what changed
 LISTED = 5
-
-
 TRAIN, HELD_OUT, TOKENIZER = "train", "held-out", "tokenizer"
 VALUES = "values.json"
 TEXT_TO_STORE = 3  # maximum bytes of text for each byte of a store
@@ -105,8 +103,10 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     mixed_by_value = recipe.corpus.mix_by is not None
     texts: list[CorpusText] = []
     if is_prepared(recipe.corpus, folder):
-        for line in _changes_note(recipe.corpus, folder):
-            say(line)
+        if changes := text_changed(recipe.corpus, folder, quickly=True):
+            message = "the text is not what this run's tokens were made of"
+            consequence = "the run goes on with its tokens"
+            say(Finding("other-text", message, listed(changes), consequence).line())
     else:
         if not (folder / "data" / HELD_OUT / MANIFEST).is_file():
             require_other_files(recipe.corpus)
@@ -122,16 +122,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
         new_tokenizer.save(tokenizer_folder)
     tokenizer = Tokenizer.load(tokenizer_folder)
     store_of = partial(_store, recipe, folder, tokenizer, say)
-    if mixed_by_value:
-        train = _stores_by_value(folder, texts, store_of)
-        store_names = [store.path.name for store in train]
-    else:
-        store_names = _training_store_names(recipe.corpus, folder) or []
-        texts_of_stores = [[text] for text in texts] or [[]] * len(store_names)
-        train = tuple(
-            store_of(name, store_texts)
-            for name, store_texts in zip(store_names, texts_of_stores, strict=True)
-        )
+    train = _training_stores(recipe.corpus, folder, texts, store_of)
+    store_names = [store.path.name for store in train]
     training_files = _files_of(folder, *store_names)
     _require_unchanged(
         _files_of(folder, TOKENIZER),
@@ -166,22 +158,33 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     return replace(prepared, provenance=_read_record(provenance_file))
 
 
-def _stores_by_value(
-    folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
+def _training_stores(
+    corpus: Corpus, folder: Path, texts: Sequence[CorpusText], store_of: Callable[..., TokenStore]
 ) -> tuple[TokenStore, ...]:
-    """Return a store for each value of the mixed column; if `texts` is empty, the stores exist."""
-    values = values_of(folder)
-    if texts and not (values and all(_is_store(folder, n) for n in _store_names(len(values)))):
-        (text,) = texts
-        by_value = text.by_value()
-        record = json.dumps({"column": text.corpus.mix_by, "values": by_value.values}, indent=2)
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        document.write(folder / "data" / VALUES, record + "\n")
-        return tuple(
-            store_of(name, texts, documents=by_value.of(value), lines=name == f"{TRAIN}-0")
-            for name, value in zip(_store_names(len(by_value.values)), by_value.values, strict=True)
-        )
-    return tuple(store_of(name, []) for name in _store_names(len(values or [])))
+    """Open or build the training stores: one, or one for each text with a weight or each value of
+    the mixed column. If `texts` is empty, they exist."""
+    names = _training_store_names(corpus, folder)
+    if corpus.mix_by is None or not texts or (names and all(_is_store(folder, n) for n in names)):
+        names = names or []
+        groups = [[text] for text in texts] if corpus.mix_by is None else []
+        groups = groups or [[] for _ in names]
+        return tuple(store_of(name, group) for name, group in zip(names, groups, strict=True))
+    by_value = texts[0].by_value()
+    record = json.dumps({"column": corpus.mix_by, "values": by_value.values}, indent=2)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    document.write(folder / "data" / VALUES, record + "\n")
+    return tuple(
+        store_of(f"{TRAIN}-{number}", texts, documents=by_value.of(value), lines=number == 0)
+        for number, value in enumerate(by_value.values)
+    )
+
+
+def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
+    """Return the names of the training stores; None: they depend on unread text."""
+    if corpus.mix_by is None and not corpus.mixed:
+        return [TRAIN]
+    parts = corpus.text if corpus.mix_by is None else values_of(folder)
+    return None if parts is None else [f"{TRAIN}-{number}" for number in range(len(parts))]
 
 
 def values_of(folder: Path) -> list[str] | None:
@@ -228,11 +231,6 @@ def held_out_stores_by_value(folder: Path) -> dict[str, TokenStore]:
     """Open the held-out store of each value of the run in `folder` that has one."""
     paths = {v: folder / "data" / f"{HELD_OUT}-{n}" for n, v in enumerate(values_of(folder) or [])}
     return {v: TokenStore.open(path) for v, path in paths.items() if (path / MANIFEST).is_file()}
-
-
-def _store_names(count: int) -> list[str]:
-    """Return the names of `count` mixed training stores."""
-    return [f"{TRAIN}-{number}" for number in range(count)]
 
 
 def _is_store(folder: Path, name: str) -> bool:
@@ -418,24 +416,6 @@ def take_tokens(source: Path, folder: Path) -> None:
                 DISK.fsync_folder(Path(target))
             DISK.rename(staged, folder / subfolder)
             DISK.fsync_folder(folder)
-
-
-def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
-    """Return the names of the training stores; None: they depend on unread text."""
-    if corpus.mix_by is not None:
-        values = values_of(folder)
-        return None if values is None else _store_names(len(values))
-    return _store_names(len(corpus.text)) if corpus.mixed else [TRAIN]
-
-
-def _changes_note(corpus: Corpus, folder: Path) -> list[str]:
-    """Return a warning if the text has changed since the tokens were created; else []."""
-    if not (changes := text_changed(corpus, folder, quickly=True)):
-        return []
-    message = "the text is not what this run's tokens were made of"
-    return [
-        Finding("other-text", message, listed(changes), "the run goes on with its tokens").line()
-    ]
 
 
 def _provenance(corpus: Corpus, folder: Path) -> dict[str, Any]:

@@ -419,20 +419,26 @@ def _run(
             raise Stopped(stop_flag.exit_code)
         processes.wait()
         if processes.first:
-            if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
-                message = f"{num_skipped:,} of {session.state.step:,} steps were skipped"
-                reason = "their loss or gradient was no finite number"
-                say(Finding("steps-skipped", message, reason).line())
-            if (table := held_out_by_value(session)) is not None:
-                tables.add(out, [table])
-                say(tables.for_terminal(table))
-            say(f"report: {write_report(out)}")
-            checkpoint = session.checkpoints.path(session.state.step)
-            if (checkpoint / CONFIG).is_file() and (
-                finding := opened.misread(read_json(checkpoint, CONFIG))
-            ):
-                say(finding.line())
+            _report(session, say)
     return session.checkpoints.path(session.state.step)
+
+
+def _report(session: TrainingSession, say: Say) -> None:
+    """Write the report of a complete run, and print what is notable about it."""
+    out, state = session.out, session.state
+    if num_skipped := sum(line["kind"] == "skipped" for line in journal.read(out)):
+        message = f"{num_skipped:,} of {state.step:,} steps were skipped"
+        reason = "their loss or gradient was no finite number"
+        say(Finding("steps-skipped", message, reason).line())
+    if (table := held_out_by_value(session)) is not None:
+        tables.add(out, [table])
+        say(tables.for_terminal(table))
+    say(f"report: {write_report(out)}")
+    checkpoint = session.checkpoints.path(state.step)
+    if (checkpoint / CONFIG).is_file() and (
+        finding := opened.misread(read_json(checkpoint, CONFIG))
+    ):
+        say(finding.line())
 
 
 def _train(session: TrainingSession, stream: TextIO) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,10 @@ class TrainingSession:
             self.run = _run_json(self)
             for line in self.run.get("mixture", ()):
                 say(line)
-            for finding in _few_targets_findings(self.run["references"]["targets"]):
-                say(finding.line())
+            if (targets := self.run["references"]["targets"]) < FEW_TARGETS:
+                message = f"only {targets:,} targets are held out, so held-out figures say little"
+                remedy = "give more text, or raise corpus.held_out or evaluation.rows"
+                say(Finding("few-held-out-targets", message, remedy=remedy).line())
             document.write(out / RUN, json.dumps(self.run, indent=2) + "\n")
 
     def _restore(self, facts: dict[str, Any], say: Say) -> TrainState:
@@ -235,17 +238,6 @@ def _usage_json(session: TrainingSession) -> dict[str, Any] | None:
     return {"verb": usage.verb, "prompt": usage.prompt, "prompt_of_samples": plain}
 
 
-def _few_targets_findings(targets: int) -> Iterator[Finding]:
-    """Yield a warning if too little text is held out for reliable metrics."""
-    if targets < FEW_TARGETS:
-        yield Finding(
-            "few-held-out-targets",
-            f"only {targets:,} targets are held out, so held-out figures say little",
-            remedy="give more text, hold out more of it (corpus.held_out), or look at more rows "
-            "(evaluation.rows)",
-        )
-
-
 def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
     """Yield the share of negatives among the sentence pairs, if the rows are pairs, and a warning
     if nearly all of them have the same label."""
@@ -299,33 +291,30 @@ def _check_memory(architecture: TransformerConfig, chosen: Machine, recipe: Reci
     Raises:
         ResourceError: with the needed and the free bytes.
     """
-    training, available = recipe.training, free_bytes()
     if chosen.device.type != "cpu":
         return  # a shortage raises an error there and does not kill the process
+    training, available = recipe.training, free_bytes()
     parameters = num_parameters(architecture)
     is_narrow, has_average = chosen.compute != torch.float32, training.ema > 0.0
     bytes_each = 8 + training.optimizer.bytes_per_parameter + 2 * is_narrow + 4 * has_average
-    needed = parameters * bytes_each
-    if needed > available:
-        raise ResourceError(
-            "the model does not fit into memory",
-            where="model",
-            found=f"{parameters:,} parameters need {needed:,} bytes to train",
-            wanted=f"at most the {available:,} bytes that are free",
-            do="choose a smaller model",
-        )
     tokens_per_step = max(phase.batch * phase.length for phase in recipe.phases)
     activations = kept_bytes(architecture, tokens_per_step, chosen.compute.itemsize)
-    if needed + activations / training.microbatches <= available:
+
+    def needed(microbatches: float) -> float:
+        return parameters * bytes_each + activations / microbatches
+
+    if needed(training.microbatches) <= available:
         return
-    fitting_divisors = [n for n in recipe.divisors if needed + activations / n <= available]
+    fitting = [n for n in recipe.divisors if needed(n) <= available]
+    remedy = "choose a smaller model or shorter rows"
+    if fitting:
+        remedy = f"--set training.microbatches={fitting[0]} does the same work with less"
     raise ResourceError(
-        "the model and one microbatch do not fit into memory together",
-        where="training.microbatches",
-        found=f"{tokens_per_step // training.microbatches:,} tokens at once need "
-        f"{activations // training.microbatches:,} bytes at the least, the model {needed:,}",
+        "the model and one microbatch do not fit into memory",
+        where="training.microbatches" if needed(math.inf) <= available else "model",
+        found=f"{parameters:,} parameters need {parameters * bytes_each:,} bytes to train, "
+        f"{tokens_per_step // training.microbatches:,} tokens at once at least "
+        f"{activations // training.microbatches:,}",
         wanted=f"at most the {available:,} bytes that are free",
-        do=f"--set training.microbatches={fitting_divisors[0]} does the same work with less"
-        if fitting_divisors
-        else "choose a smaller model or shorter rows",
+        do=remedy,
     )
