@@ -33,7 +33,7 @@ from maskwright.text.tables.reading_options import how_read
 from maskwright.text.tables.shapes import as_names
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from nn.points import POINTS
-from tinyrun import WORDS, recipe, text_file
+from tinyrun import WORDS, recipe, text_file, train_quietly
 from toys import bert, gpt2
 
 SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(100)))
@@ -88,7 +88,7 @@ def test_pairs_are_learned_from_pairs_of_their_own_kind(
     for kind in kinds:
         wrong = override(find(name), [f"rows.kind={kind}"])
         with pytest.raises(IncompatibleError) as caught:
-            run.pretrain(wrong, tmp_path / "run", stream=io.StringIO())
+            train_quietly(wrong, tmp_path / "run")
         assert (caught.value.where, caught.value.found, caught.value.wanted) == (
             "rows.kind",
             kind,
@@ -120,7 +120,7 @@ def test_rows_that_a_run_was_begun_with_before_are_refused_where_it_goes_on(
 def test_what_wants_labels_is_sent_to_fine_tuning(name: str, kind: str, tmp_path: Path) -> None:
     wrong = override(find("t5-mini"), [f"objective.name={name}", f"rows.kind={kind}"])
     with pytest.raises(IncompatibleError, match="maskwright finetune") as caught:
-        run.pretrain(wrong, tmp_path / "run", stream=io.StringIO())
+        train_quietly(wrong, tmp_path / "run")
     assert (caught.value.where, caught.value.found) == ("objective.name", name)
 
 
@@ -153,7 +153,7 @@ def test_one_long_document_fills_the_positions_of_a_model(tmp_path: Path) -> Non
         corpus=Corpus(text=(str(long),), held_out=0.1),
         rows=RowChoice(length=length, kind="stream"),
     )
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    train_quietly(made, tmp_path / "run")
     assert journal.read(tmp_path / "run")[0]["tokens"] == made.training.batch * length
 
 
@@ -175,7 +175,7 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
     hiding: dict[str, Any] = {"rate": 0.7, "mean_span": 10.0}
     point = two_stacks()
     with pytest.raises(IncompatibleError, match="decoder reads") as caught:
-        run.pretrain(corrupting(text, LIMIT, **hiding), tmp_path / "run", stream=io.StringIO())
+        train_quietly(corrupting(text, LIMIT, **hiding), tmp_path / "run")
     refused = caught.value
     assert refused.where == "rows.length" and f"at most {LIMIT} (decoder)" in str(refused.wanted)
     assert not list((tmp_path / "run").glob("checkpoints/step-*"))
@@ -194,7 +194,7 @@ def test_a_decoder_that_would_write_too_much_is_refused_before_the_run(
 def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
     text: Path, tmp_path: Path
 ) -> None:
-    run.pretrain(recipe(text, steps=1), tmp_path / "teacher", stream=io.StringIO())  # 32 positions
+    train_quietly(recipe(text, steps=1), tmp_path / "teacher")  # 32 positions
     made = recipe(text, steps=1)
     assert isinstance(made.model, FamilyModel)
     longer = {**made.model.settings, "max_position_embeddings": 64}
@@ -209,7 +209,7 @@ def test_a_teacher_that_has_too_few_positions_is_refused_before_the_first_step(
         rows=RowChoice(length=48),
     )
     with pytest.raises(IncompatibleError, match="longer than") as refused:
-        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+        train_quietly(made, tmp_path / "run")
     assert refused.value.where == "objective.options.teacher"
     assert "make rows.length 32 or less" in refused.value.do
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
@@ -247,7 +247,7 @@ def test_what_could_not_be_saved_is_refused_before_the_first_step(
     model = FamilyModel(family="roberta", architecture="RobertaForMaskedLM", settings=settings)
     odd = replace(made, model=model)
     with pytest.raises(IncompatibleError, match="special tokens differ"):
-        run.pretrain(odd, tmp_path / "run", stream=io.StringIO())
+        train_quietly(odd, tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
@@ -261,7 +261,7 @@ def test_masks_do_not_stay_where_pairs_are_drawn_anew(
 ) -> None:
     with pytest.raises((IncompatibleError, ConfigError)) as refused:
         made = replace(recipe(text), objective=ObjectiveChoice(name=name, options=options))
-        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+        train_quietly(made, tmp_path / "run")
     assert "static" in str(refused.value)
 
 
@@ -300,7 +300,7 @@ def test_steps_that_lack_a_part_of_the_loss_are_shown(text: Path, tmp_path: Path
         rows=RowChoice(length=8, kind="windows"),
         training=replace(made.training, batch=1),
     )
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    train_quietly(made, tmp_path / "run")
     records = [r for r in journal.read(tmp_path / "run") if r["kind"] == "train"]
     lacking = [r for r in records if "boundary" not in r["parts"]]
     assert 0 < len(lacking) < len(records) == 24

@@ -22,7 +22,7 @@ from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveC
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.families.base.family import family
 from maskwright.model.opening import folders
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 from tokenizer.toy_tokenizers import trained
 
 
@@ -65,7 +65,7 @@ def test_a_run_goes_on_as_it_was_trained(
 ) -> None:
     text = text_file(tmp_path)
     before = recipe(text, steps=4)
-    run.pretrain(before, tmp_path / "run", stream=io.StringIO())
+    train_quietly(before, tmp_path / "run")
     first = folders.newest(tmp_path / "run")
     out, other = tmp_path / "further", tmp_path / "other.txt"
     other.write_text(text.read_text().replace("cat", "hat").replace("dog", "mat"))
@@ -219,7 +219,7 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
         model=model,
         objective=ObjectiveChoice(name="replaced-token", options={}),
     )
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    train_quietly(made, tmp_path / "run")
     said = io.StringIO()
     further.adapt(tmp_path / "run", [str(text)], tmp_path / "out", settings=SHORT, stream=said)
     assert "also loaded from the folder: generator" in said.getvalue()
@@ -231,7 +231,7 @@ def test_replaced_tokens_have_a_loss_before_and_after(tmp_path: Path) -> None:
 def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
     """Not from its teacher, and its losses before and after are its own."""
     text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "teacher", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "teacher")
     made = replace(
         recipe(text, steps=4),
         objective=ObjectiveChoice(
@@ -239,7 +239,7 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
         ),
     )
     made = override(made, [f"tokenizer.folder={tmp_path / 'teacher'}"])
-    run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+    train_quietly(made, tmp_path / "run")
     # A step at a rate of next to nothing leaves the student where it was.
     still = [*SHORT, "training.optimizer.learning_rate=1e-12"]
     further.adapt(
@@ -256,7 +256,7 @@ def test_a_student_goes_on_from_itself(tmp_path: Path) -> None:
 
 def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None:
     text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "a", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "a")
     for before, after in (("a", "b"), ("b", "c")):
         further.adapt(
             tmp_path / before, [str(text)], tmp_path / after, settings=SHORT, stream=io.StringIO()
@@ -267,7 +267,7 @@ def test_a_run_that_began_with_a_folder_needs_it_no_more(tmp_path: Path) -> None
 
 def test_an_old_text_that_lacks_what_the_rows_ask_for_is_left_out(tmp_path: Path) -> None:
     text = text_file(tmp_path)
-    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "run")
     further.adapt(
         tmp_path / "run",
         [str(text)],
@@ -294,7 +294,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_refused_adapt_does_not_stop_the_corrected_one(tmp_path: Path) -> None:
     text, empty, out = text_file(tmp_path), tmp_path / "empty.txt", str(tmp_path / "out")
     empty.touch()
-    run.pretrain(recipe(text, steps=2), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), tmp_path / "run")
     command = ["adapt", "--out", out, "--minutes", "0.01", "--threads", "1"]
     command += [f"--set={setting}" for setting in SHORT]
     assert main([*command, "--text", str(empty), str(tmp_path / "run")]) == 65

@@ -14,7 +14,7 @@ import pytest
 from maskwright.learn.pretrain import run
 from maskwright.learn.train import loop
 from maskwright.learn.train.state import DivergedError, TrainState
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
 
 def test_F41_what_a_diverging_run_leaves_behind(
@@ -33,7 +33,7 @@ def test_F41_what_a_diverging_run_leaves_behind(
     monkeypatch.setattr(loop, "_update", spoiling)
     out = tmp_path / "run"
     with pytest.raises(DivergedError, match=r"crash/step-4\.json tells more") as caught:
-        run.pretrain(made, out, stream=io.StringIO())
+        train_quietly(made, out)
     assert "begin again with --set training.on_nonfinite=skip" in str(caught.value)
     assert "intact" not in str(caught.value), "there is no checkpoint yet"
     (file,) = (out / "crash").iterdir()
@@ -49,7 +49,7 @@ def test_F41_what_a_diverging_run_leaves_behind(
 
 
 def test_a_run_that_ends_well_leaves_no_such_thing(tmp_path: Path) -> None:
-    run.pretrain(recipe(text_file(tmp_path), steps=3), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(text_file(tmp_path), steps=3), tmp_path / "run")
     assert not (tmp_path / "run" / "crash").exists()
 
 

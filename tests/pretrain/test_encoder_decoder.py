@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -34,7 +33,7 @@ from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import open_model
 from maskwright.text.store.store import TokenStore
 from nn.points import POINTS
-from tinyrun import essence, forked, recipe, text_file, wait
+from tinyrun import essence, forked, recipe, text_file, train_quietly, wait
 
 SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(20)))
 SPECIALS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>", *SENTINELS)
@@ -73,7 +72,7 @@ def chosen(name: str, text: Path, steps: int = 12) -> Recipe:
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
     made, out = chosen(name, text_file(tmp_path), steps=24), tmp_path / "run"
-    run.pretrain(made, out, stream=io.StringIO())
+    train_quietly(made, out)
     lines = journal.read(out)
     losses = [r["loss"] for r in lines if r["kind"] == "train"]
     assert len(losses) == 24 and losses[-1] < losses[0]
@@ -119,7 +118,7 @@ def test_a_run_from_text_to_figures(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_killed_run_ends_as_the_one_that_was_not(name: str, tmp_path: Path) -> None:
     made, out = chosen(name, text_file(tmp_path)), tmp_path / "run"
-    run.pretrain(made, tmp_path / "whole", stream=io.StringIO())
+    train_quietly(made, tmp_path / "whole")
     pid = forked(lambda: run.pretrain(made, out), tmp_path / "log")
     while not list(out.glob("checkpoints/step-*")):
         time.sleep(0.005)
@@ -168,4 +167,4 @@ def test_a_tokenizer_without_sentinels_is_refused_before_training(tmp_path: Path
     made = chosen("span-corruption", text_file(tmp_path))
     made = replace(made, tokenizer=replace(made.tokenizer, specials=SPECIALS[:5]))
     with pytest.raises(IncompatibleError, match="too few sentinel"):
-        run.pretrain(made, tmp_path / "run", stream=io.StringIO())
+        train_quietly(made, tmp_path / "run")

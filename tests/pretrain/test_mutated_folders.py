@@ -18,7 +18,7 @@ from maskwright.base.report import tables
 from maskwright.base.report.page import write_report
 from maskwright.base.report.say import quiet
 from maskwright.cli.show import show
-from maskwright.learn.pretrain import checkpoints, run
+from maskwright.learn.pretrain import checkpoints
 from maskwright.learn.pretrain.prepare import prepare, training_stores
 from maskwright.learn.recipes.base.find import read
 from maskwright.model.adapters.base import folder as adapters
@@ -30,7 +30,7 @@ from maskwright.model.nn.transformer import Transformer
 from maskwright.model.opening import folders
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from tinyrun import recipe, text_file
+from tinyrun import recipe, text_file, train_quietly
 
 TEXT = "the cat sat on the mat"
 TOKENS = torch.arange(5, 17).reshape(1, 12)
@@ -39,7 +39,7 @@ TOKENS = torch.arange(5, 17).reshape(1, 12)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("mutated")
-    run.pretrain(recipe(text_file(base), steps=8), base / "run", stream=io.StringIO())
+    train_quietly(recipe(text_file(base), steps=8), base / "run")
     table = {"title": "t", "head": ["", "right"], "rows": [["mean", "1"]], "note": "n"}
     tables.add(base / "run", [table])
     return base / "run"

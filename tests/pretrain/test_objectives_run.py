@@ -21,7 +21,7 @@ from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.nn.config import Head
 from maskwright.model.objectives.modules.replaced_token import ReplacedToken
 from maskwright.model.opening import folders
-from tinyrun import essence, recipe, text_file
+from tinyrun import essence, recipe, resume_quietly, text_file, train_quietly
 from toys import bert
 
 OTHERS = checkpoints.OTHERS
@@ -66,7 +66,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def teacher(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("teacher") / "run"
-    run.pretrain(recipe(text, steps=2), out, stream=io.StringIO())
+    train_quietly(recipe(text, steps=2), out)
     return out
 
 
@@ -74,7 +74,7 @@ def teacher(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path: Path) -> None:
     options = CASES[name] | ({"teacher": str(teacher)} if name == "distillation" else {})
     settings, out = chosen(text, name, **options), tmp_path / "run"
-    last = run.pretrain(settings, out, stream=io.StringIO())
+    last = train_quietly(settings, out)
     whole, others = essence(out), digest(last / OTHERS)
     assert (others is not None) is (name in ("replaced-token", "span-boundary"))
     records = [r for r in journal.read(out) if r["kind"] == "train"]
@@ -82,7 +82,7 @@ def test_a_resumed_run_is_the_run(name: str, text: Path, teacher: Path, tmp_path
     shutil.rmtree(last)  # as if it had been stopped after step 4
     assert folders.newest(out).name == "step-00000004"
     assert digest(folders.newest(out) / OTHERS) != others or others is None
-    run.resume(out, stream=io.StringIO())
+    resume_quietly(out)
     assert essence(out) == whole and digest(last / OTHERS) == others
 
 
@@ -93,7 +93,7 @@ def digest(path: Path) -> str | None:
 def test_a_lost_generator_is_noticed(text: Path, tmp_path: Path) -> None:
     """Control: without the other weights a checkpoint does not fit, and the older one is taken."""
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
-    last = run.pretrain(settings, out, stream=io.StringIO())
+    last = train_quietly(settings, out)
     (last / OTHERS).unlink()
     assert folders.newest(out).name == "step-00000004"
 
@@ -101,7 +101,7 @@ def test_a_lost_generator_is_noticed(text: Path, tmp_path: Path) -> None:
 def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None:
     """Not a tensor of it among the product's; saved by itself it says what it said before."""
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
-    last = run.pretrain(settings, out, stream=io.StringIO())
+    last = train_quietly(settings, out)
     stored = files.open_file(last / OTHERS).entries
     assert stored and all(n.startswith("generator.") for n in stored)
     assert not any("tokens.weight" in n or "embeddings.position" in n for n in stored)
@@ -123,7 +123,7 @@ def test_the_generator_is_a_model_of_its_own(text: Path, tmp_path: Path) -> None
 def test_a_generator_goes_on_with_its_discriminator(text: Path, tmp_path: Path) -> None:
     """Not beside another objective, and not where it has another size."""
     settings, out = chosen(text, "replaced-token"), tmp_path / "run"
-    last = run.pretrain(settings, out, stream=io.StringIO())
+    last = train_quietly(settings, out)
     training = replace(settings.training, budget=Budget(steps=0), seed=7)
     begun = replace(settings, model=Folder(path=str(out)), training=training)
     said = io.StringIO()
@@ -154,8 +154,8 @@ def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> N
 def test_a_mask_rate_moves_over_the_run(text: Path, tmp_path: Path) -> None:
     """0.5 to 0.1 of 14 maskable positions in eight steps; a constant rate stays where it is."""
     moving, constant = tmp_path / "moving", tmp_path / "constant"
-    run.pretrain(chosen(text, "masked", rate=0.5, final_rate=0.1), moving, stream=io.StringIO())
-    run.pretrain(chosen(text, "masked", rate=0.5), constant, stream=io.StringIO())
+    train_quietly(chosen(text, "masked", rate=0.5, final_rate=0.1), moving)
+    train_quietly(chosen(text, "masked", rate=0.5), constant)
 
     def targets(out: Path) -> list[int]:
         return [r["targets"] for r in journal.read(out) if r["kind"] == "train"]
@@ -173,4 +173,4 @@ def test_a_teacher_of_another_tokenizer_is_refused(
     settings = chosen(text, "distillation", teacher=str(teacher))
     settings = replace(settings, tokenizer=replace(settings.tokenizer, lowercase=False))
     with pytest.raises(IncompatibleError, match="tokenizer is not the one"):
-        run.pretrain(settings, tmp_path / "run", stream=io.StringIO())
+        train_quietly(settings, tmp_path / "run")

@@ -43,7 +43,7 @@ from maskwright.text.store.tokenize import build_store
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice
 from maskwright.text.tokenizer.training.train import train as train_tokenizer
-from tinyrun import SENTENCE, essence, recipe, text_file
+from tinyrun import SENTENCE, essence, recipe, text_file, train_quietly
 
 
 def told(chosen: Recipe, folder: Path) -> list[str]:
@@ -261,7 +261,7 @@ def test_files_are_read_as_the_recipe_says(
         rows.writerows([["n", "corps"], *([n, f"café {text}"] for n, text in enumerate(texts))])
     reading = ["corpus.encoding=latin-1", "corpus.separator=;", "corpus.column=corps"]
     chosen = override(recipe(path), [*reading, "training.budget.steps=2"])
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     assert run.read(tmp_path / "run" / "recipe.toml").corpus == chosen.corpus
     # evaluate reads as the run does, and a message says how it is typed for each verb.
     assert "café" in next(iter(Reader([path], chosen.corpus))).text
@@ -282,7 +282,7 @@ def test_files_are_read_as_the_recipe_says(
 def test_a_setting_that_no_family_reads_is_refused(tmp_path: Path) -> None:
     chosen = override(recipe(text_file(tmp_path)), ["model.settings.num_hidden_layer=7"])
     with pytest.raises(ConfigError, match=r"(?s)num_hidden_layer.*num_hidden_layers"):
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
 
 
 # ------------------------------------------------------------------------------ begun before
@@ -429,7 +429,7 @@ def test_every_file_is_read_once(kind: str, learned: bool, tmp_path: Path) -> No
     found = _opened(texts, lambda: prepare(chosen, tmp_path / "run", quiet))
     assert found == ONCE
     whole = recipe(texts, steps=1)
-    found = _opened(texts, lambda: run.pretrain(whole, tmp_path / "all", stream=io.StringIO()))
+    found = _opened(texts, lambda: train_quietly(whole, tmp_path / "all"))
     assert found == ONCE, "the whole command"
 
 
@@ -477,16 +477,16 @@ def test_a_run_that_is_begun_again_notices_another_text(how: str, tmp_path: Path
     (out / "recipe.toml").write_text(to_toml(build.resolved(recipe(texts, steps=2))))
     _change(texts, how)
     if how == "touched":
-        run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
+        train_quietly(recipe(texts, steps=1), out)
         return
     with pytest.raises(OutputError, match="is not empty"):
-        run.pretrain(recipe(texts, steps=1), out, stream=io.StringIO())
+        train_quietly(recipe(texts, steps=1), out)
 
 
 def test_a_run_folder_alone_is_resumed_and_repeated(tmp_path: Path) -> None:
     """Elsewhere, without its text; the tokens it holds are those of the text."""
     texts, said = _files(tmp_path), io.StringIO()
-    run.pretrain(recipe(texts, steps=4), tmp_path / "whole", stream=io.StringIO())
+    train_quietly(recipe(texts, steps=4), tmp_path / "whole")
     shutil.copytree(tmp_path / "whole", moved := tmp_path / "elsewhere" / "moved")
     for gone in (*sorted((moved / "checkpoints").iterdir())[-1:], tmp_path / "texts"):
         shutil.rmtree(gone)
@@ -498,12 +498,12 @@ def test_a_run_folder_alone_is_resumed_and_repeated(tmp_path: Path) -> None:
     assert "this run takes the tokens" in said.getvalue()
     assert essence(again) == essence(tmp_path / "whole")
     with pytest.raises(UsageError, match="no such file"):  # the control: no run to take them from
-        run.pretrain(read(moved / "recipe.toml"), tmp_path / "other", stream=io.StringIO())
+        train_quietly(read(moved / "recipe.toml"), tmp_path / "other")
 
 
 def test_a_run_is_repeated_on_the_text_that_is_there(tmp_path: Path) -> None:
     texts = _files(tmp_path)
-    run.pretrain(recipe(texts, steps=1), tmp_path / "run", stream=io.StringIO())
+    train_quietly(recipe(texts, steps=1), tmp_path / "run")
     for how, told in (("touched", False), ("changed", True)):
         _change(texts, how)
         said = io.StringIO()
@@ -515,16 +515,16 @@ def test_a_folder_in_which_nothing_is_trained_is_begun_again(tmp_path: Path) -> 
     path, out = text_file(tmp_path), tmp_path / "run"
     wrong = override(recipe(path, steps=2), ["rows.length=64"])  # of 32 positions
     with pytest.raises(IncompatibleError, match="longer than the model's table"):
-        run.pretrain(wrong, out, stream=io.StringIO())
+        train_quietly(wrong, out)
     assert (out / "data" / "train").is_dir()
     made = (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns
     with Lock(out / "run.lock"), pytest.raises(StoppedError):
-        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
-    run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+        train_quietly(recipe(path, steps=2), out)
+    train_quietly(recipe(path, steps=2), out)
     assert (out / "data" / "train" / "tokens.bin").stat().st_mtime_ns == made
     assert run.read(out / "recipe.toml").rows.length == 16 and folders.newest(out)
     with pytest.raises(OutputError, match="is not empty"):
-        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+        train_quietly(recipe(path, steps=2), out)
 
 
 @pytest.mark.parametrize("changed", ["text", "tokenizer"])
@@ -534,13 +534,13 @@ def test_what_a_refused_command_made_of_another_text_is_made_anew(
     path, out = text_file(tmp_path), tmp_path / "run"
     right = recipe(path, steps=2)
     with pytest.raises(IncompatibleError):
-        run.pretrain(override(right, ["rows.length=64"]), out, stream=io.StringIO())
+        train_quietly(override(right, ["rows.length=64"]), out)
     made = (out / "data" / "train" / "tokens.bin").read_bytes()
     if changed == "text":
         path.write_text(path.read_text(encoding="utf-8") + "\n\nMore.", encoding="utf-8")
     else:
         right = override(right, ["tokenizer.vocabulary=60"])
-    run.pretrain(right, out, stream=io.StringIO())
+    train_quietly(right, out)
     assert (out / "data" / "train" / "tokens.bin").read_bytes() != made
 
 
@@ -549,16 +549,16 @@ def test_a_mistake_in_the_text_does_not_take_the_folder(tmp_path: Path) -> None:
     texts = text_file(tmp_path).read_text(encoding="utf-8").split("\n\n")
     path.write_text("body\n" + "\n".join(texts) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match="column"):
-        run.pretrain(recipe(path, steps=2), out, stream=io.StringIO())
+        train_quietly(recipe(path, steps=2), out)
     named = override(recipe(path, steps=2), ["corpus.column=body"])
-    run.pretrain(named, out, stream=io.StringIO())
+    train_quietly(named, out)
     assert journal.read(out)
 
 
 def test_an_output_that_is_a_file(tmp_path: Path) -> None:
     path = text_file(tmp_path)
     with pytest.raises(OutputError, match="is a file"):
-        run.pretrain(recipe(path), path, stream=io.StringIO())
+        train_quietly(recipe(path), path)
 
 
 def test_a_torn_record_of_the_text_is_named(tmp_path: Path) -> None:
@@ -578,7 +578,7 @@ def test_microbatches_that_cannot_be_shared_are_refused_first(
     chosen = recipe(text_file(tmp_path), microbatches=1)
     monkeypatch.setattr(run.distribute, "join", lambda: run.distribute.Processes(0, 2))
     with pytest.raises(ConfigError, match=r"--set training\.microbatches=2"):
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -44,14 +44,14 @@ from maskwright.model.opening import folders
 from maskwright.model.opening.open import open_model
 from maskwright.text.store.store import TokenStore
 from maskwright.text.tokenizer.training.train import TokenizerChoice
-from tinyrun import essence, forked, recipe, text_file, wait
+from tinyrun import essence, forked, recipe, resume_quietly, text_file, train_quietly, wait
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
     folder = tmp_path_factory.mktemp("made")
     chosen = recipe(text_file(folder), steps=8)
-    run.pretrain(chosen, folder / "run", stream=io.StringIO())
+    train_quietly(chosen, folder / "run")
     return chosen, folder / "run"
 
 
@@ -99,7 +99,7 @@ def test_a_run_saves_the_family_of_its_recipe(
         model=FamilyModel(family=family, architecture=architecture, settings=settings),
         tokenizer=replace(chosen.tokenizer, style=style),  # type: ignore[arg-type]
     )
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     saved = json.loads((folders.newest(tmp_path / "run") / "config.json").read_text())
     assert (saved["model_type"], saved["architectures"]) == (family, [architecture])
     assert saved["pad_token_id"] == (1 if style == "roberta" else 0)
@@ -194,7 +194,7 @@ def test_before_its_recipe_is_settled_an_interrupted_run_is_begun_again(tmp_path
 def test_an_output_folder_is_never_overwritten(made: tuple[Recipe, Path]) -> None:
     before = essence(made[1])
     with pytest.raises(OutputError, match="maskwright resume"):
-        run.pretrain(made[0], made[1], stream=io.StringIO())
+        train_quietly(made[0], made[1])
     assert essence(made[1]) == before
 
 
@@ -209,7 +209,7 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(
 
     def refused(chosen: Recipe) -> MaskwrightError:
         with pytest.raises(MaskwrightError) as caught:
-            run.pretrain(chosen, out, stream=io.StringIO())
+            train_quietly(chosen, out)
         return caught.value
 
     refused(recipe(empty))
@@ -228,17 +228,17 @@ def test_a_refused_command_leaves_nothing_that_stops_the_next(
     refused(override(good, ["rows.length=128"]))
     assert os.path.samestat(before, tokens.stat())
     other = text_file(tmp_path / "new", documents=60)
-    last = run.pretrain(recipe(other, steps=2), out, stream=io.StringIO())
+    last = train_quietly(recipe(other, steps=2), out)
     assert last.parent.parent == out and not os.path.samestat(before, tokens.stat())
     assert not (out / "refused.toml").exists()
     # What was trained, or stopped, stays.
     with pytest.raises(OutputError, match="maskwright resume"):
-        run.pretrain(recipe(empty), out, stream=io.StringIO())
-    assert run.resume(out, stream=io.StringIO()) == last
+        train_quietly(recipe(empty), out)
+    assert resume_quietly(out) == last
     begun = copy(made[1], tmp_path / "begun")
     shutil.rmtree(begun / "checkpoints")
     with pytest.raises(OutputError, match="remove it"):
-        run.pretrain(recipe(other), begun, stream=io.StringIO())
+        train_quietly(recipe(other), begun)
     assert (begun / "recipe.toml").exists() and (begun / "data").exists()
 
 
@@ -253,7 +253,7 @@ def test_memory_that_does_not_suffice_on_a_processor_is_told_with_a_proposal(
     monkeypatch.setattr("maskwright.learn.train.loop.train", full)
     chosen = recipe(text_file(tmp_path), steps=2)
     with pytest.raises(ResourceError, match="microbatches=4") as caught:
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
     assert "9 bytes" in str(caught.value.found) and "are free" in str(caught.value.found)
 
 
@@ -262,7 +262,7 @@ def test_F08_an_unwritable_place_is_refused_before_training(tmp_path: Path) -> N
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     with pytest.raises(OutputError):
-        run.pretrain(recipe(text_file(tmp_path)), closed / "run", stream=io.StringIO())
+        train_quietly(recipe(text_file(tmp_path)), closed / "run")
 
 
 def test_F11_a_second_process_is_told_who_holds_the_folder(
@@ -290,9 +290,9 @@ def test_F32_a_setting_that_changes_the_result_is_refused_on_resume(
         "length": replace(chosen, rows=replace(chosen.rows, length=8)),
     }[change]
     with pytest.raises(IncompatibleError, match="cannot change what it computes"):
-        run.resume(out, stream=io.StringIO(), settings=other)
+        resume_quietly(out, settings=other)
     with pytest.raises(OutputError, match=r" is \S+ there and \S+ here"):
-        run.pretrain(other, out, stream=io.StringIO())
+        train_quietly(other, out)
 
 
 def test_F32_a_recipe_that_was_changed_by_hand_is_named(
@@ -303,11 +303,11 @@ def test_F32_a_recipe_that_was_changed_by_hand_is_named(
     assert "\nbatch = 8\n" in path.read_text()
     path.write_text(path.read_text().replace("\nbatch = 8\n", "\nbatch = 16\n", 1))
     with pytest.raises(IncompatibleError, match=r"training\.batch") as refused:
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
     assert refused.value.found == "training.batch = 16"
     assert refused.value.wanted == "training.batch = 8"
     path.write_text(path.read_text().replace("\nbatch = 16\n", "\nbatch = 8\n", 1))
-    run.resume(again, stream=io.StringIO())  # as the advice says
+    resume_quietly(again)  # as the advice says
 
 
 def test_what_a_kill_left_goes(made: tuple[Recipe, Path], tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_what_a_kill_left_goes(made: tuple[Recipe, Path], tmp_path: Path) -> Non
     for name in (".tmp-step-00000099", ".del-step-00000001"):
         (again / "checkpoints" / name).mkdir()
         (again / "data" / name).mkdir()
-    run.resume(again, stream=io.StringIO())
+    resume_quietly(again)
     assert not list(again.glob("*/.*"))
 
 
@@ -323,7 +323,7 @@ def test_F32_a_free_setting_may_change(made: tuple[Recipe, Path], tmp_path: Path
     chosen, out = made
     again = copy(out, tmp_path / "run")
     quiet = replace(chosen, evaluation=replace(chosen.evaluation, every=3))
-    run.resume(again, stream=io.StringIO(), settings=quiet)
+    resume_quietly(again, settings=quiet)
     assert essence(again)["weights"] == essence(out)["weights"]
 
 
@@ -333,21 +333,17 @@ def test_F33_changed_data_is_refused(made: tuple[Recipe, Path], tmp_path: Path) 
     data = bytearray(tokens.read_bytes())
     tokens.write_bytes(data[:-2])
     with pytest.raises(DataError, match=r"tokens\.bin"):
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
 
 
 def test_F30_another_tokenizer_is_refused(made: tuple[Recipe, Path], tmp_path: Path) -> None:
     again = copy(made[1], tmp_path / "run")
     other = tmp_path / "other"
-    run.pretrain(
-        replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)),
-        other,
-        stream=io.StringIO(),
-    )
+    train_quietly(replace(made[0], tokenizer=replace(made[0].tokenizer, lowercase=False)), other)
     for file in (other / "tokenizer").iterdir():
         (again / "tokenizer" / file.name).write_bytes(file.read_bytes())
     with pytest.raises(IncompatibleError, match="tokenizer"):
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
 
 
 def test_F31_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> None:
@@ -355,17 +351,13 @@ def test_F31_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> No
     assert isinstance(chosen.model, FamilyModel)
     small = replace(chosen.model, settings={**chosen.model.settings, "vocab_size": 30})
     with pytest.raises(IncompatibleError, match="more tokens than"):
-        run.pretrain(replace(chosen, model=small), tmp_path / "run", stream=io.StringIO())
+        train_quietly(replace(chosen, model=small), tmp_path / "run")
 
 
 def test_rows_longer_than_the_positions_are_refused(tmp_path: Path) -> None:
     chosen = recipe(text_file(tmp_path))
     with pytest.raises(IncompatibleError, match="at most 32"):
-        run.pretrain(
-            replace(chosen, rows=replace(chosen.rows, length=64)),
-            tmp_path / "run",
-            stream=io.StringIO(),
-        )
+        train_quietly(replace(chosen, rows=replace(chosen.rows, length=64)), tmp_path / "run")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "manifest"])
@@ -398,7 +390,7 @@ def test_F24_without_a_valid_checkpoint_nothing_starts_afresh(
     for folder in (again / "checkpoints").iterdir():
         (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="no complete checkpoint"):
-        run.resume(again, stream=io.StringIO())
+        resume_quietly(again)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -410,7 +402,7 @@ def test_a_corpus_of_which_nothing_can_be_held_out(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("x")
     chosen = recipe(tmp_path / "one.txt")
     with pytest.raises(MaskwrightError, match="no text to learn") as caught:
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
     assert caught.value.exit_code == 65
 
 
@@ -435,13 +427,13 @@ def test_F40_weights_that_are_no_numbers_are_not_saved(made: tuple[Recipe, Path]
 def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
     """A copy that a user made does not count among those that are kept, and is never removed."""
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     (newest,) = [path for path in folder.iterdir() if path.name == "step-00000004"]
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, folder / name)
     further = override(chosen, ["training.budget.steps=12", "checkpoints.keep=1"])
-    run.pretrain(further, tmp_path / "other", stream=io.StringIO())
+    train_quietly(further, tmp_path / "other")
     for name in ("step-best", "step-00000004-keep"):
         shutil.copytree(newest, tmp_path / "other" / "checkpoints" / name)
     kept = checkpoints.CheckpointStore(tmp_path / "other", keep=1, about={})
@@ -457,7 +449,7 @@ def test_a_copy_of_a_checkpoint_is_nobodys(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_that_was_passed_over_is_in_nobodys_way(tmp_path: Path) -> None:
     chosen = override(recipe(text_file(tmp_path), steps=6), ["checkpoints.every=3"])
     out = tmp_path / "run"
-    run.pretrain(chosen, out, stream=io.StringIO())
+    train_quietly(chosen, out)
     wanted = essence(out)
     weights = out / "checkpoints" / "step-00000006" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x55")
@@ -491,7 +483,7 @@ def test_a_complete_run_says_so(tmp_path: Path) -> None:
 def test_a_run_goes_on_in_more_microbatches(tmp_path: Path) -> None:
     """Else a run that is out of memory on another machine could not go on."""
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     said = io.StringIO()
     further = override(chosen, ["training.microbatches=4"])
     run.resume(tmp_path / "run", stream=said, settings=further)
@@ -556,13 +548,13 @@ def test_what_waits_hides_no_other_error(tmp_path: Path) -> None:
 def test_a_setting_of_nothing_can_be_resumed(tmp_path: Path, setting: str) -> None:
     """A null is left out of the recipe's file, so it must not count in what is compared."""
     chosen = override(recipe(text_file(tmp_path), steps=4), [setting])
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
-    run.resume(tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
+    resume_quietly(tmp_path / "run")
 
 
 def test_lines_that_are_none_of_a_run_are_passed_over(tmp_path: Path) -> None:
     chosen = recipe(text_file(tmp_path), steps=4)
-    run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    train_quietly(chosen, tmp_path / "run")
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step":3}\n')
     assert "step 4" in show(str(tmp_path / "run"), [])

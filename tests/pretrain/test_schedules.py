@@ -36,7 +36,7 @@ from maskwright.model.objectives.modules.masked import Masked
 from maskwright.model.opening import folders
 from maskwright.text.store.loader import Loader
 from maskwright.text.store.rows import Rows
-from tinyrun import essence, forked, recipe, text_file, wait
+from tinyrun import essence, forked, recipe, resume_quietly, text_file, train_quietly, wait
 from toys import VOCABULARY, FixedRows, bert
 
 PHASES = (Phase(until=0.5, length=8, batch=16), Phase(until=0.75, length=12, batch=8))
@@ -121,14 +121,14 @@ def test_operations_are_counted_in_tokens_once(text: Path, tmp_path: Path) -> No
     assert f"budget: 1e+08 flops are {made.training.budget}" in log.getvalue()
     state, _ = checkpoints.read_state(folders.newest(tmp_path / "run"))
     assert made.training.budget.spent(**state.counted) and state.step > 1
-    run.pretrain(made, tmp_path / "same", stream=io.StringIO())
+    train_quietly(made, tmp_path / "same")
     assert essence(tmp_path / "same") == essence(tmp_path / "run")
 
 
 def test_the_journal_counts_what_was_read(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     made = scheduled(text)
-    run.pretrain(made, out, stream=io.StringIO())
+    train_quietly(made, out)
     assert run.read(out / "recipe.toml") == made
     tokens = [r["tokens"] for r in journal.read(out) if r["kind"] == "train"]
     per_step = np.diff([0, *tokens]).tolist()
@@ -143,14 +143,14 @@ def test_phases_longer_than_the_positions_are_refused(text: Path, tmp_path: Path
     made = scheduled(text)
     long = replace(made.training, phases=(Phase(until=0.5, length=64, batch=8),))
     with pytest.raises(IncompatibleError, match="64"):
-        run.pretrain(replace(made, training=long), tmp_path / "run", stream=io.StringIO())
+        train_quietly(replace(made, training=long), tmp_path / "run")
 
 
 # ------------------------------------------------------------------------------ what is saved
 def test_the_average_is_the_model_and_the_masters_go_on(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     made = scheduled(text, ema=0.9)
-    folder = run.pretrain(made, out, stream=io.StringIO())
+    folder = train_quietly(made, out)
     opened = files.open_file(folder / checkpoints.MASTERS)
     masters = {n.removeprefix(checkpoints.OWN): opened.read(n) for n in opened.entries}
     loaded = pretrained.load(folder, dtype=torch.float32)
@@ -174,7 +174,7 @@ def test_an_average_changes_nothing_of_the_training(text: Path, tmp_path: Path) 
     losses = []
     for ema in (0.0, 0.9):
         out = tmp_path / str(ema)
-        folder = run.pretrain(scheduled(text, ema=ema), out, stream=io.StringIO())
+        folder = train_quietly(scheduled(text, ema=ema), out)
         losses.append([r["loss"] for r in journal.read(out) if r["kind"] == "train"])
         assert (folder / checkpoints.MASTERS).exists() is (ema > 0)
     assert losses[0] == losses[1]
@@ -184,13 +184,13 @@ def test_an_average_changes_nothing_of_the_training(text: Path, tmp_path: Path) 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_resumed_run_is_the_run(name: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    last = run.pretrain(scheduled(text, name), out, stream=io.StringIO())
+    last = train_quietly(scheduled(text, name), out)
     whole, masters = essence(out), digest(last / checkpoints.MASTERS)
     losses = [r["loss"] for r in journal.read(out) if r["kind"] == "train"]
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
     shutil.rmtree(last)  # as if it had been stopped after step 12
     assert folders.newest(out).name == "step-00000012"
-    run.resume(out, stream=io.StringIO())
+    resume_quietly(out)
     assert essence(out) == whole and digest(last / checkpoints.MASTERS) == masters
 
 
@@ -200,7 +200,7 @@ def test_the_comparison_sees_what_was_forgotten(
 ) -> None:
     """The control: a resume that restores all but one thing ends elsewhere."""
     out = tmp_path / "run"
-    last = run.pretrain(scheduled(text, "lamb"), out, stream=io.StringIO())
+    last = train_quietly(scheduled(text, "lamb"), out)
     whole = essence(out)
     shutil.rmtree(last)
     if forgotten == "average":
@@ -220,7 +220,7 @@ def test_the_comparison_sees_what_was_forgotten(
             "maskwright.learn.train.optimizers.states.LambState.load",
             lambda self, state, steps: setattr(self, "steps", steps),
         )
-    run.resume(out, stream=io.StringIO())
+    resume_quietly(out)
     assert essence(out)["weights"] != whole["weights"]
 
 
@@ -230,7 +230,7 @@ def test_F01_killed_runs_with_everything_on_change_not_a_byte(
 ) -> None:
     made, out, reference = scheduled(text, name), tmp_path / "run", tmp_path / "reference"
     begun = time.monotonic()
-    run.pretrain(made, reference, stream=io.StringIO())
+    train_quietly(made, reference)
     seconds = time.monotonic() - begun
     generator, kills = random.Random(name), 0
     while kills < 2:
@@ -247,9 +247,9 @@ def test_F01_killed_runs_with_everything_on_change_not_a_byte(
         if not (out / run.RECIPE).is_file():
             shutil.rmtree(out, ignore_errors=True)
     if (out / run.RECIPE).is_file():
-        run.resume(out, stream=io.StringIO())
+        resume_quietly(out)
     else:
-        run.pretrain(made, out, stream=io.StringIO())
+        train_quietly(made, out)
     assert essence(out) == essence(reference)
     masters = [digest(folders.newest(f) / checkpoints.MASTERS) for f in (out, reference)]
     assert masters[0] == masters[1]
@@ -259,6 +259,6 @@ def test_a_run_in_bfloat16_keeps_its_average_in_float32(text: Path, tmp_path: Pa
     made = scheduled(text, "muon", steps=8)
     assert isinstance(made.model, FamilyModel)
     narrow = replace(made, training=replace(made.training, precision="bfloat16"))
-    folder = run.pretrain(narrow, tmp_path / "run", stream=io.StringIO())
+    folder = train_quietly(narrow, tmp_path / "run")
     weights = dict(pretrained.load(folder, dtype=torch.float32).model.named_parameters())
     assert any(not torch.equal(w, w.bfloat16().float()) for w in weights.values())

@@ -27,7 +27,7 @@ from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.opening import folders
 from maskwright.model.opening.model import fingerprint as hash_of
 from maskwright.text.tokenizer.tokenizer import Tokenizer
-from tinyrun import essence, recipe, text_file
+from tinyrun import essence, recipe, resume_quietly, text_file, train_quietly
 
 TEXT = "The big cat sat under a tall old tree, and then [MASK] ran."
 
@@ -41,7 +41,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def source(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of four steps."""
     out = tmp_path_factory.mktemp("source") / "run"
-    run.pretrain(recipe(text, steps=4), out, stream=io.StringIO())
+    train_quietly(recipe(text, steps=4), out)
     return out
 
 
@@ -79,7 +79,7 @@ def test_it_resumes_exactly_and_without_the_folder(
 ) -> None:
     kept, out = tmp_path / "source", tmp_path / "run"
     shutil.copytree(source, kept)
-    last = run.pretrain(further(recipe(text), kept, 8), out, stream=io.StringIO())
+    last = train_quietly(further(recipe(text), kept, 8), out)
     whole = essence(out)
     assert not torch.equal(
         *(
@@ -183,7 +183,7 @@ def test_a_folder_that_does_not_fit_is_refused_before_any_work(
     ]
     for chosen, kind, says in cases:
         with pytest.raises(kind, match=says):
-            run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+            train_quietly(chosen, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
 
@@ -194,7 +194,7 @@ def test_a_changed_folder_is_noticed(text: Path, source: Path, tmp_path: Path) -
     )
     written_by_transformers(folder, source, "BertModel", hidden_dropout_prob=0.0)
     with pytest.raises(IncompatibleError, match="has changed since the recipe"):
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
 
 
 def test_what_the_objective_lacks_can_be_drawn(text: Path, source: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_the_objective_lacks_can_be_drawn(text: Path, source: Path, tmp_pat
     folder = written_by_transformers(tmp_path / "hf", source, "BertModel")
     chosen = further(recipe(text), folder, 0, "model.architecture=none")
     with pytest.raises(IncompatibleError, match="vocabulary head") as caught:
-        run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+        train_quietly(chosen, tmp_path / "run")
     assert "--set model.architecture=" in str(caught.value.do)
     assert "BertForMaskedLM" in str(caught.value.do)
 
@@ -216,12 +216,12 @@ def test_a_model_of_no_family_goes_on_as_it_is(text: Path, source: Path, tmp_pat
     pretrained.save(fresh(other), loaded.tokenizer, tmp_path / "ours")
     base = recipe(text)
     chosen = further(base, tmp_path / "ours", 0, "model.architecture=none")
-    last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    last = train_quietly(chosen, tmp_path / "run")
     assert (last / "model.safetensors").read_bytes() == (
         tmp_path / "ours" / "model.safetensors"
     ).read_bytes()
     with pytest.raises(IncompatibleError, match="no such architecture"):
-        run.pretrain(further(base, tmp_path / "ours"), tmp_path / "not", stream=io.StringIO())
+        train_quietly(further(base, tmp_path / "ours"), tmp_path / "not")
 
 
 def test_another_tokenizer_than_the_models_is_refused(
@@ -229,10 +229,10 @@ def test_another_tokenizer_than_the_models_is_refused(
 ) -> None:
     base = recipe(text, steps=0)
     other = replace(base, tokenizer=replace(base.tokenizer, lowercase=False))  # type: ignore[type-var]
-    run.pretrain(other, tmp_path / "other", stream=io.StringIO())
+    train_quietly(other, tmp_path / "other")
     mixed = further(base, source, 0, f"tokenizer.folder={tmp_path / 'other'}")
     with pytest.raises(IncompatibleError, match="not the one the model was trained with"):
-        run.pretrain(mixed, tmp_path / "run", stream=io.StringIO())
+        train_quietly(mixed, tmp_path / "run")
 
 
 def test_a_student_takes_the_tokenizer_of_a_teacher_from_elsewhere(
@@ -244,10 +244,10 @@ def test_a_student_takes_the_tokenizer_of_a_teacher_from_elsewhere(
     options = {"teacher": str(teacher), "alpha_cos": 0.0, "initialise": False}
     chosen = replace(base, objective=ObjectiveChoice(name="distillation", options=options))
     chosen = override(chosen, [f"tokenizer.folder={teacher}"])
-    last = run.pretrain(chosen, tmp_path / "run", stream=io.StringIO())
+    last = train_quietly(chosen, tmp_path / "run")
     assert Tokenizer.load(last).fingerprint == Tokenizer.load(teacher).fingerprint
-    run.resume(tmp_path / "run", stream=io.StringIO())
+    resume_quietly(tmp_path / "run")
     with (teacher / "config.json").open("a") as file:
         file.write(" ")
     with pytest.raises(IncompatibleError, match="has changed since the recipe"):
-        run.resume(tmp_path / "run", stream=io.StringIO())
+        resume_quietly(tmp_path / "run")

@@ -155,11 +155,11 @@ def figures(folder: Path, saved: Mapping[str, Any] | None, *, bits: bool) -> lis
     return lines
 
 
-def _damaged(folder: Path, found: str) -> DataError:
+def _damaged(folder: Path, content: str) -> DataError:
     return DataError(
         "metrics.jsonl is not what the run saved",
         where=folder / METRICS,
-        found=found,
+        found=content,
         do="take an intact copy of the run, or remove its folder and let it be trained again",
     )
 

@@ -183,8 +183,8 @@ def _training_store_names(corpus: Corpus, folder: Path) -> list[str] | None:
     """Return the names of the training stores; None: they depend on unread text."""
     if corpus.mix_by is None and not corpus.mixed:
         return [TRAIN]
-    parts = corpus.text if corpus.mix_by is None else values_of(folder)
-    return None if parts is None else [f"{TRAIN}-{number}" for number in range(len(parts))]
+    sources = corpus.text if corpus.mix_by is None else values_of(folder)
+    return None if sources is None else [f"{TRAIN}-{number}" for number in range(len(sources))]
 
 
 def values_of(folder: Path) -> list[str] | None:
@@ -538,11 +538,11 @@ def _read_record(path: Path) -> dict[str, Any]:
         raise _damaged(path, f"{error.what}: {error.found}") from error
 
 
-def _damaged(where: Path | str, found: str) -> DataError:
+def _damaged(where: Path | str, content: str) -> DataError:
     return DataError(
         "a record of the prepared text is damaged",
         where=where,
-        found=found,
+        found=content,
         do="remove the file if the text has not changed, and otherwise the folder data",
     )
 

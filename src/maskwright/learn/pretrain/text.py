@@ -281,8 +281,8 @@ class ByValue:
             self._others[document_value] = None
         if value not in self._spools:
             if len(self._spools) == MOST_VALUES:
-                found = f"more than {MOST_VALUES} values, such as {', '.join(self.values[:5])}"
-                raise self._error(found, f"at most {MOST_VALUES}")
+                problem = f"more than {MOST_VALUES} values, such as {', '.join(self.values[:5])}"
+                raise self._error(problem, f"at most {MOST_VALUES}")
             self._spools[value] = Spool(self._folder)
         self._spools[value].add(document)
 
@@ -307,8 +307,8 @@ class ByValue:
             DataError: with the values concerned.
         """
         if self._lacking:
-            found, expected = f"{self._lacking:,} documents without a value", "a value for each"
-            raise self._error(found, expected, where=self._without[0])
+            problem, expected = f"{self._lacking:,} documents without a value", "a value for each"
+            raise self._error(problem, expected, where=self._without[0])
         if self._unknown:
             most = sorted(self._unknown, key=lambda value: (-self._unknown[value], value))
             listed = ", ".join(f"{value} ({self._unknown[value]:,})" for value in most[:LISTED])
@@ -322,11 +322,11 @@ class ByValue:
             hint = near(unused_weights[0], {*self._spools, *self._others} - {OTHERS})
             raise self._error(f"weights of values that no training document has: {listed}", hint)
 
-    def _error(self, found: str, expected: str, where: str | None = None) -> DataError:
+    def _error(self, problem: str, expected: str, where: str | None = None) -> DataError:
         return DataError(
             "the text cannot be mixed by this column",
             where=where or f"{', '.join(self._corpus.text)}, column {self._column!r}",
-            found=found,
+            found=problem,
             wanted=expected,
             do=f"correct the values; or give all others one weight together: {WITH_OTHERS}",
         )

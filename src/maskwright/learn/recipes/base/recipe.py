@@ -74,8 +74,8 @@ def _contradictions(corpus: Corpus) -> Iterator[tuple[str, object, str]]:
         yield "mix_by", "no column", "the column of the files that has the values with weights"
     elif corpus.mixed:
         if len(corpus.text) < 2 or len(weights) not in (0, len(corpus.text)):
-            found = f"{len(weights) or 'no'} weights, {len(corpus.text)} texts"
-            yield setting, found, "two or more files or folders, a weight for each; or a column"
+            counts = f"{len(weights) or 'no'} weights, {len(corpus.text)} texts"
+            yield setting, counts, "two or more files or folders, a weight for each; or a column"
         if len(set(corpus.text)) < len(corpus.text):
             yield setting, ", ".join(corpus.text), "each text once"
         if corpus.characters is not None or corpus.limit_bytes is not None:
@@ -179,11 +179,11 @@ class Corpus(ReadingOptions):
         for name in ("weights", "weights_end"):
             for weight in _in_order(getattr(self, name)).tolist():
                 config.require(f"corpus.{name}", weight, least, LARGEST)
-        for setting, found, expected in _contradictions(self):
+        for setting, value, expected in _contradictions(self):
             raise ConfigError(
                 "these settings do not define a mixture of texts",
                 where=f"corpus.{setting}",
-                found=found,
+                found=value,
                 wanted=expected,
                 do="for example --text ONE TWO --set corpus.weights=[3,1], or --set "
                 "corpus.mix_by=source --set corpus.weights='{web = 1, \"*\" = 3}'",
