@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,14 @@ import torch
 
 from maskwright.base.budget import Budget
 from maskwright.base.errors import IncompatibleError
-from maskwright.learn.pretrain import build, checkpoints, journal, run
+from maskwright.learn.pretrain import build, checkpoints, journal
 from maskwright.learn.pretrain.prepare import prepare
 from maskwright.learn.recipes.base.recipe import FamilyModel, Folder, ObjectiveChoice, Point, Recipe
 from maskwright.model.checkpoint import files, pretrained
 from maskwright.model.nn.config import Head
 from maskwright.model.objectives.modules.replaced_token import ReplacedToken
 from maskwright.model.opening import folders
-from tinyrun import essence, recipe, resume_quietly, text_file, train_quietly
+from tinyrun import essence, recipe, resume_quietly, train_quietly
 from toys import bert
 
 OTHERS = checkpoints.OTHERS
@@ -56,11 +55,6 @@ CASES: dict[str, dict[str, Any]] = {
     "hybrid": {"causal_share": 0.3, "masking": {"rate": 0.3, "final_rate": 0.15}},
     "distillation": {},
 }
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return text_file(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +120,11 @@ def test_a_generator_goes_on_with_its_discriminator(text: Path, tmp_path: Path) 
     last = train_quietly(settings, out)
     training = replace(settings.training, budget=Budget(steps=0), seed=7)
     begun = replace(settings, model=Folder(path=str(out)), training=training)
-    said = io.StringIO()
-    again = run.pretrain(begun, tmp_path / "again", stream=said)
-    assert "also loaded from the folder: generator" in said.getvalue()
+    again = train_quietly(begun, tmp_path / "again")
     assert digest(again / OTHERS) == digest(last / OTHERS)
     smaller = ObjectiveChoice(name="replaced-token", options={"generator_layers": 0.5})
-    said = io.StringIO()
-    other = run.pretrain(replace(begun, objective=smaller), tmp_path / "other", stream=said)
+    other = train_quietly(replace(begun, objective=smaller), tmp_path / "other")
     assert digest(other / OTHERS) != digest(last / OTHERS)
-    assert "also loaded" not in said.getvalue()
 
 
 def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> None:
@@ -152,7 +142,7 @@ def test_own_weights_are_a_function_of_the_seed(text: Path, tmp_path: Path) -> N
 
 
 def test_a_mask_rate_moves_over_the_run(text: Path, tmp_path: Path) -> None:
-    """0.5 to 0.1 of 14 maskable positions in eight steps; a constant rate stays where it is."""
+    """0.5 to 0.1 of 14 maskable positions in eight steps; a constant rate does not move."""
     moving, constant = tmp_path / "moving", tmp_path / "constant"
     train_quietly(chosen(text, "masked", rate=0.5, final_rate=0.1), moving)
     train_quietly(chosen(text, "masked", rate=0.5), constant)
@@ -172,5 +162,5 @@ def test_a_teacher_of_another_tokenizer_is_refused(
 ) -> None:
     settings = chosen(text, "distillation", teacher=str(teacher))
     settings = replace(settings, tokenizer=replace(settings.tokenizer, lowercase=False))
-    with pytest.raises(IncompatibleError, match="tokenizer is not the one"):
+    with pytest.raises(IncompatibleError, match="tokenizer"):
         train_quietly(settings, tmp_path / "run")
