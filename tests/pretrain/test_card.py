@@ -41,7 +41,7 @@ BERT = {
     "intermediate_size": 32,
     "max_position_embeddings": 64,
 }
-# Recipe, its model made small, another objective, and a word of the warning.
+# Recipe, settings of a small model, another objective, and a word of the warning.
 CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "masked": ("bert-mini", BERT, None, ""),
     "next sentence": ("bert-nsp-mini", BERT, None, ""),
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str | None, str]] = {
     "hybrid": ("hybrid-mini", BERT, None, "one place before"),
     "prefix": ("prefix-lm-mini", GPT2, None, "both directions"),
     "prefix of an encoder": ("modernbert-mini", BERT, "prefix-lm", "both directions"),
-    "encoder of two": ("bart-mini", BART, "masked", "only the encoder was trained"),
+    "encoder of two": ("bart-mini", BART, "masked", "only the encoder"),
     "masked twin": ("shakespeare-bert", {}, None, "model_type maskwright"),
     "causal twin": ("shakespeare-gpt", {}, None, "model_type maskwright"),
 }

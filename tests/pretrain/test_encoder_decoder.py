@@ -30,7 +30,7 @@ from maskwright.model.opening import folders, special_tokens
 from maskwright.model.opening.open import open_model
 from maskwright.text.store.store import TokenStore
 from nn.points import POINTS
-from tinyrun import essence, recipe, text_file, train_quietly
+from tinyrun import essence, recipe, resume_quietly, text_file, train_quietly
 
 SENTINELS = tuple(f"<extra_id_{n}>" for n in reversed(range(20)))
 SPECIALS = ("<pad>", "</s>", "<unk>", "<s>", "<mask>", *SENTINELS)

@@ -264,7 +264,7 @@ def test_what_an_optimizer_remembers_returns_bit_for_bit(
     assert all(torch.equal(t, other.state()[n]) for n, t in whole.state().items())
     # The control: with the weights alone it is another run.
     assert not torch.equal(forgetful.parameters.masters, whole.parameters.masters)
-    with pytest.raises(CheckpointError, match="does not fit"):
+    with pytest.raises(CheckpointError, match=r"first|second|row"):
         other.load(dict(list(saved.items())[1:]), 3)
 
 
