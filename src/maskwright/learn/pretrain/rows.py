@@ -115,9 +115,8 @@ def rows(
     if kind == "sentences":
         return PackedSentences(store, length + 1 if shifted else length, seed=seed)
     if kind == "stream":
-        return Stream(
-            store, length if _last_is_target(recipe) else length - 1
-        )  # and one token more
+        # A row of a stream has one token more than `length` says.
+        return Stream(store, length if _last_is_target(recipe) else length - 1)
     if kind == "windows":
         return Windows(store, length + 1 if shifted else length)
     if kind == "blocks":
