@@ -394,7 +394,8 @@ def test_recipes(tmp_path: Path) -> None:
     made = scheduled(tmp_path / "a.jsonl")
     made = override(made, ['corpus.weights={web=2, "*"=1}', 'corpus.weights_end={web=1,"*"=0}'])
     assert made.corpus.weights == {"web": 2.0, "*": 1.0}
-    (tmp_path / "recipe.toml").write_text(to_toml(made))
+    marked = "\ufeff" + to_toml(made)  # as some editors write the byte order
+    (tmp_path / "recipe.toml").write_text(marked, encoding="utf-8")
     assert read(tmp_path / "recipe.toml") == made
     with pytest.raises(ConfigError) as error:
         override(made, ["corpus.weights={web=true}"])

@@ -536,12 +536,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
         prepare(chosen, tmp_path / "run", quiet)
 
 
-def test_a_recipe_of_an_editor_that_marks_the_byte_order(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + to_toml(find("tiny")).encode())
-    assert find(str(path)) == find("tiny")
-
-
 def test_paths_that_name_no_file(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     os.symlink(tmp_path / "gone.txt", tmp_path / "texts" / "link.txt")

@@ -23,8 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from maskwright.base import dotted
 from maskwright.base.config import to_plain
-from maskwright.base.errors import CheckpointError, IncompatibleError, StorageError
+from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.base.findings import Finding
 from maskwright.base.report import document, opened
 from maskwright.base.storage import commit
 from maskwright.base.storage.manifest import require_as_saved
@@ -52,16 +54,6 @@ LARGEST_STATE = 64 << 20
 # Prefix of the saved network's parameter names within an objective.
 OWN = "product."
 CARD_FOLDER = "."  # the folder of the card
-
-
-@dataclass(frozen=True)
-class RestoredState:
-    """The state restored from a checkpoint, and why newer checkpoints were skipped."""
-
-    path: Path
-    state: TrainState
-    about: dict[str, Any]
-    skipped: list[CheckpointError | StorageError]
 
 
 class CheckpointStore:
@@ -142,12 +134,15 @@ class CheckpointStore:
         for folder in outdated:
             commit.remove_folder(folder)
 
-    def restore(self, optimizer: OptimizerState, average: Average | None = None) -> RestoredState:
+    def restore(
+        self, optimizer: OptimizerState, average: Average | None = None
+    ) -> tuple[TrainState, list[Finding]]:
         """Load the newest valid checkpoint into `optimizer`, its master weights and their
-        `average`.
+        `average`; return its counters, and what the user should know about it.
 
         Raises:
             CheckpointError: no checkpoint is valid; the reason for each is listed.
+            IncompatibleError: recipe, tokenizer or data are not those of the checkpoint.
         """
         path, manifest, skipped = commit.newest(self.folder)
         network = open_weights(path).network
@@ -160,7 +155,37 @@ class CheckpointStore:
         optimizer.parameters.load(weights)
         state, steps = read_state(path)
         optimizer.load(_tensors(path / MOMENTS), steps)
-        return RestoredState(path, state, manifest.about, skipped)
+        self._require_same_run(path, manifest.about)
+        message = "skipped a damaged checkpoint"
+        findings = [Finding("damaged-checkpoint", message, f"{e.where}: {e.what}") for e in skipped]
+        # Older releases saved fewer facts.
+        before = {**self.about["machine"], **manifest.about["machine"]}
+        for name, now, then in dotted.differences(self.about["machine"], before):
+            message = f"{name} was {then} and is {now}: the run continues, not bit-exactly"
+            findings.append(Finding("other-machine", message))
+        return state, findings
+
+    def _require_same_run(self, path: Path, saved: dict[str, Any]) -> None:
+        for name, described in (
+            ("recipe", "the recipe"),
+            ("tokenizer", "the tokenizer"),
+            ("data", "the training data"),
+        ):
+            if saved.get(name) == self.about[name]:
+                continue
+            where, now, then = str(path), str(self.about[name])[:16], str(saved.get(name))[:16]
+            if name == "recipe" and isinstance(saved.get("settings"), dict):  # edited by hand
+                changes = [*dotted.differences(saved["settings"], self.about["settings"])][:8]
+                where = f"{self.folder.parent / 'recipe.toml'}: {changes[0][0] if changes else ''}"
+                now = "; ".join(f"{setting} = {new!r}" for setting, _, new in changes)
+                then = "; ".join(f"{setting} = {old!r}" for setting, old, _ in changes)
+            raise IncompatibleError(
+                f"{described} is not the one this checkpoint was trained with",
+                where=where,
+                found=now,
+                wanted=then,
+                do="restore it, or start another run with: maskwright pretrain RECIPE --out FOLDER",
+            )
 
 
 @torch.no_grad()

@@ -125,12 +125,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> PreparedCorpus:
     train = _training_stores(recipe.corpus, folder, texts, store_of)
     store_names = [store.path.name for store in train]
     training_files = _files_of(folder, *store_names)
-    _require_unchanged(
-        _files_of(folder, TOKENIZER),
-        training_files,
-        folder,
-        all_files=recipe.corpus.limit_bytes is None,
-    )
+    all_files = recipe.corpus.limit_bytes is None
+    _require_unchanged(_files_of(folder, TOKENIZER), training_files, folder, all_files=all_files)
     has_held_out_files = recipe.corpus.held_out_text  # shared by all texts
     held_out = store_of(HELD_OUT, texts[:1] if has_held_out_files else texts)
     if mixed_by_value and texts:
@@ -240,12 +236,8 @@ def _is_store(folder: Path, name: str) -> bool:
 def training_stores(folder: Path) -> list[TokenStore]:
     """Open the training stores of the run in `folder`; empty if it has none."""
     folders = [path.parent for path in (folder / "data").glob(f"{TRAIN}*/{MANIFEST}")]
-    return [TokenStore.open(path) for path in sorted(folders, key=_number)]
-
-
-def _number(path: Path) -> int:
-    """Return the number in the name of a store, such as 12 for `train-12`."""
-    return int(path.name.partition("-")[2] or 0)
+    in_order = sorted(folders, key=lambda path: int(path.name.partition("-")[2] or 0))
+    return [TokenStore.open(path) for path in in_order]
 
 
 def _store(
@@ -269,28 +261,22 @@ def _store(
     if not (path / MANIFEST).is_file():
         path.parent.mkdir(exist_ok=True)
         if documents is None:
-            documents = itertools.chain.from_iterable(
-                text.held_out() if is_held_out else text.training() for text in texts
-            )
+            divisions = (text.held_out() if is_held_out else text.training() for text in texts)
+            documents = itertools.chain.from_iterable(divisions)
         counting_tokenizer, unknown = tokenizer.counting()
         from_folder = isinstance(recipe.tokenizer, TokenizerFolder)
         remedy = OTHER_MODEL if from_folder else f"--set tokenizer.kind=byte-bpe ({REMEDY})"
-
-        def record_origin() -> None:
-            _record_origin(_origin_file(folder, name), texts, unknown.findings(remedy))
 
         build_store(
             documents,
             counting_tokenizer,
             path,
             sentences=recipe.needs_sentences,
-            read=record_origin,
+            read=lambda: _record_origin(folder, name, texts, unknown.findings(remedy)),
         )
-        reported = texts if lines else ()
-        for line in itertools.chain.from_iterable(
-            text.report_lines(held_out=is_held_out) for text in reported
-        ):
-            say(line)
+        for text in texts if lines else ():
+            for line in text.report_lines(held_out=is_held_out):
+                say(line)
     store = TokenStore.open(path, verify=True, tokenizer_fingerprint=tokenizer.fingerprint)
     say(f"{name}: {counted(store.num_documents, 'document')}, {counted(store.num_tokens, 'token')}")
     for finding in _unknown_to_tokenizer(folder, name):
@@ -329,22 +315,23 @@ def _origin_file(folder: Path, name: str) -> Path:
     return folder / "data" / f"{name}-origin.json"
 
 
-def _record_origin(path: Path, texts: Sequence[CorpusText], unknown: Sequence[Finding]) -> None:
+def _record_origin(
+    folder: Path, name: str, texts: Sequence[CorpusText], unknown: Sequence[Finding]
+) -> None:
     """Record the files of the last readings with their hashes and findings, and the findings on
     characters `unknown` to the tokenizer."""
-    counts_of_texts = [text.counts for text in texts if text.counts is not None]
-    if counts_of_texts or unknown:
+    readings = [text.counts for text in texts if text.counts is not None]
+    if readings or unknown:
+        findings = [finding for counts in readings for finding in counts.findings]
         origin = {
             "files": {
-                name: digest for counts in counts_of_texts for name, digest in counts.hashes.items()
+                name: digest for counts in readings for name, digest in counts.hashes.items()
             },
-            "summary": "; ".join(counts.summary() for counts in counts_of_texts),
-            "notes": [
-                finding.to_json() for counts in counts_of_texts for finding in counts.findings
-            ],
+            "summary": "; ".join(counts.summary() for counts in readings),
+            "notes": [finding.to_json() for finding in findings],
             "unknown": [finding.to_json() for finding in unknown],
         }
-        document.write(path, json.dumps(origin, indent=2) + "\n")
+        document.write(_origin_file(folder, name), json.dumps(origin, indent=2) + "\n")
 
 
 def _read_origin(folder: Path, name: str) -> dict[str, Any]:
@@ -430,9 +417,8 @@ def _record_tokenizer_files(folder: Path, texts: Sequence[CorpusText]) -> None:
     """Record the hashes of the tokenizer's training files, before the tokenizer is saved."""
     if files := {name: digest for text in texts for name, digest in text.hashes().items()}:
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        document.write(
-            _origin_file(folder, TOKENIZER), json.dumps({"files": files}, indent=2) + "\n"
-        )
+        record = json.dumps({"files": files}, indent=2)
+        document.write(_origin_file(folder, TOKENIZER), record + "\n")
 
 
 def _checked_files(record: dict[str, Any], path: Path) -> dict[str, str]:
@@ -518,12 +504,12 @@ def _describe_shares(corpus: Corpus, folder: Path, train: Sequence[TokenStore]) 
     begin, end = shares(corpus, sizes.tolist())
     repeats = (begin + end) / 2 * sizes.sum() / np.maximum(1, sizes)
     names = names_of(corpus, folder)
-    descriptions = (
-        f"{_percent(first_share)}"
-        f"{f' to {_percent(last_share)}' if corpus.weights_end else ''} {name} "
-        f"({count:.2g} times an epoch)"
-        for name, first_share, last_share, count in zip(names, begin, end, repeats, strict=True)
-    )
+    descriptions = []
+    for name, first_share, last_share, count in zip(names, begin, end, repeats, strict=True):
+        share = _percent(first_share)
+        if corpus.weights_end:
+            share += f" to {_percent(last_share)}"
+        descriptions.append(f"{share} {name} ({count:.2g} times an epoch)")
     return ", ".join(descriptions)
 
 

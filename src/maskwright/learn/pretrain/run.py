@@ -325,13 +325,13 @@ def _reuse(recipe: Recipe, origin: Path | None, out: Path, say: Say) -> None:
 
 def _describe_other_run(recipe: Recipe, out: Path) -> str | None:
     """Describe how the run in `out` differs from `recipe`; None if there is no readable run."""
+    if not (out / RECIPE).is_file():
+        return None
     try:
-        existing = read(out / RECIPE) if (out / RECIPE).is_file() else None
+        existing = frozen_part(read(out / RECIPE))
     except ConfigError:
         return None
-    if existing is None:
-        return None
-    diffs = list(dotted.differences(frozen_part(existing), frozen_part(recipe)))
+    diffs = list(dotted.differences(existing, frozen_part(recipe)))
     listed = "; ".join(f"{path} is {old!r} there and {new!r} here" for path, old, new in diffs[:8])
     return f"a run whose {listed}" if listed else "a run of this very recipe"
 

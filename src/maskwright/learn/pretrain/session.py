@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from maskwright.base import config, dotted
-from maskwright.base.errors import IncompatibleError, ResourceError
+from maskwright.base import config
+from maskwright.base.errors import ResourceError
 from maskwright.base.findings import Finding
 from maskwright.base.memory import free_bytes
 from maskwright.base.report import document
@@ -102,7 +102,12 @@ class TrainingSession:
         network, about = self.objective.product.config, About(family=family, decoder_start=start)
         about = describe(recipe, network, prepared.tokenizer, about)
         self.checkpoints = CheckpointStore(out, recipe.checkpoints.keep, facts, about)
-        self.state = self._restore(facts, say) if has_saved else TrainState()
+        self.state = TrainState()
+        if has_saved:
+            self.state, findings = self.checkpoints.restore(self.optimizer, self.average)
+            for finding in findings:
+                say(finding.line())
+            say(f"resuming after step {self.state.step}")
         if processes.first:
             journal.cut(out, self.state.step)
         if self.stages is not None:
@@ -121,35 +126,6 @@ class TrainingSession:
                 remedy = "give more text, or raise corpus.held_out or evaluation.rows"
                 say(Finding("few-held-out-targets", message, remedy=remedy).line())
             document.write(out / RUN, json.dumps(self.run, indent=2) + "\n")
-
-    def _restore(self, facts: dict[str, Any], say: Say) -> TrainState:
-        """Load the newest checkpoint, whose facts must be those of this session."""
-        restored = self.checkpoints.restore(self.optimizer, self.average)
-        for reason in restored.skipped:
-            message = "skipped a damaged checkpoint"
-            say(Finding("damaged-checkpoint", message, f"{reason.where}: {reason.what}").line())
-        for name, message in (
-            ("recipe", "the recipe"),
-            ("tokenizer", "the tokenizer"),
-            ("data", "the training data"),
-        ):
-            if restored.about.get(name) != facts[name]:
-                if name == "recipe" and isinstance(before := restored.about.get("settings"), dict):
-                    raise _other_settings(before, facts["settings"], self.out)
-                raise IncompatibleError(
-                    f"{message} is not the one this checkpoint was trained with",
-                    where=restored.path,
-                    found=str(facts[name])[:16],
-                    wanted=str(restored.about.get(name))[:16],
-                    do="restore it, or start another run",
-                )
-        # Older releases saved fewer facts.
-        before = {**facts["machine"], **restored.about["machine"]}
-        for path, now, then in dotted.differences(facts["machine"], before):
-            message = f"{path} was {then} and is {now}: the run continues, not bit-exactly"
-            say(Finding("other-machine", message).line())
-        say(f"resuming after step {restored.state.step}")
-        return restored.state
 
 
 def _build_objective(
@@ -257,19 +233,6 @@ def _pair_findings(recipe: Recipe, rows: RowSource) -> Iterator[Finding]:
             "pairs of sentences have the same label, so the pair task has little to learn",
             remedy="documents need several sentences",
         )
-
-
-def _other_settings(before: Any, now: Any, out: Path) -> IncompatibleError:
-    """Return the error for a recipe.toml that was edited by hand."""
-    changes = list(dotted.differences(before, now))
-    return IncompatibleError(
-        "the recipe is not the one this checkpoint was trained with",
-        where=f"{out / 'recipe.toml'}: {changes[0][0] if changes else ''}",
-        found="; ".join(f"{path} = {new!r}" for path, _, new in changes[:8]),
-        wanted="; ".join(f"{path} = {old!r}" for path, old, _ in changes[:8]),
-        do="set it back in recipe.toml, or start another run with: maskwright pretrain RECIPE "
-        "--out FOLDER",
-    )
 
 
 def checkpoint_bytes(parameters: int, recipe: Recipe, out: Path) -> float:

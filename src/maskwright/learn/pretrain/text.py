@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from maskwright.base.counted import counted
 from maskwright.base.errors import ConfigError, DataError, near
 from maskwright.base.findings import Finding
 from maskwright.learn.recipes.base.recipe import MOST_VALUES, OTHERS, Corpus
@@ -191,23 +192,27 @@ class CorpusText:
             yield from ((document, False) for document in documents)
             return
         first_documents = Spool(self._folder)
-        held_out = self._chosen(_spooled(documents, first_documents))
+        held_out = self._chosen(documents, first_documents)
         for document in itertools.chain(first_documents, documents):
-            if held_out is not None and not held_out:
+            hashed = _hash(document.text)
+            if held_out is None:
+                yield document, hashed < share
+            elif held_out:
+                yield document, hashed in held_out
+            else:
                 training_part, held_out_part = _split_document(document, share)
                 yield training_part, False
                 yield held_out_part, True
-                continue
-            hashed = _hash(document.text)
-            yield document, hashed < share if held_out is None else hashed in held_out
 
-    def _chosen(self, documents: Iterator[Document]) -> set[float] | None:
+    def _chosen(self, documents: Iterator[Document], spool: Spool) -> set[float] | None:
         """Return the hashes of the held-out documents of a small corpus, or of one whose share
         would hold out none or all; empty for a single text, whose end is held out. None: a
-        document is held out if its hash is below the share."""
+        document is held out if its hash is below the share. The documents that decide it are added
+        to `spool`."""
         sizes: dict[float, int] = {}  # bytes of each text with all its copies
         count, outcomes = 0, set()
         for count, document in enumerate(documents, start=1):
+            spool.add(document)
             document_hash = _hash(document.text)
             sizes[document_hash] = sizes.get(document_hash, 0) + len(document.text.encode())
             outcomes.add(document_hash < self.corpus.held_out)
@@ -216,11 +221,8 @@ class CorpusText:
         if not sizes:
             return None
         chosen = _smallest_hashes(sizes, self.corpus.held_out) if len(sizes) > 1 else set()
-        held_out_count = (
-            f"{len(chosen):,} {'is' if len(chosen) == 1 else 'are'}" if chosen else "its end is"
-        )
-        total = f"{len(sizes):,} {'text' if count > len(sizes) else 'document'}"
-        self._division = f"of {total}{'s' * (len(sizes) > 1)} {held_out_count} held out"
+        total = counted(len(sizes), "text" if count > len(sizes) else "document")
+        self._division = f"held out of {total}: {len(chosen) or 'the end'}"
         return chosen
 
     @cached_property
@@ -339,13 +341,6 @@ def value_of(corpus: Corpus, document: Document) -> str | None:
     if not isinstance(weights, dict) or value in weights:
         return value
     return OTHERS if OTHERS in weights else None
-
-
-def _spooled(documents: Iterator[Document], spool: Spool) -> Iterator[Document]:
-    """Yield the documents and add each to `spool`."""
-    for document in documents:
-        spool.add(document)
-        yield document
 
 
 def _hash(text: str) -> float:
