@@ -10,8 +10,7 @@ import pytest
 
 from maskwright.base.errors import UsageError
 from maskwright.base.report.say import quiet
-from maskwright.learn.pretrain.mixing import values_of
-from maskwright.learn.pretrain.prepare import prepare
+from maskwright.learn.pretrain.prepare import prepare, values_of
 from maskwright.learn.recipes.base.recipe import Corpus
 from maskwright.text.corpus import curated
 from maskwright.text.corpus.read import Reader

@@ -21,7 +21,7 @@ from maskwright.ask.predict.texts import scoring_method
 from maskwright.base.budget import Budget
 from maskwright.base.errors import CheckpointError, IncompatibleError, MaskwrightError, UsageError
 from maskwright.learn.pretrain import journal, run
-from maskwright.learn.pretrain.card import conventions_of
+from maskwright.learn.pretrain.checkpoints import conventions_of
 from maskwright.learn.recipes.base.find import read
 from maskwright.learn.recipes.base.recipe import (
     Evaluation,

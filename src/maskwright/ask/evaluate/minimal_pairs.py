@@ -22,8 +22,8 @@ from maskwright.base.report.page import write_report
 from maskwright.base.report.wording import percent
 from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
-from maskwright.learn.pretrain.mixing import weights_of
 from maskwright.learn.pretrain.prepare import training_stores
+from maskwright.learn.pretrain.rows import weights_of
 from maskwright.learn.recipes.base.find import read
 from maskwright.model.inference import likelihood as text_likelihood
 from maskwright.model.inference import minimal_pairs

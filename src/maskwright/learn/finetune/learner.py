@@ -23,7 +23,7 @@ from maskwright.learn.tasks.base.choices import Long, require_long
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
-from maskwright.learn.train.parameter_rates import RateFactors
+from maskwright.learn.train.optimizers.states import RateFactors
 from maskwright.model.adapters.base import freeze
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter

@@ -26,8 +26,7 @@ from maskwright.base.report.panel import Panel
 from maskwright.learn.train import loop
 from maskwright.learn.train.loop import Hook, Record
 from maskwright.learn.train.optimizers.settings import AdamW, Optimizer
-from maskwright.learn.train.optimizers.states import start_optimizer
-from maskwright.learn.train.parameter_rates import ParameterRates, RateFactors
+from maskwright.learn.train.optimizers.states import ParameterRates, RateFactors, start_optimizer
 from maskwright.learn.train.parameters import Parameters
 from maskwright.learn.train.schedule import Schedule
 from maskwright.learn.train.state import TrainState

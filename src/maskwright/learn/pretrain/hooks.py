@@ -1,22 +1,29 @@
-"""Hooks of the training loop: log, evaluate, save."""
+"""Hooks of the training loop: log, evaluate, save; and the table of losses by value at the end."""
 
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.base.errors import StoppedError
+from maskwright.base.errors import DataError, StoppedError
 from maskwright.base.findings import Finding
 from maskwright.base.report.panel import Panel
+from maskwright.base.report.tables import Table
 from maskwright.base.terminal import shell_word
 from maskwright.learn.pretrain.journal import Journal
 from maskwright.learn.pretrain.journal import read as read_journal
-from maskwright.learn.pretrain.prepare import PreparedCorpus
+from maskwright.learn.pretrain.prepare import (
+    PreparedCorpus,
+    held_out_stores_by_value,
+    names_of,
+    values_of,
+)
+from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
 from maskwright.model.device.neighbours import SlowdownWatch
@@ -33,6 +40,8 @@ from maskwright.model.opening.special_tokens import opening
 from maskwright.text.store.rows import RowSource
 
 PROMPT_TOKENS, SHOWN_TOKENS = 12, 40
+PATIENCE = 3  # checkpoints that may fail on a full disk before the run stops
+NOTHING = "–"
 
 
 def sample(
@@ -50,8 +59,8 @@ def sample(
     if not ids:
         return None
     if isinstance(objective, EncoderDecoder):
-        return {"kind": "sample", "step": step, **_rewritten(objective, prepared, rows)}
-    if model.config.encoder is not None and tokenizer.mask is not None:
+        prompt, text = _rewritten(objective, prepared, rows)
+    elif model.config.encoder is not None and tokenizer.mask is not None:
         mask = tokenizer.tokens([tokenizer.mask])[0]
         space = "" if tokenizer.kind == "character" else " "
         is_first = np.arange(len(ids)) == 0
@@ -68,29 +77,25 @@ def sample(
             alone=True,
         )[0]
         text = "  ".join(f"{c.token} {c.probability:.0%}" for c in predictions[0].candidates)
-        return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
-    if model.config.decoder is not None and model.config.encoder is None:
+    elif model.config.decoder is not None and model.config.encoder is None:
         prompt_ids = ids[:PROMPT_TOKENS]
-        sampling = _sampling(prepared, model, 0.8)
         generated = generate(
             prepare(model, live=True),
             [prompt_ids],
             SHOWN_TOKENS,
-            sampling,
+            _sampling(prepared, model, 0.8),
             bidirectional_prefix=objective.bidirectional_prefix,
         )[0]
-        return {
-            "kind": "sample",
-            "step": step,
-            "prompt": tokenizer.decode(prompt_ids),
-            "text": tokenizer.decode(prompt_ids + generated)[len(tokenizer.decode(prompt_ids)) :],
-        }
-    return None
+        prompt = tokenizer.decode(prompt_ids)
+        text = tokenizer.decode(prompt_ids + generated)[len(prompt) :]
+    else:
+        return None
+    return {"kind": "sample", "step": step, "prompt": prompt, "text": text}
 
 
 def _rewritten(
     objective: EncoderDecoder, prepared: PreparedCorpus, source: RowSource
-) -> dict[str, str]:
+) -> tuple[str, str]:
     """Return the corrupted beginning of the first row and the decoder's output for it."""
     first_row = source.rows(np.array([0]), 0)
     length = min(2 * PROMPT_TOKENS, int((first_row.documents == 1).sum()))
@@ -109,7 +114,7 @@ def _rewritten(
     tokenizer = prepared.tokenizer
     hidden_ids = tokenizer.special_ids - {*tokenizer.sentinels}
     text = tokenizer.decode([token for token in generated if token not in hidden_ids], False)
-    return {"prompt": tokenizer.decode(encoder_ids.tolist(), False), "text": text}
+    return tokenizer.decode(encoder_ids.tolist(), False), text
 
 
 def _decoder_prefix(decoded: list[int], opening_tokens: list[int]) -> list[int]:
@@ -137,10 +142,6 @@ def _middle_word(begins: NDArray[np.bool_]) -> tuple[int, int]:
     one_token_words = [(a, b) for a, b in zip(starts, ends, strict=True) if b - a == 1]
     words = one_token_words or list(zip(starts, ends, strict=True))
     return min(words, key=lambda word: abs(word[0] - len(begins) // 2))
-
-
-# Number of checkpoints that may fail on a full disk before the run stops.
-PATIENCE = 3
 
 
 class LogHook:
@@ -200,30 +201,24 @@ class EvaluateHook:
             self._evaluate(state)
 
     def _evaluate(self, state: TrainState) -> None:
-        average = self.session.average
-        with nullcontext() if average is None else average.in_place():
-            self._ask(state)
-        self._done = state.step
-
-    def _ask(self, state: TrainState) -> None:
         s = self.session
-        evaluation = likelihood.evaluate(
-            s.objective,
-            s.held_out_rows,
-            rows=s.recipe.evaluation.rows,
-            batch_rows=s.recipe.evaluation.batch,
-            bytes_per_token=s.prepared.held_out_bytes_per_token
-            if s.objective.is_language_model
-            else None,
-            live=True,
-        )
-        record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
-        self.journal.write(record)
-        self.panel.evaluation(record)
-        sample_record = sample(s.objective, s.prepared, s.held_out_rows, state.step)
-        if sample_record is not None:
-            self.journal.write(sample_record)
-            self.panel.sample(sample_record)
+        bytes_per_token = s.prepared.held_out_bytes_per_token
+        with nullcontext() if s.average is None else s.average.in_place():
+            evaluation = likelihood.evaluate(
+                s.objective,
+                s.held_out_rows,
+                rows=s.recipe.evaluation.rows,
+                batch_rows=s.recipe.evaluation.batch,
+                bytes_per_token=bytes_per_token if s.objective.is_language_model else None,
+                live=True,
+            )
+            record = {"kind": "evaluation", "step": state.step, **evaluation.to_json()}
+            self.journal.write(record)
+            self.panel.evaluation(record)
+            if sample_record := sample(s.objective, s.prepared, s.held_out_rows, state.step):
+                self.journal.write(sample_record)
+                self.panel.sample(sample_record)
+        self._done = state.step
 
 
 class SaveHook:
@@ -248,15 +243,9 @@ class SaveHook:
                 self._failures += 1
                 if self._failures >= PATIENCE:
                     raise
-                why = f"{error.what}, {error.found}"
-                self.panel.note(
-                    Finding(
-                        "checkpoint-not-saved",
-                        "not saved, training goes on",
-                        why,
-                        severity="warning",
-                    ).line()
-                )
+                message, reason = "not saved, training goes on", f"{error.what}, {error.found}"
+                finding = Finding("checkpoint-not-saved", message, reason, severity="warning")
+                self.panel.note(finding.line())
 
     def at_end(self, state: TrainState) -> None:
         if self._saved != state.step:
@@ -270,3 +259,35 @@ class SaveHook:
         )
         self.panel.checkpoint(path.name)
         self._saved = state.step
+
+
+def held_out_by_value(session: TrainingSession) -> Table | None:
+    """Return loss and accuracy on the held-out text of each value of the column that the run mixes
+    by; None if there are no such stores. One evaluation's number of rows is divided among them."""
+    recipe, average = session.recipe, session.average
+    stores = held_out_stores_by_value(session.out)
+    if not stores:
+        return None
+    batch = recipe.evaluation.batch
+    num_rows = max(batch, recipe.evaluation.rows // len(stores))
+    table_rows: list[list[str]] = []
+    values, names = values_of(session.out) or [], names_of(recipe.corpus, session.out)
+    with nullcontext() if average is None else average.in_place():
+        for value, name in zip(values, names, strict=True):
+            documents, cells = 0, [NOTHING] * 3
+            if value in stores:
+                documents = stores[value].num_documents
+                rows = held_out_rows(recipe, stores[value])
+                with suppress(DataError):  # the text does not fill a row, or has no target
+                    result = likelihood.evaluate(
+                        session.objective, rows, rows=num_rows, batch_rows=batch
+                    )
+                    cells = [f"{result.targets:,}", f"{result.loss:.3f}", f"{result.top1:.1%}"]
+            table_rows.append([name, f"{documents:,}", *cells])
+    return {
+        "title": f"Held-out text by {recipe.corpus.mix_by}",
+        "head": ["", "documents", "targets", "loss", "top-1"],
+        "rows": table_rows,
+        "note": f"Loss in nats per target, of at most {num_rows:,} rows each; {NOTHING}: "
+        "too little text is held out.",
+    }
