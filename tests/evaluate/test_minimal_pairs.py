@@ -69,7 +69,7 @@ def test_saved_outcomes_are_read_back_and_only_for_the_same_pairs(
     assert grammar.load(path, paradigms, "another model's hash") is None
     assert grammar.load(tmp_path / "none.json", paradigms, asked) is None
     path.write_text("{}")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError):
         grammar.load(path, paradigms, asked)
 
 
