@@ -259,7 +259,11 @@ def test_the_package_itself_is_the_command() -> None:
         (["show", "tiny", "--set", "training.threads=0"], 64, "training.threads"),
         (["show", "tiny", "--set", "training.log_seconds=-1"], 64, "training.log_seconds"),
         (["show", "tiny", "--set", "initialisation.deviation=-1"], 64, "initialisation.deviation"),
-        (["show", "tiny", "--set", "training.schedule.cooldown=0.1"], 64, "come to 0 before"),
+        (
+            ["show", "tiny", "--set", "training.schedule.cooldown=0.1"],
+            64,
+            "where:  training.schedule",
+        ),
     ],
 )
 def test_a_mistake_gets_an_answer_without_a_traceback(
