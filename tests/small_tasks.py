@@ -15,6 +15,7 @@ import torch
 from maskwright.base.storage.files import write_file
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.encode import frame_of
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.learn.tasks.base.task_type import task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.checkpoint.fine_tuned import MODEL, TASK, TaskRecord, finish
@@ -60,7 +61,9 @@ def made(
         columns={role: (role,) for role in task_type.roles},
     )
     about = About(family=family, labels=task_type.labels, problem_type=problem)
-    files = task_type.files(frame_of(config, loaded.tokenizer, length, long), config.width)
+    files = folder_files(
+        task_type, frame_of(config, loaded.tokenizer, length, long), config.width
+    )
     pretrained.save(
         model,
         loaded.tokenizer,

@@ -43,6 +43,7 @@ from maskwright.learn.tasks.base.task_type import (
     Extent,
     Outputs,
     TaskType,
+    pipeline_answers,
     task_for,
     task_for_head,
     task_for_vectors,
@@ -211,7 +212,7 @@ class BasePredictor(ABC):
         """Column names that examples may have besides those of `columns`."""
         names = {
             *self.task_type.roles,
-            *self.task_type.beside,
+            *self.task_type.optional_roles,
             *filter(None, [self.task_type.alone]),
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
@@ -371,7 +372,7 @@ def answers_of(
         return task_type.as_pipeline(encoded, outputs)
     if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
         raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
-    return task_type.ranked(encoded, outputs, int(top))
+    return pipeline_answers(task_type, encoded, outputs, int(top))
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:

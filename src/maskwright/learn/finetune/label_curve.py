@@ -374,7 +374,7 @@ def _put_baselines(
     """Add the metric of the baselines without pretraining, fitted on the same labels."""
     for name, answers in task_type.baselines(sampled, eval_part):
         approach = name + UNTRAINED
-        value = task_type.measured(sampled.parts[eval_part], answers)[curve.measure]
+        value = task_type.metrics(sampled.parts[eval_part], answers).values[curve.measure]
         curve.put(approach, count, seed, _or_zero(value))
         curve.baselines += [approach] if approach not in curve.baselines else []
 
@@ -506,11 +506,11 @@ def _train_once(
         seed_result.tuned.network, seed_result.task_type, learner.frame, learner.collation
     )
     figures = {
-        "value": seed_result.task_type.measured(data.parts[eval_part], seed_result.answers),
-        "learned": seed_result.task_type.measured(
+        "value": seed_result.task_type.metrics(data.parts[eval_part], seed_result.answers).values,
+        "learned": seed_result.task_type.metrics(
             encoded_training.rows,
             seed_result.task_type.answers(encoded_training, score(encoded_training)),
-        ),
+        ).values,
     }
     scores = {name: _or_zero(metrics[task_type.measure]) for name, metrics in figures.items()}
     return {**scores, "moved": seed_result.moved}

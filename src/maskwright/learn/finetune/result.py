@@ -18,6 +18,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from maskwright.base.report.tables import Table
 from maskwright.learn.finetune import page, script
 from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.tasks.base.task_type import Encoded, TaskType
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
+from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.checkpoint import pretrained
@@ -159,6 +161,13 @@ class FinetuneResult:
     def best(self) -> SeedResult:
         return best_of(self.seeds)
 
+    @cached_property
+    def report(self) -> TaskReport:
+        """What is shown of the predictions of the best seed."""
+        best = self.best
+        encoded = self.encoded_parts[self.eval_part]
+        return best.task_type.report(encoded, best.outputs, best.answers)
+
     def write(self, say: Say) -> None:
         """Print the results of the seeds and write the files of the best one."""
         best, table = self.best, self.table()
@@ -210,16 +219,16 @@ class FinetuneResult:
         """Return a table of the metrics of the chosen seed and the baselines, with intervals, and
         of the spread over seeds."""
         task_type, truth, best = self.best.task_type, self.data.parts[self.eval_part], self.best
-        rows, names = [], list(task_type.measures)
+        rows, names = [], list[str]()
         for name, answers in [
             (f"fine-tuned, seed {best.seed}", best.answers),
             *task_type.baselines(self.data, self.eval_part),
         ]:
-            estimated = task_type.estimated(truth, answers)
+            estimated = task_type.metrics(truth, answers).estimates()
             names = list(estimated)
             rows.append([name, *(estimate.render() for estimate in estimated.values())])
         if len(self.seeds) > 1:
-            figures = [seed.task_type.measured(truth, seed.answers) for seed in self.seeds]
+            figures = [seed.task_type.metrics(truth, seed.answers).values for seed in self.seeds]
             spreads = (intervals.over_seeds([by_name[m] for by_name in figures]) for m in names)
             rows.insert(1, [f"all {len(self.seeds)} seeds", *map(_spread, spreads)])
         return {
@@ -239,9 +248,7 @@ class FinetuneResult:
 
     def _warnings(self) -> list[Finding]:
         """Return warnings that all answers of a part are the same, which a metric may hide."""
-        best, truth = self.best, self.data.parts[self.eval_part]
-        by_part = {self.eval_part: best.task_type.one_sided(truth, best.answers)}
-        by_part = {VALIDATION: best.one_sided} | by_part
+        by_part = {VALIDATION: self.best.one_sided} | {self.eval_part: self.report.one_sided}
         return [
             finding.of(f"{part_name} part") for part_name, finding in by_part.items() if finding
         ]
@@ -261,7 +268,9 @@ class FinetuneResult:
             },
             settings=facts,
             eval_part=self.eval_part,
-            figures=best.task_type.measured(self.encoded_parts[self.eval_part].rows, best.answers),
+            figures=best.task_type.metrics(
+                self.encoded_parts[self.eval_part].rows, best.answers
+            ).values,
             table=table,
             plain=learner.family is not None and not head_alone,
             loads=_usage_code(self.out, learner, attached, head_alone),
@@ -279,7 +288,7 @@ class FinetuneResult:
             conventions=replace(learner.loaded.conventions, measure=None),
             writing=_generation_settings(best.task_type) if task_type.writes else {},
         )
-        extra_files = {**task_type.files(learner.frame, learner.config.width), TASK: task}
+        extra_files = {**folder_files(task_type, learner.frame, learner.config.width), TASK: task}
         pretrained.save(
             best.tuned.network,
             learner.frame.tokenizer.padding(),
@@ -295,7 +304,7 @@ class FinetuneResult:
             self.learner.frame,
             self.data.task.columns.roles,
         )
-        read = (*task_type.roles, *task_type.beside)
+        read = (*task_type.roles, *task_type.optional_roles)
         values = _class_numbers(self.data.labels)
         return TaskRecord(
             format=FORMAT,
@@ -338,7 +347,7 @@ class FinetuneResult:
                     "seconds": seed.tuned.seconds,
                     **{
                         m: _finite(v)
-                        for m, v in seed.task_type.measured(rows, seed.answers).items()
+                        for m, v in seed.task_type.metrics(rows, seed.answers).values.items()
                     },
                 }
                 for seed in self.seeds
@@ -356,9 +365,8 @@ class FinetuneResult:
             table=table,
             figures={f"seed {seed.seed}": seed.tuned.figures for seed in self.seeds},
             losses={f"seed {seed.seed}": seed.tuned.losses for seed in self.seeds},
-            rows=encoded.rows,
-            answers=best.answers,
-            mistakes=best.task_type.mistakes(encoded, best.outputs),
+            num_rows=len(encoded.rows),
+            report=self.report,
             facts={"model": base, **facts, "data": dict(self.origin)},
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 from maskwright.ask.predict.predictor import Predictor
 from maskwright.base.storage import commit
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.model.checkpoint import layout
 from maskwright.model.opening.model import Model
 from maskwright.ship.export.target import ABOUT
@@ -37,7 +38,7 @@ def documents(model: Model, answers: Predictor | None) -> dict[str, bytes]:
             segments=model.config.has_segments,
         )
     if answers is not None:
-        files = answers.task_type.files(answers.frame, model.config.width)
+        files = folder_files(answers.task_type, answers.frame, model.config.width)
         contents |= {name: text.encode() for name, text in files.items()}
     return contents
 

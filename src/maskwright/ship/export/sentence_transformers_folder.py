@@ -93,7 +93,7 @@ def export_sentence_transformers(
                 wanted=f"at most {longest}",
             )
         frame = replace(frame, length=length)
-    files = task_type.files(frame, model.config.width)
+    files = sentence_transformers_folder.folder_files(task_type, frame, model.config.width)
     if model.task is not None and model.task.kind == task_type.task:
         record = replace(model.task, settled=dict(task_type.options), length=frame.length)
         files[TASK] = replace(record, attached=False).render()

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from maskwright.base.counted import rounded
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.ship.serve.dialects.base.answers import (
     add_prompt,
     class_scores,
@@ -463,7 +464,7 @@ def _info(model: ModelReference) -> dict[str, Any]:
         "label2id": {label: n for n, label in enumerate(labels)},
     }
     if model.scores_whole_texts:
-        is_reranker = task is not None and task.num_outputs == 1 and model.takes_pairs
+        is_reranker = task is not None and num_outputs(task) == 1 and model.takes_pairs
         model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
     elif model.makes_vectors:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))
