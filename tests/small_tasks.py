@@ -61,9 +61,7 @@ def made(
         columns={role: (role,) for role in task_type.roles},
     )
     about = About(family=family, labels=task_type.labels, problem_type=problem)
-    files = folder_files(
-        task_type, frame_of(config, loaded.tokenizer, length, long), config.width
-    )
+    files = folder_files(task_type, frame_of(config, loaded.tokenizer, length, long), config.width)
     pretrained.save(
         model,
         loaded.tokenizer,

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from maskwright.learn.tasks.windows.windows import fit_pair, fit_pair_windows
 
 from maskwright import api
 from maskwright.ask.predict.language_model import CutWarning, LanguageModel
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli.main import main
-from maskwright.learn.tasks.windows.windows import fit_pair, fit_pair_windows
 from tokenizer.toy_tokenizers import trained
 
 pytestmark = pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning")

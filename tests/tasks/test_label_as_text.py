@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from maskwright.learn.tasks.windows.text_to_text import Labels
 
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.predictor import load
@@ -19,7 +20,6 @@ from maskwright.learn.tasks import class_as_text as classes_in_words
 from maskwright.learn.tasks import number_as_text as numbers_in_words
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
-from maskwright.learn.tasks.windows.text_to_text import Labels
 from maskwright.model.opening import folders
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from torch.nn import functional
 
 from finetune.old_results import as_before
@@ -29,7 +30,6 @@ from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.learn.tasks.question_answering import QuestionAnswering
-from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise

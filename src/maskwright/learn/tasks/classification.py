@@ -9,7 +9,7 @@ from 1990 to 2019. Afterwards mean and deviation are folded into the head.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from maskwright.learn.tasks.base.choices import Long
 from maskwright.learn.tasks.base.encode import (
     KEEPS,
     Frame,
-    Keep,
     encode,
     encode_windows,
     examples_of,
@@ -103,14 +102,13 @@ class Classification(TaskType):
         texts = [(r.first, r.second) if isinstance(r, PairExample) else (r.text,) for r in rows]
         if frame.in_windows:
             return self._in_windows(rows, texts, frame)
-        keep = cast(Keep, frame.long)
         examples, cuts, cut = encode(
             texts,
             self._targets(rows),
             frame.tokenizer,
             frame.length,
             segments=frame.segments,
-            keep=keep,
+            keep=frame.long,
         )
         extent = Extent.of(examples.texts.lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, cuts.findings(frame.length), extent=extent)

@@ -371,9 +371,9 @@ class AnswerWindows:
                 self.texts.append(window_ids)
                 self.segments += kinds
                 owners.append(number)
-                inside = np.flatnonzero(is_ink[start:stop])
-                positions.append(np.concatenate([[0], before + inside]))
-                characters.append(np.concatenate([[[0, 0]], spans[start + inside]]))
+                inked_tokens = np.flatnonzero(is_ink[start:stop])
+                positions.append(np.concatenate([[0], before + inked_tokens]))
+                characters.append(np.concatenate([[[0, 0]], spans[start + inked_tokens]]))
             answers = [_tokens_of(row, spans, answer, begin) for answer, begin in row.answers]
             golds = [tokens for tokens, _ in answers if tokens is not None]
             window_targets = np.zeros((len(divided), 2), np.int64)
@@ -411,6 +411,22 @@ class AnswerWindows:
 
     def __len__(self) -> int:
         return len(self.question_of)
+
+    def predictions(
+        self, scores: NDArray[np.floating], *, longest: int, num_best: int = 20, words: bool
+    ) -> list[Prediction]:
+        """Return the best answers to each question; `scores` (M, 2) are those of starts and stops
+        at the `places`. The other arguments are those of `search`."""
+        return search(
+            scores,
+            self.places,
+            self.characters,
+            self.question_of,
+            [row.context for row in self.rows],
+            longest=longest,
+            num_best=num_best,
+            words=words,
+        )
 
 
 def _tokens_of(
@@ -528,15 +544,8 @@ class QuestionAnswering(TaskType):
     def _predictions(self, encoded: Encoded, outputs: Scores) -> list[Prediction]:
         """Return the best answer spans of every question."""
         windows: AnswerWindows = encoded.way_back
-        return search(
-            outputs,
-            windows.places,
-            windows.characters,
-            windows.question_of,
-            [row.context for row in windows.rows],
-            longest=self.longest_answer,
-            words=not self.within_words,
-        )
+        words = not self.within_words
+        return windows.predictions(outputs, longest=self.longest_answer, words=words)
 
     def calibrate(
         self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False

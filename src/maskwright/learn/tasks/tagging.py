@@ -53,7 +53,6 @@ from maskwright.text.tables.column_contents import (
 )
 from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.files import Table
-from maskwright.text.tables.formats.conll import Sentence
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Shape, Task
 from maskwright.text.tables.marked_text import tag_words, words_in
@@ -403,10 +402,7 @@ class Tagging(TaskType):
         only in the window where its first token is central.
         """
         tokenizer = frame.tokenizer
-        sentences = [
-            row if isinstance(row, Sentence) else Sentence(row.tokens, None, row.text, row.where)
-            for row in rows
-        ]
+        sentences = [row.text or " ".join(row.tokens) for row in rows]
         room, margin = room_of(tokenizer, frame.length), tokenizer.frame_margins()[0]
         stride = max(1, min(frame.length // 2, room))
         texts: list[list[int]] = []
@@ -416,13 +412,14 @@ class Tagging(TaskType):
         positions, word_numbers, classes = [none], [none], [none]
         position_counts: list[int] = []
         num_words = num_dropped = 0
-        encoded = encode(tokenizer, (sentence.text for sentence in sentences))
-        for number, (sentence, (ids, spans)) in enumerate(zip(sentences, encoded, strict=True)):
-            word_tokens = _first_tokens(sentence, spans)
+        encoded = encode(tokenizer, sentences)
+        for number, (row, text, (ids, spans)) in enumerate(
+            zip(rows, sentences, encoded, strict=True)
+        ):
+            word_tokens = _first_tokens(_word_spans(row.tokens, text), text, spans)
             num_dropped += int((word_tokens < 0).sum())
-            row_tags = np.zeros(len(sentence.words), np.int64)  # in prediction: not used
-            if rows[number] is not sentence:
-                row_tags = np.array(rows[number].tags, np.int64)
+            # In prediction there are no tags.
+            row_tags = np.array(row.tags or [0] * len(row.tokens), np.int64)
             (labelled,) = np.nonzero((word_tokens >= 0) & (row_tags != UNKNOWN))
             word_of_token = np.full(len(ids), -1, np.int64)
             word_of_token[word_tokens[labelled]] = labelled
@@ -439,7 +436,7 @@ class Tagging(TaskType):
                 position_counts.append(len(words))
                 word_numbers.append(num_words + words)
                 classes.append(row_tags[words])
-            num_words += len(sentence.words)
+            num_words += len(row.tokens)
         examples = EncodedExamples(
             framed(texts),
             np.concatenate(classes),
@@ -457,41 +454,39 @@ class Tagging(TaskType):
         extent = Extent.of(examples.texts.lengths, sentence_of)
         return Encoded(rows, examples, findings, (sentences, np.concatenate(word_numbers)), extent)
 
-    def example(self, values: Sequence[Any], where: str) -> Sentence:
+    def example(self, values: Sequence[Any], where: str) -> TaggedExample:
         (value,) = values
         if type(value) is str:
-            words = tuple(value[begin:end] for begin, end in words_in(value))
-            return Sentence(self._words(words, where), None, value, where)
-        if not isinstance(value, list | tuple) or not all(type(word) is str for word in value):
+            words, text = tuple(value[begin:end] for begin, end in words_in(value)), value
+        elif isinstance(value, list | tuple) and all(type(word) is str for word in value):
+            words, text = tuple(value), " ".join(value)
+        else:
             raise DataError(
                 "neither a text nor a list of words",
                 where=where,
                 found=repr(value)[:80],
                 wanted='"a text", or ["a", "text"]',
             )
-        return Sentence(self._words(tuple(value), where), None, where=where)
+        if not any(word.strip() for word in words):
+            raise DataError(
+                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
+            )
+        return TaggedExample(words, (), where, text)
 
-    def of_value(self, value: Any, where: str) -> Sentence:
+    def of_value(self, value: Any, where: str) -> TaggedExample:
         if isinstance(value, Mapping) and set(value) == set(self.roles):
             value = value[self.roles[0]]
         return self.example([value], where)
 
     def value_of(self, example: Any) -> Any:
         text = example.text
-        cut = tuple(text[begin:end] for begin, end in words_in(text))
-        return text if cut == example.words else list(example.words)
-
-    def _words(self, words: tuple[str, ...], where: str) -> tuple[str, ...]:
-        if not any(word.strip() for word in words):
-            raise DataError(
-                "a text without a word", where=where, found=repr(words)[:80], wanted="words"
-            )
-        return words
+        words = tuple(text[begin:end] for begin, end in words_in(text))
+        return text if words == example.tokens else list(example.tokens)
 
     # ------------------------------------------------------------------------ decoding
     def answers(self, encoded: Encoded, outputs: Scores) -> list[list[str]]:
-        sentences, words = encoded.way_back
-        bounds = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
+        _, words = encoded.way_back
+        bounds = np.cumsum([0, *(len(row.tokens) for row in encoded.rows)])
         numbers = np.full(bounds[-1], len(self.labels), np.int64)
         numbers[words] = outputs.argmax(1)
         missing_tag = str(self.options.get("missing", OUTSIDE))
@@ -516,23 +511,34 @@ class Tagging(TaskType):
     ) -> Iterator[list[dict[str, Any]]]:
         sentences, words = encoded.way_back
         shares = np.exp(outputs - outputs.max(1, keepdims=True), dtype=np.float64)
-        shares = shares.max(1) / shares.sum(1)
-        word_scores = np.zeros(sum(len(s.words) for s in sentences))
-        word_scores[words] = shares
+        word_scores = np.zeros(sum(len(row.tokens) for row in encoded.rows))
+        word_scores[words] = shares.max(1) / shares.sum(1)
         offset = 0
-        for sentence, predicted_tags in zip(sentences, self.answers(encoded, outputs), strict=True):
-            scores = word_scores[offset : offset + len(sentence.words)]
-            offset += len(sentence.words)
+        answers = self.answers(encoded, outputs)
+        for row, text, row_tags in zip(encoded.rows, sentences, answers, strict=True):
+            scores = word_scores[offset : offset + len(row.tokens)]
+            offset += len(row.tokens)
             if self.marks_entities:
-                yield [
-                    {"entity_group": e.entity_type, **_span(sentence, e.first, e.stop, scores)}
-                    for e in self._entities(predicted_tags)
+                named = [
+                    ({"entity_group": entity.entity_type}, entity.first, entity.stop)
+                    for entity in self._entities(row_tags)
                 ]
-                continue
-            yield [  # a word without a token may have a tag that is no label
-                {"entity": tag, **_span(sentence, number, number + 1, scores)}
-                for number, tag in enumerate(predicted_tags)
-                if tag in self.labels
+            else:  # a word without a token may have a tag that is no label
+                named = [
+                    ({"entity": tag}, number, number + 1)
+                    for number, tag in enumerate(row_tags)
+                    if tag in self.labels
+                ]
+            spans = _word_spans(row.tokens, text)
+            yield [
+                {
+                    **name,
+                    "score": round(float(scores[first:stop].mean()), 6),
+                    "word": text[spans[first][0] : spans[stop - 1][1]],
+                    "start": spans[first][0],
+                    "end": spans[stop - 1][1],
+                }
+                for name, first, stop in named
             ]
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:
@@ -634,31 +640,33 @@ class Tagging(TaskType):
         ]
 
 
-def _first_tokens(sentence: Sentence, spans: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the index of each word's first token (words,), -1 if it has none.
+def _word_spans(words: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Return the (begin, end) offsets of each word in the text that contains them in order."""
+    spans, offset = [], 0
+    for word in words:
+        begin = text.index(word, offset)
+        offset = begin + len(word)
+        spans.append((begin, offset))
+    return spans
+
+
+def _first_tokens(
+    word_spans: Sequence[tuple[int, int]], text: str, spans: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """Return the index of each word's first token (words,), -1 if it has none; `spans` are those of
+    the tokens.
 
     A token belongs to the word that contains its first non-whitespace character.
     """
-    owner = np.full(len(sentence.text) + 1, -1, np.int64)
-    for number, (begin, end) in enumerate(sentence.spans):
+    owner = np.full(len(text) + 1, -1, np.int64)
+    for number, (begin, end) in enumerate(word_spans):
         owner[begin:end] = number
-    ink = inked(sentence.text, spans)
+    ink = inked(text, spans)
     word = np.where(ink[:, 0] < ink[:, 1], owner[ink[:, 0]], -1)
-    word_tokens = np.full(len(sentence.words), -1, np.int64)
+    word_tokens = np.full(len(word_spans), -1, np.int64)
     words_found, token_index = np.unique(word, return_index=True)
     word_tokens[words_found[words_found >= 0]] = token_index[words_found >= 0]
     return word_tokens
-
-
-def _span(sentence: Sentence, start: int, stop: int, scores: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the words `start` to `stop` - 1 with character offsets and mean score."""
-    begin, end = sentence.spans[start][0], sentence.spans[stop - 1][1]
-    return {
-        "score": round(float(scores[start:stop].mean()), 6),
-        "word": sentence.text[begin:end],
-        "start": begin,
-        "end": end,
-    }
 
 
 def _most_frequent(counts: Counter[int]) -> int:

@@ -102,9 +102,9 @@ def search(
     question_of: NDArray[np.int64],
     contexts: Sequence[str],
     *,
-    longest: int = 30,
-    num_best: int = 20,
-    words: bool = False,
+    longest: int,
+    num_best: int,
+    words: bool,
 ) -> list[Prediction]:
     """Return the predictions for all questions, in their order.
 

@@ -263,7 +263,7 @@ def _read(
     texts = [template.fill(fields, where) for fields, where in rows]
     full_lengths = np.array([len(ids) for ids in frame.tokenizer.encode_batch(texts)], np.int64)
     sizes = full_lengths.copy()
-    for number in np.flatnonzero(full_lengths > room):
+    for number in np.flatnonzero(full_lengths > room).tolist():
         fields, where = rows[number]
         shortened = {name: fields[name] for name in template.fields}
         while sizes[number] > room and any(shortened.values()):

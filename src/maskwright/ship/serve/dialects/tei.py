@@ -341,7 +341,7 @@ async def _rerank(model: ModelReference, body: RerankRequest) -> Reply:
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
-    if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
+    if not (model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
     rows = [(body.query, text) for text in texts]
     response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
