@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
+from maskwright.model.inference.steps import finished
 from maskwright.model.opening import folders, special_tokens
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Columns, Dataset, Task
@@ -242,10 +244,12 @@ def test_how_long_answers_are_is_not_learned_from_what_is_asked(models: dict[str
     loaded = pretrained.load(folders.model_folder(models["t5"]))
     objective = kind.objective(loaded.model, special_tokens.vocabulary(tokenizer))
     told = [
-        kind.outputs(
-            objective,
-            kind.encode([RewriteExample("the cat sat", target, "")], frame),
-            Collation(0, True, decoder_start=0),
+        finished(
+            kind.steps(
+                objective,
+                kind.encode([RewriteExample("the cat sat", target, "")], frame),
+                Collation(0, True, decoder_start=0),
+            )
         )[0]
         for target in ("", "a red hat and a tall old tree", "a red")
     ]
@@ -322,10 +326,10 @@ def test_what_is_cut_is_said(models: dict[str, Path]) -> None:
 def test_references_count_as_well(tmp_path: Path) -> None:
     kind = task_for("sequence-to-sequence")
     rows = [RewriteExample("a", "the cat", "", ("the cat", "a dog"))]
-    assert kind.measured(rows, ["a dog"])["exact_match"] == 1.0
-    assert kind.measured([replace(rows[0], others=())], ["a dog"])["exact_match"] == 0.0
-    estimated = kind.estimated(rows * 20, ["a dog"] * 20)
-    for name, value in kind.measured(rows * 20, ["a dog"] * 20).items():
+    assert kind.metrics(rows, ["a dog"]).values["exact_match"] == 1.0
+    assert kind.metrics([replace(rows[0], others=())], ["a dog"]).values["exact_match"] == 0.0
+    estimated = kind.metrics(rows * 20, ["a dog"] * 20).estimates()
+    for name, value in kind.metrics(rows * 20, ["a dog"] * 20).values.items():
         assert estimated[name].value == pytest.approx(value)
 
 
@@ -385,7 +389,7 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
 def test_how_many_beams_is_chosen_on_validation_data() -> None:
     kind = task_for("sequence-to-sequence")
     rows = [RewriteExample("a cat", "the old tree", ""), RewriteExample("a dog", "a red hat", "")]
-    encoded = Encoded(rows, None)  # type: ignore[arg-type]
+    encoded = Encoded(rows, None, way_back=SimpleNamespace(longest=3))  # type: ignore[arg-type]
     right, wrong = [row.target for row in rows], ["the old tree"] * 2
     for beams, written in (
         (4, {4: right, 1: wrong}),
@@ -393,5 +397,7 @@ def test_how_many_beams_is_chosen_on_validation_data() -> None:
         (4, {4: right, 1: right}),
     ):
         outputs = {number: np.array(texts) for number, texts in written.items()}
-        chosen = kind.decoded(encoded, lambda way, told=outputs: told[way.options["beams"]])
+        chosen = kind.calibrate(
+            encoded, lambda way, told=outputs: told[way.options["beams"]], final=True
+        )
         assert chosen.options["beams"] == beams

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from maskwright.learn.tasks.windows.text_to_text import Labels
 
 from maskwright.ask.evaluate.labelled_rows import evaluate_file
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import ConfigError, IncompatibleError, UsageError
 from maskwright.learn.finetune.command import finetune_file
-from maskwright.learn.tasks import class_as_text as classes_in_words
-from maskwright.learn.tasks import number_as_text as numbers_in_words
 from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.label_as_text import nice
 from maskwright.model.opening import folders
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
@@ -97,11 +95,11 @@ def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
     texts = np.array(["cat", "dog", "Dog", "cat dog"], object)
     answers = kind.answers(encoded, texts)
     assert list(answers) == [0, 1, -1, -1]
-    figures = kind.measured(rows, answers)
+    figures = kind.metrics(rows, answers).values
     assert figures["accuracy"] == 0.5 and figures["unread"] == 0.5
     # Each class is found once in two: F1 2/3. What is no label is no third class.
     assert figures["macro_f1"] == pytest.approx(2 / 3)
-    spread = kind.estimated(rows, answers)
+    spread = kind.metrics(rows, answers).estimates()
     assert spread["macro_f1"].value == pytest.approx(2 / 3) and spread["unread"].value == 0.5
     assert spread["macro_f1"].low <= 2 / 3 <= spread["macro_f1"].high <= 1.0
     assert [each["label"] for each in kind.as_pipeline(encoded, texts)] == [
@@ -110,13 +108,13 @@ def test_what_is_no_label_is_wrong_and_counted(models: dict[str, Path]) -> None:
         None,
         None,
     ]
-    assert {m.predicted for m in kind.mistakes(encoded, texts)} == {"Dog", "cat dog"}
-    confused = kind.confusion(rows, answers)
-    assert confused is not None and confused.tolist() == [[1, 0], [0, 1]]
+    report = kind.report(encoded, texts, answers)
+    assert {m.predicted for m in report.mistakes} == {"Dog", "cat dog"}
+    assert report.confusion is not None and report.confusion.tolist() == [[1, 0], [0, 1]]
 
 
 def test_labels_that_a_tokenizer_writes_alike(models: dict[str, Path]) -> None:
-    kind = classes_in_words.TYPE("classification", ("is", "is\x00"), {"prompt": "{text}"})
+    kind = task_for("classification", ("is", "is\x00"), {"prompt": "{text}"})
     with pytest.raises(IncompatibleError, match="tell the labels apart"):
         kind.encode([], Frame(OneWord(), 32, False))  # type: ignore[arg-type]
 
@@ -215,7 +213,7 @@ def test_numbers_that_a_tokenizer_cannot_write(models: dict[str, Path], tmp_path
 
 def test_the_steps_of_numbers() -> None:
     """STS-B's are 0.2 (Raffel et al. 2020, section 2.4)."""
-    found = [numbers_in_words.nice(span / 25) for span in (5.0, 1.0, 2.25, 29.0, 100.0, 0.0)]
+    found = [nice(span / 25) for span in (5.0, 1.0, 2.25, 29.0, 100.0, 0.0)]
     assert found == [0.2, 0.05, 0.1, 2.0, 5.0, 1.0]
 
 
@@ -225,10 +223,10 @@ def test_what_is_no_number_is_the_usual_one_and_counted() -> None:
     rows = [PairExample("a", "b", value, "row") for value in (1.0, 2.0, 4.0)]
     answers = kind.answers(Encoded(rows, None), np.array(["1.0", "two", "99"], object))  # type: ignore[arg-type]
     assert answers[0] == 1.0 and np.isnan(np.asarray(answers)[1:]).all()
-    figures = kind.measured(rows, answers)
+    figures = kind.metrics(rows, answers).values
     assert figures["squared_error"] == pytest.approx(4 / 3)
     assert figures["unread"] == pytest.approx(2 / 3)
-    assert kind.measure == "spearman" and "unread" not in kind.choosable
+    assert kind.measure == "spearman" and "unread" not in kind.shape.choosable
 
 
 # ------------------------------------------------------------------------------ answers
@@ -295,4 +293,3 @@ def test_of_two_texts_the_longer_is_cut(models: dict[str, Path]) -> None:
     for text in read:
         assert text.startswith("one cat") and text.rstrip().endswith("end") and "dog" in text
     assert abs(read[1].count("cat") - read[1].count("dog")) <= 1
-    assert Labels(("a", "b")).read(["b"]).tolist() == [1]

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Prediction
 from torch.nn import functional
 
 from finetune.old_results import as_before
@@ -28,7 +27,8 @@ from maskwright.learn.finetune.method import Method
 from maskwright.learn.tasks import embeddings, question_answering
 from maskwright.learn.tasks.base import sentence_transformers_folder
 from maskwright.learn.tasks.base.encode import frame_of
-from maskwright.learn.tasks.base.task_type import Encoded, task_for
+from maskwright.learn.tasks.base.span_search import AnswerCandidate, Prediction
+from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType, task_for
 from maskwright.learn.tasks.question_answering import QuestionAnswering
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
@@ -57,7 +57,7 @@ def test_two_kinds_for_one_task_are_refused() -> None:
 @pytest.fixture
 def serving_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     another = ModuleType("another.tags")
-    another.SERVES, another.TYPE = ("tagging",), type(task_for("tagging"))  # type: ignore[attr-defined]
+    another.SERVES = {"tagging": type(task_for("tagging"))}  # type: ignore[attr-defined]
     names, load = catalogue.names, catalogue.load
     monkeypatch.setattr(catalogue, "names", lambda room: [*names(room), "another"])
     monkeypatch.setattr(
@@ -367,9 +367,9 @@ def test_entities_are_counted_by_hand() -> None:
     kind = task_for("tagging", ("B-X", "I-X", "O"))
     gold = [TaggedExample(("a", "b", "c", "d"), (0, 1, 2, 0), "")]
     told = [["B-X", "I-X", "O", "O"]]
-    figures = kind.measured(gold, told)
+    figures = kind.metrics(gold, told).values
     assert figures == pytest.approx({"entity_f1": 2 / 3, "accuracy": 0.75})
-    assert kind.estimated(gold, told)["accuracy"].value == 0.75
+    assert kind.metrics(gold, told).estimates()["accuracy"].value == 0.75
     assert task_for("tagging", ("NOUN", "VERB")).measures == ("accuracy",)
 
 
@@ -380,7 +380,7 @@ def test_answers_are_scored_by_hand() -> None:
         QuestionExample("q", "the red hat", (), ""),
     ]
     told = ["the hat", ""]
-    assert kind.measured(asked[:1], told[:1]) == pytest.approx({"f1": 2 / 3, "exact": 0.0})
+    assert kind.metrics(asked[:1], told[:1]).values == pytest.approx({"f1": 2 / 3, "exact": 0.0})
     wanted = {
         "f1": 5 / 6,
         "exact": 0.5,
@@ -390,37 +390,49 @@ def test_answers_are_scored_by_hand() -> None:
         "no_answer_exact": 1.0,
         "balanced_f1": 0.8,
     }
-    assert kind.measured(asked, told) == pytest.approx(wanted)
-    estimated = kind.estimated(asked, told)
+    assert kind.metrics(asked, told).values == pytest.approx(wanted)
+    estimated = kind.metrics(asked, told).estimates()
     assert {name: each.value for name, each in estimated.items()} == pytest.approx(wanted)
     balanced = kind.with_options({"measure": "balanced_f1"})
-    assert balanced.measured(asked[1:], [""])["balanced_f1"] == 1.0, "of one sort, that sort's"
-
-
-def test_answers_that_are_all_the_same_are_told() -> None:
-    """Of every kind; each beside its control, and a constant that is right is none."""
-    kind = task_for("question-answering")
-    asked = [
-        QuestionExample("q", "a hat", (("hat", 2),), ""),
-        *[QuestionExample("q", "a hat", (), "")] * 3,
-    ]
-    assert "predicted for all 4 questions (with an answer: 1)" in str(
-        kind.one_sided(asked, [""] * 4)
+    assert balanced.metrics(asked[1:], [""]).values["balanced_f1"] == 1.0, (
+        "of one sort, that sort's"
     )
-    none = str(kind.one_sided(asked, ["hat"] * 4))
-    assert "predicted for none of 4 questions (without an answer: 3)" in none
-    assert kind.one_sided(asked, ["hat", "", "", "hat"]) is None
-    assert kind.one_sided(asked[1:], [""] * 3) is None
-    named = task_for("classification", ("good", "bad"))
-    texts = [TextExample("a", 0, ""), TextExample("b", 1, ""), TextExample("c", 0, "")]
-    alike = str(named.one_sided(texts, np.zeros(3, np.int64)))
-    assert "all 3 rows get the same answer, good" in alike
-    assert named.one_sided(texts, np.array([0, 1, 1])) is None
-    assert named.one_sided(texts[::2], np.zeros(2, np.int64)) is None
-    tagger = task_for("tagging", ("B-X", "O"))
-    words = [TaggedExample(("a", "b"), (0, 1), "")]
-    assert "all 2 words get the same answer, O" in str(tagger.one_sided(words, [["O", "O"]]))
-    assert tagger.one_sided(words, [["O", "B-X"]]) is None
+
+
+def report(kind: TaskType, rows: list[Any], answers: Any) -> TaskReport:
+    """What is shown of these answers, which no model gave."""
+    empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
+    scores = np.ones((len(rows), max(1, len(kind.labels))), np.float32)
+    return kind.report(Encoded(rows, empty), scores, answers)
+
+
+QUESTIONS = [QuestionExample("q", "a hat", (("hat", 2),), "")] + [
+    QuestionExample("q", "a hat", (), "")
+] * 3
+TEXTS = [TextExample("a", 0, ""), TextExample("b", 1, ""), TextExample("c", 0, "")]
+SENTENCE = [TaggedExample(("a", "b"), (0, 1), "")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "answers", "told"),
+    [
+        (task_for("question-answering"), QUESTIONS, [""] * 4, True),
+        (task_for("question-answering"), QUESTIONS, ["hat"] * 4, True),
+        (task_for("question-answering"), QUESTIONS, ["hat", "", "", "hat"], False),
+        (task_for("question-answering"), QUESTIONS[1:], [""] * 3, False),
+        (task_for("classification", ("good", "bad")), TEXTS, np.zeros(3, np.int64), True),
+        (task_for("classification", ("good", "bad")), TEXTS, np.array([0, 1, 1]), False),
+        (task_for("classification", ("good", "bad")), TEXTS[::2], np.zeros(2, np.int64), False),
+        (task_for("tagging", ("B-X", "O")), SENTENCE, [["O", "O"]], True),
+        (task_for("tagging", ("B-X", "O")), SENTENCE, [["O", "B-X"]], False),
+    ],
+)
+def test_answers_that_are_all_the_same_are_told(
+    kind: TaskType, rows: list[Any], answers: Any, told: bool
+) -> None:
+    """A constant that is right is none."""
+    warning = report(kind, rows, answers).one_sided
+    assert (warning is not None and warning.name == "one-sided-answers") is told
 
 
 def test_windows_with_an_answer_are_shown_as_often_as_those_without() -> None:
@@ -441,10 +453,10 @@ def test_never_to_answer_can_be_the_best() -> None:
             return found
 
     asked = [QuestionExample("q", "a b c", (), ""), QuestionExample("q", "a b c", (("c", 4),), "")]
-    found = [Prediction(str(n), (AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
+    found = [Prediction((AnswerCandidate("a", 0, 1.0, 0.5),), 0.0) for n in range(2)]
     empty = EncodedExamples(framed([[1], [1]]), np.zeros(2, np.int64))
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=0)))
-    kind = Stub("question-answering").calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    kind = Stub("question-answering").calibrate(encoded, lambda _: np.zeros((0, 2), np.float32))
     assert json.loads(json.dumps(kind.options)) == kind.options
     told = kind.answers(encoded, np.zeros((0, 2), np.float32))
     assert abs(kind.options["threshold"]) < 10, "a number that a reader understands"
@@ -456,7 +468,7 @@ def test_never_to_answer_can_be_the_best() -> None:
     asked = [asked[1]] * 2
     encoded = Encoded(asked, empty, way_back=SimpleNamespace(counts=SimpleNamespace(longest=36)))
     kind = QuestionAnswering("question-answering")
-    longer = kind.calibrate(encoded, lambda: np.zeros((0, 2), np.float32))
+    longer = kind.calibrate(encoded, lambda _: np.zeros((0, 2), np.float32))
     assert longer.longest_answer == 36 and kind.longest_answer == 30
     # The control: with nothing chosen, it answers.
     assert Stub("question-answering").threshold == np.inf
@@ -723,7 +735,7 @@ def test_the_reference_library_gives_the_same_cosine(
 def test_ranks_by_hand() -> None:
     kind = task_for("matching")
     rows = [MatchExample("a", "b", ""), MatchExample("c", "d", "")]
-    assert kind.measured(rows, np.array([1.0, 2.0])) == {"first_is_right": 0.5, "mrr": 0.75}
+    assert kind.metrics(rows, np.array([1.0, 2.0])).values == {"first_is_right": 0.5, "mrr": 0.75}
     near = np.array([[0.5, 0.5, 0.1], [0.9, 0.2, 0.1], [0.0, 0.0, 1.0]])
     assert embeddings._ranks(
         lambda some: near[some], [*rows, MatchExample("e", "f", "")]
@@ -786,7 +798,7 @@ def test_which_windows_teach() -> None:
 def test_words_of_plain_text_keep_their_marks() -> None:
     kind = task_for("tagging", ("O", "B-X"))
     for words in (["नमस्ते", "दुनिया"], ["தமிழ்"], ["e\u0301te\u0301", "!"], ["می\u200cخواهم"]):
-        assert list(kind.example([" ".join(words)], "here").words) == words
+        assert list(kind.example([" ".join(words)], "here").tokens) == words
 
 
 @pytest.mark.parametrize(
@@ -813,7 +825,7 @@ def test_equal_answers_are_no_rivals() -> None:
     empty = EncodedExamples(framed([]), np.zeros(0, np.int64))
     told = kind.answers(Encoded(given, empty), np.concatenate([vectors, vectors], axis=1))
     assert told.tolist() == [1.0] * 4
-    assert kind.measured(given, told)["first_is_right"] == 1.0
+    assert kind.metrics(given, told).values["first_is_right"] == 1.0
     # The control: what is near and is not the answer comes before it, once however often it stands.
     astray = vectors.copy()
     astray[2] = vectors[0]
@@ -926,7 +938,7 @@ def test_several_answers_to_one_question_are_all_right() -> None:
 def test_a_kind_of_entities_that_is_not_there_has_no_recall() -> None:
     names = ("O", "B-X", "I-X", "B-Y", "I-Y")
     kind = task_for("tagging", names)
-    told = kind.by_class([TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]])
+    told = report(kind, [TaggedExample(("a", "b"), (1, 0), "")], [["B-X", "B-Y"]]).classes
     assert told is not None
     cells = {row[0]: row[1:4] for row in told["rows"]}
     assert cells["X"] == ["1.000", "1.000", "1.000"]

@@ -6,17 +6,10 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies
-from maskwright.learn.tasks.windows.text_to_text import (
-    TEMPLATES,
-    Labels,
-    Template,
-    number_text,
-    read_numbers,
-)
 
 from maskwright.base.errors import ConfigError, DataError
-
-ACCEPTABLE = Labels(("unacceptable", "acceptable"))
+from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
+from maskwright.learn.tasks.label_as_text import number_text, read_numbers
 
 
 # ------------------------------------------------------------------------------ by hand

@@ -1,6 +1,6 @@
 """The layout of a table, its columns, and the task and dataset derived from them.
 
-`Layout` is the base class of `layouts/`: it defines the roles of columns, the search for them, and
+`Layout` is the base class of layouts: it defines the roles of columns, the search for them, and
 the reading of a row. The types refer to each other, so they are in one module.
 """
 
