@@ -40,9 +40,9 @@ from maskwright.cli.main import main
 from maskwright.learn.finetune import learner, result
 from maskwright.learn.finetune import recipe as recipe_of
 from maskwright.learn.finetune.command import DIVISION, finetune_file
-from maskwright.learn.finetune.hashes import hashes
 from maskwright.learn.finetune.label_curve import NOT_KNOWN, SCRATCH, LabelCurve, strategy, verdicts
 from maskwright.learn.finetune.method import Method
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.finetune.run import require_unfinished
 from maskwright.learn.finetune.tune import Settings, TrainingResult
 from maskwright.learn.pretrain import run

@@ -26,7 +26,7 @@ from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
 from maskwright.learn.finetune import page, recipe
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table

@@ -18,10 +18,16 @@ from maskwright.base.findings import Finding
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say, printer
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hash_rows, hashes, require_as_read
 from maskwright.learn.finetune.label_curve import measure_curve
 from maskwright.learn.finetune.method import Method
-from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, render
+from maskwright.learn.finetune.recipe import (
+    NAME,
+    FinetuneRecipe,
+    hash_rows,
+    hashes,
+    render,
+    require_as_read,
+)
 from maskwright.learn.finetune.run import finetune, require_unfinished
 from maskwright.learn.finetune.tune import Settings
 from maskwright.learn.tasks.base import sentence_transformers_folder

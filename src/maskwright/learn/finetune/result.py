@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,10 @@ from maskwright.base.metrics import seeds as intervals
 from maskwright.base.report import document, tables
 from maskwright.base.report.say import Say
 from maskwright.base.report.tables import Table
-from maskwright.learn.finetune import page, script
+from maskwright.learn.finetune import page
 from maskwright.learn.finetune.learner import Learner, SeedResult
 from maskwright.learn.finetune.method import Method
+from maskwright.learn.tasks.base.encode import Frame
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.learn.tasks.base.task_type import Encoded, TaskReport, TaskType
 from maskwright.model.adapters.base import folder as folder_of_adapters
@@ -77,9 +78,25 @@ def card(
         plain: whether transformers loads the folder.
         loads: lines of example code.
     """
+    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
+    metrics = [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()]
+    files = ", ".join(data) or "the rows given"
+    result = {
+        "task": {"type": task_type.pipeline, "name": task_type.task},
+        "dataset": {"name": files, "type": "local", "split": eval_part},
+        "metrics": metrics,
+    }
+    front = {
+        "library_name": "transformers" if plain else "maskwright",
+        "base_model": base,
+        "pipeline_tag": task_type.pipeline,
+        "tags": ["maskwright", task_type.task],
+        "metrics": list(finite_figures),
+        "model-index": [{"name": name, "results": [result]}],
+    }
     return document.render(
         "finetuned.md",
-        front=_front_matter(task_type, name, base, plain, data, eval_part, figures),
+        front=front,
         name=name,
         task=task_type.task,
         base=base,
@@ -96,36 +113,7 @@ def card(
     )
 
 
-def _front_matter(
-    task_type: TaskType,
-    name: str,
-    base: str,
-    plain: bool,
-    data: Iterable[str],
-    eval_part: str,
-    figures: Mapping[str, float],
-) -> dict[str, Any]:
-    finite_figures = {m: rounded(v) for m, v in figures.items() if math.isfinite(v)}
-    result = {
-        "task": {"type": task_type.pipeline, "name": task_type.task},
-        "dataset": {
-            "name": ", ".join(data) or "the rows given",
-            "type": "local",
-            "split": eval_part,
-        },
-        "metrics": [{"type": m, "name": m, "value": v} for m, v in finite_figures.items()],
-    }
-    return {
-        "library_name": "transformers" if plain else "maskwright",
-        "base_model": base,
-        "pipeline_tag": task_type.pipeline,
-        "tags": ["maskwright", task_type.task],
-        "metrics": list(finite_figures),
-        "model-index": [{"name": name, "results": [result]}],
-    }
-
-
-RESULTS, PAGE = "results.json", "report.html"
+RESULTS, PAGE, SCRIPT = "results.json", "report.html", "predict.py"
 # The pipelines of transformers that support such a folder, in its last two major releases.
 PIPELINES = ("text-classification", "token-classification")
 
@@ -197,12 +185,7 @@ class FinetuneResult:
         document.write(self.out / TASK, task)
         plain = self.learner.family is not None and not attached
         frame = self.learner.frame
-        document.write(
-            self.out / script.NAME,
-            script.script(
-                self.best.task_type, model=MODEL, length=frame.length, long=frame.long, plain=plain
-            ),
-        )
+        document.write(self.out / SCRIPT, predict_script(best.task_type, frame, plain=plain))
         document.write(self.out / RESULTS, json.dumps(self._results(table), indent=2) + "\n")
         say(f"report: {document.write(self.out / PAGE, self._page(table, facts))}")
 
@@ -459,3 +442,115 @@ def _spread(spread: intervals.Spread) -> str:
     if not math.isfinite(spread.mean):
         return "–"
     return f"{decimals(spread.mean)} ± {decimals(spread.deviation)}"
+
+
+# ------------------------------------------------------------------------------ predict.py
+USE = '''"""Answers of the model beside this script, one JSON value for each example.
+
+    python predict.py "{example}" "{example}"
+    python predict.py < examples.txt
+
+{needs}
+"""
+'''
+
+PLAIN = '''
+import json
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+MODEL = Path(__file__).resolve().parent / "{model}"
+LENGTH = {length}  # tokens; of longer texts the end is cut, of two texts that of the longer one
+
+
+def predict(examples):
+    """{what}"""
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    model = AutoModelForSequenceClassification.from_pretrained(MODEL).eval()
+    names = model.config.id2label
+    for example in examples:
+        texts = [example] if isinstance(example, str) else list(example)
+        read = tokenizer(*texts, truncation=True, max_length=LENGTH, return_tensors="pt")
+        with torch.inference_mode():
+            scores = model(**read).logits[0].double()
+{answer}
+
+
+def given():
+    """The arguments, or else the lines of standard input{pairs}."""
+    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
+    return {split}
+
+
+if __name__ == "__main__":
+    for answer in predict(given()):
+        print(json.dumps(answer))
+'''
+SINGLE = """        shares = scores.softmax(0)
+        best = int(shares.argmax())
+        yield {"label": names[best], "score": round(float(shares[best]), 6)}"""
+MULTI = """        shares = scores.sigmoid()
+        chosen = [i for i, share in enumerate(shares.tolist()) if share > 0.5]
+        yield {"labels": [names[i] for i in chosen],
+               "scores": [round(float(shares[i]), 6) for i in chosen]}"""
+NUMBER = """        number = float(scores[0])
+        yield {"score": float(f"{number:.6f}" if abs(number) >= 0.1 else f"{number:.6g}")}"""
+PAIRS = '[tuple(line.split("\\t", 1)) for line in lines]'
+
+OURS = '''
+import json
+import sys
+from pathlib import Path
+
+import maskwright
+
+RESULT = Path(__file__).resolve().parent
+
+
+def predict(examples):
+    """An answer to each example: a text, or a mapping with the keys {roles}."""
+    return maskwright.load(RESULT).predict(examples)
+
+
+def given():
+    """The arguments, or else the lines of standard input: texts, or JSON in braces or brackets."""
+    lines = sys.argv[1:] or [line.rstrip("\\n") for line in sys.stdin]
+    return [json.loads(line) if line[:1] in "{{[" else line for line in lines]
+
+
+if __name__ == "__main__":
+    for answer in predict(given()):
+        print(json.dumps(answer))
+'''
+
+
+def predict_script(task_type: TaskType, frame: Frame, *, plain: bool) -> str:
+    """Return the text of predict.py, a short script that predicts with the model. It uses only
+    transformers if that gives the same answers, else maskwright.
+
+    Args:
+        plain: whether transformers loads the complete fine-tuned model.
+    """
+    if not (plain and task_type.head == "sequence" and frame.long == "head"):
+        needs = "It needs maskwright and no network."
+        example = "a text" if len(task_type.roles) == 1 else "{…}"
+        roles = ", ".join(task_type.roles)
+        return USE.format(example=example, needs=needs) + OURS.format(roles=roles)
+    pair = len(task_type.roles) > 1
+    placeholders = {
+        "model": MODEL,
+        "length": frame.length,
+        "what": "An answer to each " + ("pair of texts." if pair else "text."),
+        "answer": {"single": SINGLE, "multi": MULTI, "number": NUMBER}[task_type.problem],
+        "pairs": ", a tab between two texts" if pair else "",
+        "split": PAIRS if pair else "lines",
+    }
+    text = PLAIN
+    for name, value in placeholders.items():
+        text = text.replace("{" + name + "}", str(value))
+    example = "a text\\tanother" if pair else "a text"
+    needs = "It needs torch and transformers, and no network."
+    return USE.format(example=example, needs=needs) + text
