@@ -147,7 +147,7 @@ def test_by_the_command_line(
         )
         == 0
     )
-    assert "is not what it was" not in capsys.readouterr().out, "other data were asked for"
+    assert "note: the" not in capsys.readouterr().out, "other data were asked for"
 
 
 def test_a_model_that_was_moved_is_named_anew(
@@ -158,9 +158,9 @@ def test_a_model_that_was_moved_is_named_anew(
     path.write_text(render(replace(recipe, model=str(tmp_path / "gone"), epochs=1)))
     out = str(tmp_path / "out")
     assert main(["finetune", str(path), "--out", out]) == 64
-    assert "say where it lies now: --model PATH" in capsys.readouterr().err
+    assert "--model PATH" in capsys.readouterr().err
     assert main(["finetune", str(path), "--model", recipe.model, "--out", out]) == 0
-    assert "is not what it was" not in capsys.readouterr().out
+    assert "note: the" not in capsys.readouterr().out
     assert main(["finetune", recipe.model, "--model", recipe.model, "--data", recipe.data]) == 64
 
 
@@ -170,11 +170,11 @@ def test_data_that_changed_meanwhile_are_told(made: Path, tmp_path: Path) -> Non
     moved = FinetuneRecipe(**{**vars(recipe), "data": str(data), "epochs": 1})
     said = io.StringIO()
     finetune_recipe(moved, tmp_path / "same", stream=said)
-    assert "is not what it was" not in said.getvalue(), "equal rows, wherever they lie"
+    assert "note: the" not in said.getvalue(), "equal rows, wherever they lie"
     data.write_text(data.read_text().replace("meow", "purr"), encoding="utf-8")
     finetune_recipe(moved, tmp_path / "other", stream=said)
-    assert "the data is not what it was" in said.getvalue()
-    assert "the model is not what it was" not in said.getvalue()
+    assert "note: the data" in said.getvalue()
+    assert "note: the model" not in said.getvalue()
 
 
 def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +190,7 @@ def test_refusals(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--data" in capsys.readouterr().err
     path.write_text(text.replace(json.dumps(str(tmp_path)), '"gone"'), encoding="utf-8")
     assert main(["finetune", str(path)]) == 64
-    assert "no such model" in capsys.readouterr().err
+    assert "gone" in capsys.readouterr().err
     with pytest.raises(UsageError, match="1 to 8"):
         FinetuneRecipe(model="m", data="d", batch=8, accumulate=9)
 

@@ -282,7 +282,7 @@ class Classification(TaskType):
         return TaskReport(mistakes, quantity, None, table, confusion, one_sided)
 
     def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        return [(prediction.name, prediction.predicted) for prediction in baseline.baselines(data)]
+        return list(baseline.baselines(data, eval_part))
 
     def _values(self, outputs: Scores) -> NDArray[Any]:
         """Return the predicted numbers (N,) of a regression."""
