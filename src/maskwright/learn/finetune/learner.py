@@ -166,8 +166,9 @@ class Learner:
         """Whether training can continue from a head with the labels of the folder. The
         standardisation of other data is folded into the head of a saved regression."""
         labels = self.task_type.labels
-        same = not labels or tuple(self.loaded.about.labels) == labels
-        return same and self.task_type.problem != "number"
+        if self.task_type.problem == "number":
+            return False
+        return not labels or tuple(self.loaded.about.labels) == labels
 
     def head_factor(self, method: Method) -> float:
         """Return the factor on the learning rate of the head's last layer; 1 unless it is new."""

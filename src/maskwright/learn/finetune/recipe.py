@@ -182,8 +182,8 @@ class FinetuneRecipe:
             ("--accumulate", self.accumulate, 1, self.batch),
         ):
             if number is not None and not low <= number <= high:
-                wanted = f"{low} or more" if high == math.inf else f"{low} to {high}"
-                raise _out_of_range(option, number, wanted)
+                limits = f"{low} or more" if high == math.inf else f"{low} to {high}"
+                raise _out_of_range(option, number, limits)
         for option, share in (("--weight-decay", self.weight_decay), ("--warmup", self.warmup)):
             if not 0.0 <= share < 1.0:
                 raise _out_of_range(option, share, "0 to below 1")
@@ -191,8 +191,8 @@ class FinetuneRecipe:
             raise _out_of_range("--rate", self.rate, "above 0, such as 2e-5")
 
 
-def _out_of_range(option: str, number: float, wanted: str) -> UsageError:
-    return UsageError("the number is out of range", where=option, found=number, wanted=wanted)
+def _out_of_range(option: str, number: float, limits: str) -> UsageError:
+    return UsageError("the number is out of range", where=option, found=number, wanted=limits)
 
 
 def _as_read(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

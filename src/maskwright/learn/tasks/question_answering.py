@@ -343,7 +343,7 @@ class AnswerWindows:
         whole_questions = tokenizer.encode_batch(as_read(row.question) for row in rows)
         questions = [ids[:longest_question].tolist() for ids in whole_questions]
         self.question_cut = np.array(
-            [len(ids) - len(kept) for ids, kept in zip(whole_questions, questions, strict=True)],
+            [len(ids) - len(cut) for ids, cut in zip(whole_questions, questions, strict=True)],
             np.int64,
         )
         contexts = list(dict.fromkeys(row.context for row in rows))
@@ -376,22 +376,14 @@ class AnswerWindows:
                 characters.append(np.concatenate([[[0, 0]], spans[start + inked_tokens]]))
             answers = [_tokens_of(row, spans, answer, begin) for answer, begin in row.answers]
             golds = [tokens for tokens, _ in answers if tokens is not None]
-            window_targets = np.zeros((len(divided), 2), np.int64)
+            window_targets, sizes = _window_targets(divided, is_ink, golds)
             if answers:
                 exact += answers[0][1]
                 tokenless += not golds
-                rank = np.concatenate([[0], np.cumsum(is_ink)])  # inked tokens before each
-                sizes = np.zeros(len(divided), np.int64)  # tokens of each window's target
-                for begin, end in reversed(golds):  # so that the first answer takes precedence
-                    inside = (divided[:, 0] <= begin) & (end <= divided[:, 1])
-                    sizes[inside] = end - begin
-                    offsets = 1 - rank[divided[inside, 0]]
-                    window_targets[inside, 0] = rank[begin] + offsets
-                    window_targets[inside, 1] = rank[end - 1] + offsets
                 lost += bool(golds) and not sizes.any()
+                longest = max(longest, int(sizes.max()))
                 if not sizes.any():
                     window_targets[:] = -1
-                longest = max(longest, int(sizes.max()))
             targets.append(window_targets)
         self.question_of = np.array(owners, np.int64)
         lengths = np.array([len(window_places) for window_places in positions[1:]], np.int64)
@@ -441,16 +433,31 @@ def _tokens_of(
     (covered,) = np.nonzero(ink & (spans[:, 0] < end) & (spans[:, 1] > start))
     if not len(covered):
         return None, False
-    first, last = int(covered[0]), int(covered[-1])
-    is_exact = (
-        (int(spans[first, 0]), int(spans[last, 1]))
-        == (start, end)
-        == (
-            begin,
-            begin + len(text),
-        )
-    )
-    return (first, last + 1), is_exact
+    begin_token, end_token = int(covered[0]), int(covered[-1]) + 1
+    restored = int(spans[begin_token, 0]), int(spans[end_token - 1, 1])
+    is_exact = restored == (start, end) == (begin, begin + len(text))
+    return (begin_token, end_token), is_exact
+
+
+def _window_targets(
+    divided: NDArray[np.int64], is_ink: NDArray[np.bool_], golds: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the targets (W, 2) of the windows of a question, and their numbers of tokens (W,), 0
+    where a window does not contain an answer.
+
+    Args:
+        divided: (W, 2) first and stop token of each window.
+        is_ink: (T,) whether each token of the context is more than whitespace.
+        golds: first and stop token of each true answer.
+    """
+    targets, sizes = np.zeros((len(divided), 2), np.int64), np.zeros(len(divided), np.int64)
+    rank = np.concatenate([[0], np.cumsum(is_ink)])  # inked tokens before each
+    for begin, end in reversed(golds):  # so that the first answer takes precedence
+        inside = (divided[:, 0] <= begin) & (end <= divided[:, 1])
+        offsets = 1 - rank[divided[inside, 0]]
+        targets[inside] = np.stack([rank[begin] + offsets, rank[end - 1] + offsets], axis=1)
+        sizes[inside] = end - begin
+    return targets, sizes
 
 
 class QuestionAnswering(TaskType):

@@ -325,9 +325,9 @@ def _rewrite_tags(
 ) -> tuple[Table, int]:
     """Return the table with `rewrite` applied to the tags of each row, and the number of changed
     tags."""
-    num_changed, parts = 0, {}
+    num_changed, rows_by_split = 0, {}
     for split, rows in table.parts.items():
-        parts[split] = list(rows)
+        rows_by_split[split] = list(rows)
         for number, row in enumerate(rows):
             row_tags = value_of(row, name)
             if type(row_tags) is not list or not row_tags:
@@ -336,8 +336,8 @@ def _rewrite_tags(
             changed = sum(a != b for a, b in zip(row_tags, rewritten, strict=True))
             num_changed += changed
             if changed:
-                parts[split][number] = replace(row, values={**row.values, name: rewritten})
-    return replace(table, parts=parts), num_changed
+                rows_by_split[split][number] = replace(row, values={**row.values, name: rewritten})
+    return replace(table, parts=rows_by_split), num_changed
 
 
 def _all_tags(table: Table, name: str) -> set[str]:
@@ -408,8 +408,8 @@ class Tagging(TaskType):
         texts: list[list[int]] = []
         segments: list[int] = []
         owners: list[int] = []  # the sentence of each window
-        none = np.zeros(0, np.int64)
-        positions, word_numbers, classes = [none], [none], [none]
+        empty = np.zeros(0, np.int64)
+        positions, word_numbers, classes = [empty], [empty], [empty]
         position_counts: list[int] = []
         num_words = num_dropped = 0
         encoded = encode(tokenizer, sentences)
@@ -533,12 +533,12 @@ class Tagging(TaskType):
             yield [
                 {
                     **name,
-                    "score": round(float(scores[first:stop].mean()), 6),
-                    "word": text[spans[first][0] : spans[stop - 1][1]],
-                    "start": spans[first][0],
+                    "score": round(float(scores[start:stop].mean()), 6),
+                    "word": text[spans[start][0] : spans[stop - 1][1]],
+                    "start": spans[start][0],
                     "end": spans[stop - 1][1],
                 }
-                for name, first, stop in named
+                for name, start, stop in named
             ]
 
     def answer_form(self, example: Any, ranked: bool = False) -> Any:

@@ -138,8 +138,8 @@ def truncated(ids: Sequence[int], room: int, keep: Keep, head: int = HEAD) -> li
     _require_room(room)
     if len(ids) <= room:
         return list(ids)
-    first = {"head": room, "tail": 0, "head-and-tail": head}[keep]
-    return [*ids[:first], *ids[len(ids) - (room - first) :]]
+    head_length = {"head": room, "tail": 0, "head-and-tail": head}[keep]
+    return [*ids[:head_length], *ids[len(ids) - (room - head_length) :]]
 
 
 def windows(length: int, room: int, stride: int) -> NDArray[np.int64]:
@@ -228,8 +228,8 @@ def fit(
     Raises:
         ConfigError: no room.
     """
-    kept = truncated(ids, room_of(tokenizer, length), keep, head)
-    return _framed(tokenizer, kept, None, len(ids) - len(kept))
+    shortened = truncated(ids, room_of(tokenizer, length), keep, head)
+    return _framed(tokenizer, shortened, None, len(ids) - len(shortened))
 
 
 def fit_windows(
@@ -274,10 +274,10 @@ def fit_pair_windows(
     spans = windows(max(len(first_ids), len(second_ids)), longer_room, max(1, longer_room // 2))
     for begin, stop in spans.tolist():
         if len(first_ids) > len(second_ids):
-            first, second = first_ids[begin:stop], second_ids[:shorter]
+            pair = first_ids[begin:stop], second_ids[:shorter]
         else:
-            first, second = first_ids[:shorter], second_ids[begin:stop]
-        rows.append(_framed(tokenizer, first, second, 0 if rows else cut))
+            pair = first_ids[:shorter], second_ids[begin:stop]
+        rows.append(_framed(tokenizer, *pair, 0 if rows else cut))
     return rows
 
 

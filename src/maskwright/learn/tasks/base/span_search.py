@@ -97,7 +97,7 @@ def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 def search(
     scores: NDArray[np.floating],
-    places: Sequences,
+    positions: Sequences,
     characters: NDArray[np.int64],
     question_of: NDArray[np.int64],
     contexts: Sequence[str],
@@ -109,10 +109,10 @@ def search(
     """Return the predictions for all questions, in their order.
 
     Args:
-        scores: (M, 2) scores of starts and stops at the places of all windows.
-        places: increasing positions in each of W windows, the first of which stands for "no
-            answer".
-        characters: (M, 2) begin and end, in its context, of the token at each place.
+        scores: (M, 2) scores of starts and stops at the positions in all windows.
+        positions: where an answer may begin or end, increasing in each of W windows, the first of
+            which stands for "no answer".
+        characters: (M, 2) begin and end, in its context, of the token at each position.
         question_of: (W,) question of each window.
         contexts: the context of each question.
         longest: maximum number of tokens of an answer.
@@ -122,19 +122,18 @@ def search(
     """
     null, null_log = np.full(len(contexts), np.inf), np.zeros(len(contexts))
     all_spans, all_scores = [np.zeros((0, 3), np.int64)], [np.zeros((0, 2))]
-    begins = first_places(places.lengths)
-    width = int(places.tokens.max(initial=0)) + 1
+    begins = first_places(positions.lengths)
+    width = int(positions.tokens.max(initial=0)) + 1
     portion = max(1, SCORES_AT_ONCE // (width * longest))
-    for first in range(0, len(question_of), portion):
-        lengths, question = (
-            values[first : first + portion] for values in (places.lengths, question_of)
-        )
-        flat = begins[first] + np.arange(lengths.sum())
-        rows, columns = np.repeat(np.arange(len(lengths)), lengths), places.tokens[flat]
+    for begin_window in range(0, len(question_of), portion):
+        windows = slice(begin_window, begin_window + portion)
+        lengths, question = positions.lengths[windows], question_of[windows]
+        flat = begins[begin_window] + np.arange(lengths.sum())
+        rows, columns = np.repeat(np.arange(len(lengths)), lengths), positions.tokens[flat]
         start, stop = np.full((2, len(lengths), width), -np.inf)
         start[rows, columns], stop[rows, columns] = scores[flat].T
-        place_at = np.zeros(start.shape, np.int64)
-        place_at[rows, columns] = flat
+        index_at = np.zeros(start.shape, np.int64)
+        index_at[rows, columns] = flat
         # Log-sum-exp over the places of each window.
         total = np.logaddexp.reduce(start, axis=1) + np.logaddexp.reduce(stop, axis=1)
         nothing = start[:, 0] + stop[:, 0]
@@ -143,8 +142,8 @@ def search(
         start[:, 0] = stop[:, 0] = -np.inf
         first_token, last_token, score = best_spans(start, stop, longest, num_best)
         row, rank = np.nonzero(score > -np.inf)
-        begin = characters[place_at[row, first_token[row, rank]], 0]
-        end = characters[place_at[row, last_token[row, rank]], 1]
+        begin = characters[index_at[row, first_token[row, rank]], 0]
+        end = characters[index_at[row, last_token[row, rank]], 1]
         rising = begin < end  # normalisation may reorder tokens
         spans = np.stack([question[row], begin, end], axis=1)[rising]
         all_spans.append(_in_whole_words(contexts, spans) if words else spans)
