@@ -5,6 +5,7 @@ Nothing is learned; answers are as good as drawn, but they are answers of every 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from maskwright.base.storage.files import write_file
+from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
 from maskwright.learn.tasks.base.encode import frame_of
 from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
@@ -91,3 +93,8 @@ def small_task(
         return known[name]
 
     return give
+
+
+def finetuned(model: Path | str, data: Path | str, out: Path | str, **settings: Any) -> Path:
+    """Fine-tune one seed, without a word if no `stream` is given."""
+    return finetune_file(model, data, out, **{"seeds": 1, "stream": io.StringIO(), **settings})

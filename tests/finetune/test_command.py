@@ -53,6 +53,7 @@ from maskwright.model.opening import folders
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.reading_options import TableReadingOptions
+from small_tasks import finetuned
 from tinyrun import WORDS, recipe, text_file
 
 
@@ -257,11 +258,10 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
     for long in ("head", "tail", "head-and-tail", *in_pieces):
         said = io.StringIO()
         out = tmp_path / long
-        finetune_file(
+        finetuned(
             model,
             data,
             out,
-            seeds=1,
             epochs=6,
             batch=16,
             rate=1e-2,
@@ -288,17 +288,7 @@ def test_long_texts(model: Path, tmp_path: Path) -> None:
 def test_what_is_read_of_a_text(pooling: str, model: Path, tmp_path: Path) -> None:
     """A folder that transformers would read otherwise is none of its own."""
     data, out = table(tmp_path / "data.csv", "classification"), tmp_path / "out"
-    finetune_file(
-        model,
-        data,
-        out,
-        seeds=1,
-        epochs=8,
-        batch=16,
-        rate=1e-2,
-        pooling=pooling,
-        stream=io.StringIO(),
-    )
+    finetuned(model, data, out, epochs=8, batch=16, rate=1e-2, pooling=pooling)
     found = json.loads((out / "results.json").read_text())["seeds"][0]["accuracy"]
     assert found > 0.9
     config = json.loads((out / "model" / "config.json").read_text())
@@ -314,7 +304,7 @@ def test_the_figure_that_chooses(model: Path, tmp_path: Path) -> None:
         tmp_path / "out",
         io.StringIO(),
     )
-    finetune_file(model, data, out, seeds=1, epochs=2, measure="matthews", stream=said)
+    finetuned(model, data, out, epochs=2, measure="matthews", stream=said)
     assert "validation matthews" in said.getvalue()
     found = json.loads((out / "results.json").read_text())
     assert found["measure"] == "matthews" and "accuracy" in found["seeds"][0]
@@ -484,10 +474,10 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(result.page, "render", stopped)
         with pytest.raises(KeyboardInterrupt):
-            finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=io.StringIO())
+            finetuned(model, data, out, epochs=1, method=method)
     assert (out / "model").is_dir() and not (out / "report.html").exists()
     said = io.StringIO()
-    finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
+    finetuned(model, data, out, epochs=1, method=method, stream=said)
     assert "finished before" in said.getvalue() and (out / "report.html").is_file()
     for name in ("unfinished", ".del-unfinished"):  # of kills while what is finished is removed
         (out / name / "seed-0").mkdir(parents=True)
@@ -495,7 +485,7 @@ def test_a_stop_while_the_result_is_written_is_gone_on_with(
     (out / ".tmp-report.html-12-3").write_text("half a page")
     there = sorted(p.name for p in out.iterdir())
     with pytest.raises(UsageError, match="there already"):
-        finetune_file(model, data, out, seeds=1, epochs=1, method=method, stream=said)
+        finetuned(model, data, out, epochs=1, method=method, stream=said)
     removed = {*there} - {p.name for p in out.iterdir()}
     assert removed == {"unfinished", ".del-unfinished", ".tmp-report.html-12-3"}
     assert load(out).predict(["the cat"])
@@ -525,9 +515,9 @@ def test_no_stop_leaves_a_result_without_its_recipe(
     with monkeypatch.context() as patch:
         patch.setattr(document, "write", stopped)
         with pytest.raises(KeyboardInterrupt):
-            finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+            finetuned(model, data, out, epochs=1)
     assert (out / "report.html").is_file(), "the control: all else had been written"
-    finetune_file(model, data, out, seeds=1, epochs=1, stream=io.StringIO())
+    finetuned(model, data, out, epochs=1)
     assert (out / "finetune.toml").is_file() and not (out / "unfinished").exists()
 
 
@@ -609,16 +599,8 @@ def test_answers_do_not_depend_on_who_is_asked_beside(tuned: tuple[Path, str]) -
 def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
     said = io.StringIO()
     data = table(tmp_path / "data.csv", kind)
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        seeds=1,
-        epochs=2,
-        batch=16,
-        rate=1e-2,
-        least_steps=0,
-        stream=said,
+    finetuned(
+        model, data, tmp_path / "out", epochs=2, batch=16, rate=1e-2, least_steps=0, stream=said
     )
     assert f"task: {kind}" in said.getvalue()
     texts = "a cat" if kind in ("multi-label", "regression") else ("a cat", "the dog")
@@ -631,16 +613,8 @@ def test_other_tasks(kind: str, model: Path, tmp_path: Path) -> None:
 def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> None:
     """What is read back answers as what was trained did."""
     said, data = io.StringIO(), table(tmp_path / "data.csv", "classification")
-    out = finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        method=method,
-        seeds=1,
-        epochs=6,
-        batch=16,
-        rate=2e-2,
-        stream=said,
+    out = finetuned(
+        model, data, tmp_path / "out", method=method, epochs=6, batch=16, rate=2e-2, stream=said
     ).parent
     assert f"method: {method}; " in said.getvalue()
     found = json.loads((out / "results.json").read_text())
@@ -694,17 +668,7 @@ def test_the_folder_of_the_model_answers_as_the_one_around_it(model: Path, tmp_p
     data, texts = table(tmp_path / "data.csv", "classification", 60), ["a cat", "the big dog"]
     for method in ("prefix", "lora"):
         out = tmp_path / method
-        finetune_file(
-            model,
-            data,
-            out,
-            method=method,
-            seeds=1,
-            epochs=2,
-            rate=2e-2,
-            batch=16,
-            stream=io.StringIO(),
-        )
+        finetuned(model, data, out, method=method, epochs=2, rate=2e-2, batch=16)
         assert load(out / "model").predict(texts) == load(out).predict(texts)
     assert "prefix/adapter" in (tmp_path / "prefix" / "model" / "README.md").read_text()
     assert folders.model_folder(tmp_path / "lora") == tmp_path / "lora" / "model"
@@ -729,7 +693,7 @@ def test_one_example_by_itself(tuned: tuple[Path, str], model: Path, tmp_path: P
     with pytest.raises(UsageError, match="--top"):
         predictor.predict("the cat", top=0)
     data = table(tmp_path / "pairs.csv", "pair-classification", 60)
-    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, stream=io.StringIO())
+    finetuned(model, data, tmp_path / "out", epochs=1)
     pairs = load(tmp_path / "out")
     by_column = pairs.predict({"sentence1": "a cat", "sentence2": "the dog"})
     assert by_column == pairs.predict([("a cat", "the dog")])
@@ -892,9 +856,7 @@ def test_weight_decay_and_warm_up_are_those_asked_for(
     monkeypatch.setattr(learner, "tune", noted)
     data = table(tmp_path / "data.csv", "classification", 60)
     for number, given in enumerate(({}, {"weight_decay": 0.1, "warmup": 0.06})):
-        finetune_file(
-            model, data, tmp_path / str(number), seeds=1, epochs=1, stream=io.StringIO(), **given
-        )  # type: ignore[arg-type]
+        finetuned(model, data, tmp_path / str(number), epochs=1, **given)  # type: ignore[arg-type]
     assert [(s.optimizer.decay, s.schedule.warmup) for s in seen] == [(0.01, 0.1), (0.1, 0.06)]
     card = (tmp_path / "1" / "model" / "README.md").read_text(encoding="utf-8")
     assert "0.06" in card
@@ -1135,15 +1097,6 @@ def test_a_head_that_was_learned_beside_the_model_is_new_without_it(
     model: Path, tmp_path: Path, method: str, new: bool
 ) -> None:
     data = table(tmp_path / "data.csv", "classification")
-    folder = finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        method=method,
-        seeds=1,
-        epochs=1,
-        length=32,
-        stream=io.StringIO(),
-    )
+    folder = finetuned(model, data, tmp_path / "out", method=method, epochs=1, length=32)
     told = task_for("classification", ("meow", "woof"))
     assert learner.Learner.of(folder, told, Method("full")).head_is_new is new

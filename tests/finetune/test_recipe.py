@@ -18,6 +18,7 @@ from maskwright.learn.finetune.command import finetune_file, finetune_recipe
 from maskwright.learn.finetune.recipe import NAME, FinetuneRecipe, changed, override, read, render
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.reading_options import TableReadingOptions
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 
@@ -34,11 +35,10 @@ def labelled(path: Path, separator: str = ";") -> Path:
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipe")
-    finetune_file(
+    finetuned(
         model,
         labelled(folder / "data.csv"),
         folder / "out",
-        seeds=1,
         epochs=2,
         batch=8,
         rate=1e-3,
@@ -46,7 +46,6 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         columns={"text": ["words"], "label": ["said"]},
         least_steps=0,
         read=TableReadingOptions(ReadingOptions(separator=";")),
-        stream=io.StringIO(),
     )
     return folder
 

@@ -32,6 +32,7 @@ from maskwright.model.opening import folders, special_tokens
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Columns, Dataset, Task
 from maskwright.text.tokenizer.tokenizer import Tokenizer
+from small_tasks import finetuned
 from tinyrun import WORDS, recipe, text_file
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
@@ -56,12 +57,11 @@ COLUMNS = {"source": ["document"], "target": ["summary"]}
 @pytest.mark.parametrize("name", ["t5", "bart", "gpt2"])
 def test_it_learns_what_to_write(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     said, data = io.StringIO(), table(tmp_path / "data.jsonl")
-    finetune_file(
+    finetuned(
         models[name],
         data,
         tmp_path / "out",
         columns=COLUMNS,
-        seeds=1,
         epochs=24,
         batch=16,
         rate=5e-3,
@@ -96,17 +96,7 @@ def test_an_answer_without_an_end_is_that_of_the_reference_library(
 ) -> None:
     """A model that has learned next to nothing writes until it may not write on."""
     data, out = table(tmp_path / "data.jsonl", 60), tmp_path / "out"
-    finetune_file(
-        models["bart"],
-        data,
-        out,
-        columns=COLUMNS,
-        seeds=1,
-        epochs=1,
-        least_steps=1,
-        rate=1e-4,
-        stream=io.StringIO(),
-    )
+    finetuned(models["bart"], data, out, columns=COLUMNS, epochs=1, least_steps=1, rate=1e-4)
     texts = ["the cat sat on a mat", "a dog ran"]
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(out / "model")
     tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
@@ -369,15 +359,7 @@ def test_a_translation_is_evaluated_in_the_direction_that_was_learned(
     ]
     (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
     columns = {"source": ["translation.de"], "target": ["translation.en"]}
-    finetune_file(
-        models["t5"],
-        tmp_path / "data.jsonl",
-        tmp_path / "out",
-        columns=columns,
-        seeds=1,
-        epochs=1,
-        stream=io.StringIO(),
-    )
+    finetuned(models["t5"], tmp_path / "data.jsonl", tmp_path / "out", columns=columns, epochs=1)
     said = io.StringIO()
     evaluate_file(tmp_path / "out", tmp_path / "data.jsonl", stream=said)
     assert "'translation.de' as source" in said.getvalue()

@@ -22,6 +22,7 @@ from maskwright.model.opening import folders
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.unknown import UnknownText
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 PLAIN = [word for word in WORDS if word not in ("cat", "dog")]
@@ -48,11 +49,10 @@ def tokenizer_of(folder: Path) -> Tokenizer:
 def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat="red hat", dog="tree")
     said = io.StringIO()
-    made = finetune_file(
+    made = finetuned(
         models[name],
         data,
         tmp_path / "out",
-        seeds=1,
         epochs=14,
         batch=16,
         rate=5e-3,
@@ -81,9 +81,7 @@ def test_classes_are_written(models: dict[str, Path], tmp_path: Path, name: str)
 def test_without_a_prompt_a_head_answers(models: dict[str, Path], tmp_path: Path) -> None:
     """The control: the same task and model, learned by a head."""
     data = animals(tmp_path / "data.jsonl", 60, cat="yes", dog="no")
-    made = finetune_file(
-        models["t5"], data, tmp_path / "out", seeds=1, epochs=1, batch=16, stream=io.StringIO()
-    )
+    made = finetuned(models["t5"], data, tmp_path / "out", epochs=1, batch=16)
     assert "id2label" in (made / "config.json").read_text()
     assert "score" in load(tmp_path / "out").predict(["the cat"])[0]
 
@@ -135,17 +133,15 @@ class OneWord:
 # ------------------------------------------------------------------------------ numbers
 def test_numbers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
     data = animals(tmp_path / "data.jsonl", 300, cat=1.25, dog=3.5)
-    finetune_file(
+    finetuned(
         models["gpt2"],
         data,
         tmp_path / "out",
         task="regression",
-        seeds=1,
         epochs=24,
         batch=16,
         rate=5e-3,
         prompt="worth: {text}",
-        stream=io.StringIO(),
     )
     model = load(tmp_path / "out")
     asked = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
@@ -166,17 +162,15 @@ def test_what_stands_for_a_number_is_that_of_the_validation_part(
 ) -> None:
     """Years, of which a model that has learned nothing yet writes none."""
     data = animals(tmp_path / "data.jsonl", 120, cat=2000.5, dog=2009.5)
-    finetune_file(
+    finetuned(
         models["gpt2"],
         data,
         tmp_path / "out",
         task="regression",
-        seeds=1,
         epochs=1,
         batch=16,
         rate=1e-6,
         prompt="{text}",
-        stream=io.StringIO(),
     )
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     (seed,) = found["seeds"]
@@ -240,16 +234,14 @@ def test_answers_are_written(models: dict[str, Path], tmp_path: Path) -> None:
         answers = {"text": [animal], "answer_start": [context.index(animal)]}
         lines.append(json.dumps({"question": "who", "context": context, "answers": answers}) + "\n")
     (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8")
-    finetune_file(
+    finetuned(
         models["t5"],
         tmp_path / "data.jsonl",
         tmp_path / "out",
-        seeds=1,
         epochs=24,
         batch=16,
         rate=5e-3,
         prompt="squad",
-        stream=io.StringIO(),
     )
     told = load(tmp_path / "out").predict([("who", "the dog sat on a mat")])
     assert told == [{"answer": "dog"}]

@@ -14,7 +14,6 @@ import torch
 
 from maskwright.ask.predict.predictor import load
 from maskwright.base.errors import DataError
-from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.finetune.learner import Learner, reader
 from maskwright.learn.finetune.method import Method
 from maskwright.learn.finetune.tune import Settings, tune
@@ -26,6 +25,7 @@ from maskwright.model.nn import initialise
 from maskwright.model.objectives.modules.supervised import Standardised
 from maskwright.model.opening import special_tokens
 from maskwright.text.tables.examples import PairExample, TextExample
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 FAR, WIDE = 2000.0, 8.0
@@ -102,13 +102,12 @@ def test_a_command_learns_years(method: str, task: str, model: Path, tmp_path: P
             texts = [row.text] if isinstance(row, TextExample) else [row.first, row.second]
             out.writerow([*(f"{text} {n}" for text in texts), row.label])
     said = io.StringIO()
-    folder = finetune_file(
+    folder = finetuned(
         model,
         data,
         tmp_path / "out",
         method=method,
         task=task,
-        seeds=1,
         columns={"label": ["year"]},
         stream=said,
     )

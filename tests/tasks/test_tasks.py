@@ -43,6 +43,7 @@ from maskwright.text.tables.examples import (
     TaggedExample,
     TextExample,
 )
+from small_tasks import finetuned
 from tinyrun import WORDS
 
 
@@ -108,11 +109,10 @@ def learned(
     model: Path, folder: Path, task: str, **options: Any
 ) -> tuple[Predictor, str, dict[str, Any]]:
     said = io.StringIO()
-    finetune_file(
+    finetuned(
         model,
         table(folder / "data.jsonl", task),
         folder / "out",
-        seeds=1,
         batch=16,
         rate=1e-2,
         stream=said,
@@ -213,9 +213,7 @@ def test_questions_without_an_answer(model: Path, tmp_path: Path) -> None:
         row["answers"] = {"text": [], "answer_start": []}
     path = tmp_path / "data.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in data), encoding="utf-8")
-    finetune_file(
-        model, path, tmp_path / "out", seeds=1, epochs=4, batch=16, rate=1e-2, stream=io.StringIO()
-    )
+    finetuned(model, path, tmp_path / "out", epochs=4, batch=16, rate=1e-2)
     task = json.loads((tmp_path / "out" / "task.json").read_text())
     assert abs(task["settled"]["threshold"]) < 1e3 and task["settled"]["measure"] == "balanced_f1"
     found = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -278,17 +276,7 @@ def test_choices_about_a_text(model: Path, tmp_path: Path) -> None:
     ]
     data = tmp_path / "race.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        seeds=1,
-        batch=16,
-        rate=3e-3,
-        epochs=8,
-        least_steps=100,
-        stream=io.StringIO(),
-    )
+    finetuned(model, data, tmp_path / "out", batch=16, rate=3e-3, epochs=8, least_steps=100)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert found["seeds"][0]["accuracy"] > 0.8
     asked = load(tmp_path / "out")
@@ -312,7 +300,7 @@ def test_questions_with_many_choices_and_few(model: Path, tmp_path: Path) -> Non
             choices = [*row["choices"], *wrong][:4]
             written.writerow([row["question"], *choices, *[""] * (4 - len(choices)), row["label"]])
     out = tmp_path / "out"
-    finetune_file(model, data, out, seeds=1, epochs=6, batch=16, rate=1e-2, stream=io.StringIO())
+    finetuned(model, data, out, epochs=6, batch=16, rate=1e-2)
     chosen = json.loads((out / "results.json").read_text())["seeds"][0]
     assert chosen["accuracy"] > 0.85, "by chance about 0.3"
     assert predict_file(out, data, io.StringIO()) == 240
@@ -484,13 +472,12 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         Method("lorra")
     said, data = io.StringIO(), table(tmp_path / "data.jsonl", "tagging", 60)
     for name in ("last-1", "gradual", "reinit-1"):
-        finetune_file(
+        finetuned(
             model,
             data,
             tmp_path / name,
             method=name,
             layer_decay=0.5,
-            seeds=1,
             epochs=2,
             batch=16,
             rate=1e-2,
@@ -602,17 +589,7 @@ def test_vectors(task: str, model: Path, tmp_path: Path) -> None:
     data, said = tmp_path / "data.jsonl", io.StringIO()
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs(task)), encoding="utf-8")
     told = None if task == "matching" else task
-    finetune_file(
-        model,
-        data,
-        tmp_path / "out",
-        task=told,
-        seeds=1,
-        epochs=6,
-        batch=16,
-        rate=1e-2,
-        stream=said,
-    )
+    finetuned(model, data, tmp_path / "out", task=told, epochs=6, batch=16, rate=1e-2, stream=said)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     if task == "embedding":
         assert found["seeds"][0]["spearman"] > 0.6, "half of the rows differ by noise alone"
@@ -700,17 +677,15 @@ def test_the_reference_library_gives_the_same_cosine(
     transformers = pytest.importorskip("transformers")
     data = tmp_path / "data.jsonl"
     data.write_text("".join(f"{json.dumps(row)}\n" for row in pairs("embedding", 80)))
-    finetune_file(
+    finetuned(
         model,
         data,
         tmp_path / "out",
         task="embedding",
-        seeds=1,
         epochs=1,
         batch=16,
         rate=1e-2,
         pooling=None if pooling == "mean" else pooling,
-        stream=io.StringIO(),
     )
     path = tmp_path / "out" / "model"
     modes = json.loads((path / "1_Pooling" / "config.json").read_text())
@@ -754,9 +729,7 @@ def test_a_word_without_a_token_has_the_commonest_tag(model: Path, tmp_path: Pat
         lines.append({"tokens": row["tokens"] + more, "tags": tags + ["VERB"] * len(more)})
     data = tmp_path / "pos.jsonl"
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    finetune_file(
-        model, data, tmp_path / "out", seeds=1, epochs=1, batch=16, rate=1e-2, stream=io.StringIO()
-    )
+    finetuned(model, data, tmp_path / "out", epochs=1, batch=16, rate=1e-2)
     assert json.loads((tmp_path / "out" / "task.json").read_text())["settled"] == {
         "missing": "VERB"
     }
@@ -778,7 +751,7 @@ def test_a_window_without_a_target_ends_nothing(model: Path, tmp_path: Path) -> 
         (tmp_path / f"{part}.jsonl").write_text(text, encoding="utf-8")
     for batch in (1, 11):
         out = tmp_path / f"out-{batch}"
-        finetune_file(model, tmp_path, out, seeds=1, epochs=1, batch=batch, stream=io.StringIO())
+        finetuned(model, tmp_path, out, epochs=1, batch=batch)
         assert (out / "results.json").is_file()
 
 
@@ -889,7 +862,7 @@ def test_triples(model: Path, tmp_path: Path) -> None:
         for n, row in enumerate(pairs("matching", 90))
     ]
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    finetune_file(model, data, tmp_path / "out", seeds=1, epochs=1, batch=8, stream=said)
+    finetuned(model, data, tmp_path / "out", epochs=1, batch=8, stream=said)
     assert "'negative_1', 'negative_2' as negative" in said.getvalue()
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert 0.0 < found["seeds"][0]["mrr"] < 1.0
@@ -899,7 +872,7 @@ def test_triples(model: Path, tmp_path: Path) -> None:
     del rows[5]["negative_2"]
     data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     with pytest.raises(DataError, match=r"line 6(.|\n)*negative_2"):
-        finetune_file(model, data, tmp_path / "no", seeds=1, stream=io.StringIO())
+        finetuned(model, data, tmp_path / "no")
 
 
 def test_ranks_among_negatives_by_hand() -> None:
