@@ -19,7 +19,7 @@ from maskwright.learn.finetune.finished_seeds import FinishedSeeds
 from maskwright.learn.finetune.method import GRADUAL, LAST, REINIT, Method
 from maskwright.learn.finetune.tune import Settings, TrainingResult, Watch, steps_of, tune, unseen
 from maskwright.learn.tasks.base.add_head import add_head, reading_texts
-from maskwright.learn.tasks.base.choices import Long, require_long
+from maskwright.learn.tasks.base.choices import LONG, Long, require_choice
 from maskwright.learn.tasks.base.encode import Frame, collation_of, frame_of, room
 from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs, TaskType
 from maskwright.learn.train.loop import Hook
@@ -110,7 +110,7 @@ class Learner:
             UsageError: the folder does not exist, or the task does not support `long` or `method`.
             IncompatibleError: the model has no tokenizer.
         """
-        require_long(long)
+        require_choice(long, LONG, "--long")
         if long != "head" and task_type.head != "sequence":
             raise UsageError(
                 "the handling of long texts does not fit this task",

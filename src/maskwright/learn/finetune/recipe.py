@@ -17,7 +17,7 @@ from maskwright.base.errors import ConfigError, DataError, UsageError, near
 from maskwright.base.storage.manifest import hash_file
 from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
-from maskwright.learn.tasks.base.choices import Long, require_long, require_pooling
+from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
@@ -151,20 +151,14 @@ class FinetuneRecipe:
 
     def _require_choices(self) -> None:
         """Refuse what is none of the choices."""
-        require_long(self.long)
+        require_choice(self.long, LONG, "--long")
         if self.pooling is not None:
-            require_pooling(self.pooling)
+            require_choice(self.pooling, POOLINGS, "--pooling")
         if self.task is not None:
             shape_of(self.task)
         if self.measure is not None:
             require_selectable(self.measure, self.task)
-        if self.precision not in get_args(Precision):
-            raise UsageError(
-                "no such precision",
-                where="--precision",
-                found=self.precision,
-                wanted=near(self.precision, get_args(Precision)),
-            )
+        require_choice(self.precision, get_args(Precision), "--precision")
         require_device(self.device, "--device")
 
     def _require_numbers(self) -> None:
