@@ -245,10 +245,10 @@ REFUSED = (
     ("method=lorra", "no such method(.|\n)*'lora'"),
     ("precision=fp16", "precision(.|\n)*'bfloat16'"),
     ("device=gpu", "no such device(.|\n)*cuda"),
-    ("pooling=men", "no such pooling(.|\n)*'mean'"),
+    ("pooling=men", "--pooling(.|\n)*'mean'"),
     ("task=clasification", "no such task(.|\n)*'classification'"),
     ("measure=acuracy", "no such metric(.|\n)*'accuracy'"),
-    ("seed=-1", "no such seed"),
+    ("seed=-1", "--seed"),
     ("rank", "name=value|path=value"),
 )
 
