@@ -637,20 +637,9 @@ def test_methods_that_train_little(method: str, model: Path, tmp_path: Path) -> 
 
 def test_the_verbs(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, out = table(tmp_path / "data.csv", "classification", 60), tmp_path / "out"
-    learn = [
-        "finetune",
-        str(model),
-        "--data",
-        str(data),
-        "--out",
-        str(out),
-        "--seeds",
-        "1",
-        "--epochs",
-        "1",
-        "--column",
-        "text=text",
-    ]
+    learn = (
+        f"finetune {model} --data {data} --out {out} --seeds 1 --epochs 1 --column text=text"
+    ).split()
     assert main(learn) == 0
     ask = ["predict", str(out), str(data), "--out", str(tmp_path / "told.jsonl")]
     assert main(ask) == 0 and "60 predictions" in capsys.readouterr().out
@@ -706,30 +695,12 @@ def test_files_that_are_read_as_told(
     rows = "".join(f"die {a} im Café {n};{a}\n" for n in range(30) for a in ("Kätze", "Hunde"))
     odd = tmp_path / "odd.csv"
     odd.write_text(rows + ";Hunde\n", encoding="latin-1")
-    learn = [
-        "finetune",
-        str(model),
-        "--data",
-        str(odd),
-        "--out",
-        str(tmp_path / "out"),
-        "--seeds",
-        "1",
-        "--epochs",
-        "1",
-        "--column",
-        "text=what",
-        "--column",
-        "label=who",
-        "--read",
-        "encoding=latin-1",
-        "--read",
-        "separator=;",
-        "--read",
-        "header=what,who",
-        "--read",
-        "max_bad_fraction=0.1",
-    ]
+    learn = (
+        f"finetune {model} --data {odd} --out {tmp_path / 'out'} --seeds 1 "
+        "--epochs 1 --column text=what --column label=who --read "
+        "encoding=latin-1 --read separator=; --read header=what,who --read "
+        "max_bad_fraction=0.1"
+    ).split()
     assert main(learn) != 0 and "--read on_bad=skip" in capsys.readouterr().err
     assert main([*learn, "--read", "on_bad=skip"]) == 0
     assert "left out: 1 bad row" in capsys.readouterr().out

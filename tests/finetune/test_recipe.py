@@ -129,23 +129,8 @@ def test_by_the_command_line(
     assert after.columns == before.columns | {"label": ("said",)}
     few = labelled(tmp_path / "few.csv", separator=",")
     capsys.readouterr()
-    assert (
-        main(
-            [
-                "finetune",
-                file,
-                "--data",
-                str(few),
-                "--read",
-                "separator=,",
-                "--epochs",
-                "1",
-                "--out",
-                str(tmp_path / "few"),
-            ]
-        )
-        == 0
-    )
+    again = f"finetune {file} --data {few} --read separator=, --epochs 1 --out {tmp_path / 'few'}"
+    assert main(again.split()) == 0
     assert "note: the" not in capsys.readouterr().out, "other data were asked for"
 
 
