@@ -24,7 +24,7 @@ from maskwright.base.errors import CheckpointError, IncompatibleError, Maskwrigh
 from maskwright.base.findings import ignore
 from maskwright.learn.finetune.command import finetune_file
 from maskwright.learn.tasks.base import sentence_transformers_folder
-from maskwright.learn.tasks.base.choices import compared
+from maskwright.learn.tasks.base.similarities import compared
 from maskwright.ship.serve.dialects.base.answers import similarities_to
 
 LENGTH = 9

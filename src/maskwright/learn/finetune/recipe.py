@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from maskwright.base import catalogue, dotted
 from maskwright.base.config import hints_of, to_plain
@@ -19,9 +19,11 @@ from maskwright.base.toml import read_toml, to_toml
 from maskwright.learn.finetune.method import FULL, Method, adapter_settings, methods_of
 from maskwright.learn.tasks.base.choices import LONG, POOLINGS, Long, require_choice
 from maskwright.model.device.choices import Precision, require_device
-from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, require_selectable, shape_of
+
+if TYPE_CHECKING:
+    from maskwright.text.tables.layout import Dataset
 
 NAME = "finetune.toml"
 HEADER = (

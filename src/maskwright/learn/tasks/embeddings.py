@@ -32,9 +32,9 @@ from maskwright.learn.tasks.base.choices import (
     PROMPTS,
     SKIPPED,
     Long,
-    compared,
 )
 from maskwright.learn.tasks.base.encode import Frame, encode, encode_windows, examples_of
+from maskwright.learn.tasks.base.similarities import compared
 from maskwright.learn.tasks.base.task_type import (
     Answers,
     Encoded,

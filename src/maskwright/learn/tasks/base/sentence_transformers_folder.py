@@ -34,12 +34,12 @@ from maskwright.learn.tasks.base.choices import (
     LOWER,
     NAME,
     PROMPTS,
-    SIMILARITIES,
     SKIPPED,
     VECTOR_POOLINGS,
     Long,
 )
 from maskwright.learn.tasks.base.encode import Frame
+from maskwright.learn.tasks.base.similarities import SIMILARITIES
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
 from maskwright.learn.tasks.embeddings import EmbeddingTask, lowered
 from maskwright.model.checkpoint import files, safe_read

@@ -21,7 +21,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from numpy.typing import NDArray
 
 from maskwright.base.counted import rounded
-from maskwright.learn.tasks.base.choices import COMPARED, NAME, PROMPTS, SKIPPED, compared
+from maskwright.learn.tasks.base.choices import COMPARED, NAME, PROMPTS, SKIPPED
+from maskwright.learn.tasks.base.similarities import compared
 from maskwright.ship.serve.dialects.base.model_reference import ModelReference
 from maskwright.ship.serve.errors import Refusal, of_error
 from maskwright.ship.serve.host import HostResponse, Piece
