@@ -29,9 +29,9 @@ def main(model: str, exported: str, data: str) -> None:
     evaluation = EvaluationRows(
         task_type, task_type.encode(rows, answers.frame), answers.collation, part
     )
-    ours = answers.task_type.measured(
+    ours = answers.task_type.metrics(
         rows, task_type.answers(evaluation.encoded, answers.reader(task_type)(evaluation.encoded))
-    )
+    ).values
     print(
         f"{part}, {len(rows)} rows, {task_type.measure}: the engine {ours[task_type.measure]:.4f}"
     )

@@ -44,7 +44,8 @@ _DEFINED_IN = {
     "learn.recipes.base.find": "find:find_recipe",
     "learn.recipes.base.recipe": "Recipe",
     "learn.tasks.base.encode": "Frame encode",
-    "learn.tasks.base.task_type": "Answers Encoded Scores TaskType text",
+    "learn.tasks.base.task_type": "Answers Encoded Scores TaskMetrics TaskType metrics_of_means"
+    " text",
     "ship.export.target": "Report:TargetReport",
     "ship.serve.dialects.base.answers": "embeddings_of headers_of",
     "ship.serve.dialects.base.bodies": "Body Many:ManyTexts",

@@ -34,8 +34,8 @@ def test_a_csv_becomes_a_task_with_parts(tmp_path: Path) -> None:
     assert [len(rows) for rows in made.parts.values()] == [122, 39, 39]
     assert made.parts["train"][0].where.startswith(f"{tmp_path}/reviews.csv, line ")
     assert survey(made).leaks == []
-    words = baselines.baselines(made)[1]
-    assert (words.predicted == baselines.targets(made.parts["test"])).all()
+    _, (_, words) = baselines.baselines(made, "test")
+    assert (words == baselines.targets(made.parts["test"])).all()
 
 
 def test_what_is_said_overrules_what_is_found(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sentences with tags: checks, and where their words stand. (Files: test_table.py.)"""
+"""Files of words with tags."""
 
 from __future__ import annotations
 
@@ -8,31 +8,7 @@ from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.ledger import Counts, Ledger
 from maskwright.text.corpus.lines import TextBlock
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.formats.conll import Sentence, is_one, rows
-
-
-def test_words_are_found_in_their_text() -> None:
-    found = Sentence(("do", "n't"), ("AUX", "PART"), "don't", "a.jsonl, line 1")
-    assert found.spans == ((0, 2), (2, 5))
-    given = Sentence(("Ann", "-", "Po", "met", "Bob"), text="Ann-Po met  Bob")
-    assert [given.text[b:e] for b, e in given.spans] == list(given.words)
-    assert Sentence(("Ann", "met")).text == "Ann met"
-
-
-def test_a_sentence_out_of_place_is_noticed() -> None:
-    """The control: the words are looked for in order, so a repeated word is found at its turn."""
-    found = Sentence(("a", "b", "a"), text="a b a")
-    assert found.spans == ((0, 1), (2, 3), (4, 5))
-    with pytest.raises(DataError, match="'b', word 2"):
-        Sentence(("a", "b"), text="b a")
-
-
-def test_F77_unequal_words_and_tags_are_refused() -> None:
-    with pytest.raises(DataError, match="words and tags differ in number") as refused:
-        Sentence(("a", "b"), ("O",), where="train.jsonl:12")
-    assert "train.jsonl:12" in str(refused.value) and "1 tags" in str(refused.value)
-    with pytest.raises(DataError, match=r"'c', word 2"):
-        Sentence(("a", "c"), text="a b")
+from maskwright.text.tables.formats.conll import is_one, rows
 
 
 def _read(text: str) -> list[dict[str, object]]:

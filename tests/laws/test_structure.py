@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import FunctionType
 
 from laws.structure import CEILINGS, Package, above, loose, measured, ours
+from maskwright.learn.tasks.base.task_type import TaskType
 
+MOST_METHODS = 25  # of a task type
 LIMITS: dict[str, float] = json.loads(CEILINGS.read_text())
 
 # A package in which each measure has something to count, and the same package in order.
@@ -77,3 +80,17 @@ def test_ceilings_are_exceeded_by_growth_and_loose_after_a_reduction() -> None:
     assert above({**limits, "lines of new": 1.0}, limits) == ["lines of new"]
     assert loose({"lines": 980.0, "modules": 10.0}, limits) == ["lines"]
     assert loose({"lines": 1000.0}, limits) == ["modules"]
+
+
+def num_methods(kind: type) -> int:
+    return sum(
+        isinstance(value, FunctionType | property) and not name.startswith("__")
+        for name, value in vars(kind).items()
+    )
+
+
+def test_the_interface_of_task_types_is_small() -> None:
+    assert num_methods(TaskType) <= MOST_METHODS
+    names = [f"method_{n}" for n in range(MOST_METHODS)]
+    wide = type("Wide", (), {**dict.fromkeys(names, num_methods), "one_more": property(len)})
+    assert num_methods(wide) == MOST_METHODS + 1, "the control"

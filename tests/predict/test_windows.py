@@ -15,7 +15,7 @@ from maskwright import api
 from maskwright.ask.predict.language_model import CutWarning, LanguageModel
 from maskwright.base.errors import DataError, UsageError
 from maskwright.cli.main import main
-from maskwright.learn.tasks.windows.windows import fit_pair, fit_pair_windows
+from maskwright.learn.tasks.base.encode import fit_pair, fit_pair_windows
 from tokenizer.toy_tokenizers import trained
 
 pytestmark = pytest.mark.filterwarnings("ignore::maskwright.ask.predict.language_model.CutWarning")
@@ -180,16 +180,16 @@ def test_windows_of_pairs_by_hand() -> None:
     cls, sep = tokenizer.classify, tokenizer.separator
     first, second = [10, 11], [20, 21, 22, 23, 24, 25]
     rows = fit_pair_windows(tokenizer, first, second, 9)  # room for 6, of which 4 are the second's
-    assert [row.tokens.tolist() for row in rows] == [
+    assert [row.tokens for row in rows] == [
         [cls, 10, 11, sep, 20, 21, 22, 23, sep],
         [cls, 10, 11, sep, 22, 23, 24, 25, sep],
     ]
     assert [row.cut for row in rows] == [0, 0]
     swapped = fit_pair_windows(tokenizer, second, first, 9)
-    assert [row.tokens.tolist()[1:5] for row in swapped] == [[20, 21, 22, 23], [22, 23, 24, 25]]
-    assert swapped[1].token_indices.tolist()[1:5] == [2, 3, 4, 5]
+    assert [row.tokens[1:5] for row in swapped] == [[20, 21, 22, 23], [22, 23, 24, 25]]
+    assert swapped[1].num_first == 4
     (alone,) = fit_pair_windows(tokenizer, first, second[:3], 9)
-    assert alone.tokens.tolist() == fit_pair(tokenizer, first, second[:3], 9).tokens.tolist()
+    assert alone.tokens == fit_pair(tokenizer, first, second[:3], 9).tokens
     assert fit_pair_windows(tokenizer, second, second, 9)[0].cut == 1  # of which 5 of 6 stay
 
 

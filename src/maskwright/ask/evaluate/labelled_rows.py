@@ -26,14 +26,14 @@ from maskwright.base.report.say import Say, printer
 from maskwright.base.storage import commit
 from maskwright.learn.finetune import page, recipe
 from maskwright.learn.finetune.finished_seeds import REJECTS
-from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
 from maskwright.text.tables.column_contents import has_column
 from maskwright.text.tables.infer import infer
+from maskwright.text.tables.labelled_texts import PAIR
 from maskwright.text.tables.layout import Task
-from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
@@ -88,21 +88,21 @@ def evaluate_file(
         say(finding.line())
     outputs = model.reader(task_type)(encoded)
     answers = task_type.answers(encoded, outputs)
-    metrics = task_type.estimated(rows, answers)
+    metrics = task_type.metrics(rows, answers).estimates()
+    report = task_type.report(encoded, outputs, answers)
     eval_part = "" if chosen == ALL else chosen
     metric_table = _metric_table(
         f"{task_type.task}, {counted(len(rows), 'row')}"
         + (f" of {eval_part}" if eval_part else ""),
         metrics,
     )
-    for figure_table in (metric_table, task_type.by_class(rows, answers)):
+    for figure_table in (metric_table, report.classes):
         if figure_table is not None:
             say("\n" + tables.for_terminal(figure_table))
-    if one_sided := task_type.one_sided(rows, answers):
-        say(one_sided.line())
-        metric_table["note"] += f" Warning: {one_sided}."
+    if report.one_sided:
+        say(report.one_sided.line())
+        metric_table["note"] += f" Warning: {report.one_sided}."
     if out is not None:
-        mistakes = task_type.mistakes(encoded, outputs)
         facts = {"model": folders.called(Path(folder)), "data": dict(hashes(Path(data)))}
         shown_page = page.render(
             name=Path(folder).resolve().name,
@@ -111,9 +111,8 @@ def evaluate_file(
             table=metric_table,
             figures={},
             losses={},
-            rows=rows,
-            answers=answers,
-            mistakes=mistakes,
+            num_rows=len(rows),
+            report=report,
             facts=facts,
             kind="evaluation",
         )

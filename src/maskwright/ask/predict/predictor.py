@@ -43,6 +43,7 @@ from maskwright.learn.tasks.base.task_type import (
     Extent,
     Outputs,
     TaskType,
+    pipeline_answers,
     task_for,
     task_for_head,
     task_for_vectors,
@@ -211,7 +212,7 @@ class BasePredictor(ABC):
         """Column names that examples may have besides those of `columns`."""
         names = {
             *self.task_type.roles,
-            *self.task_type.beside,
+            *self.task_type.optional_roles,
             *filter(None, [self.task_type.alone]),
         }
         return names | (TWO_TEXTS if self.task_type.head == "sequence" else set())
@@ -367,11 +368,9 @@ def answers_of(
 ) -> Iterator[Answer]:
     """Convert model outputs to predictions: one per example, or a list of the `top` best. Raises a
     `UsageError` if `top` is below 1, or the task has no further predictions."""
-    if top is None:
-        return task_type.as_pipeline(encoded, outputs)
-    if isinstance(top, bool) or not isinstance(top, Integral) or top < 1:
+    if top is not None and (isinstance(top, bool) or not isinstance(top, Integral) or top < 1):
         raise UsageError("no answer to give", where="--top", found=repr(top), wanted="1 or more")
-    return task_type.ranked(encoded, outputs, int(top))
+    return pipeline_answers(task_type, encoded, outputs, None if top is None else int(top))
 
 
 def load(folder: Path | str, *, base: Path | str | None = None) -> Predictor:

@@ -19,6 +19,7 @@ from maskwright.ask.predict.inputs import LISTS
 from maskwright.ask.predict.predictor import BasePredictor
 from maskwright.base.errors import DataError, MaskwrightError, UsageError, near
 from maskwright.base.storage.strict_json import parse
+from maskwright.learn.tasks.base.task_type import example_of_row
 from maskwright.text.corpus.csv_file import OTHERS
 from maskwright.text.corpus.files import RegularFile, Source, find, shown
 from maskwright.text.corpus.growing import GrowingFile, growing
@@ -199,7 +200,7 @@ def _example(model: BasePredictor, row: Row) -> Any:
     """Convert a row to an example of the task; cells of list columns are parsed."""
     listed = [model.columns[role] for role in LISTS if role in model.columns]
     single_columns = [names[0] for names in listed if len(names) == 1]
-    return model.task_type.of_row(row_with_lists(row, single_columns), model.columns)
+    return example_of_row(model.task_type, row_with_lists(row, single_columns), model.columns)
 
 
 def _tried(skips: bool, make_example: Callable[..., Any], *arguments: Any) -> Any:

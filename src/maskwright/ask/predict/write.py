@@ -42,7 +42,7 @@ from maskwright.base.report.say import Say, quiet
 from maskwright.base.storage import commit
 from maskwright.base.storage import files as storage
 from maskwright.base.storage.files import new_text
-from maskwright.learn.finetune.hashes import hashes
+from maskwright.learn.finetune.recipe import hashes
 from maskwright.learn.tasks.base.choices import LongText
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, MODEL, TASK
 from maskwright.model.graph.engines.base.names import TORCH

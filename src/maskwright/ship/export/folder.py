@@ -30,6 +30,7 @@ from maskwright.base.storage import commit
 from maskwright.base.storage.strict_json import parse_object
 from maskwright.base.terminal import shell_word
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
 from maskwright.model.checkpoint import files as weights
 from maskwright.model.checkpoint import layout, pretrained
 from maskwright.model.checkpoint.fine_tuned import ADAPTER, TASK
@@ -111,7 +112,7 @@ def documents(model: Model, answers: Predictor | None) -> dict[str, weights.Cont
             segments=model.config.has_segments,
         )
     if answers is not None:
-        files = answers.task_type.files(answers.frame, model.config.width)
+        files = folder_files(answers.task_type, answers.frame, model.config.width)
         contents |= {name: text.encode() for name, text in files.items()}
     return contents
 

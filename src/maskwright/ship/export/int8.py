@@ -308,7 +308,7 @@ class EvaluationRows:
         """
         row_scores = scores(graph, run, self.encoded.examples, self.collation)
         answers = self.task_type.answers(self.encoded, row_scores)
-        metrics = self.task_type.measured(self.encoded.rows, answers)
+        metrics = self.task_type.metrics(self.encoded.rows, answers).values
         return float(metrics[self.task_type.measure]), row_scores
 
 

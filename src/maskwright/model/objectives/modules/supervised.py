@@ -14,6 +14,7 @@ from maskwright.model.batch import Batch
 from maskwright.model.nn import mask as masks
 from maskwright.model.nn.chunk_pooling import in_rows
 from maskwright.model.nn.config import Head, TextPooling
+from maskwright.model.nn.heads import HeadModule
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.base.encoder_decoder import memory_visible
 from maskwright.model.objectives.base.objective import (
@@ -186,6 +187,12 @@ class Standardised(Supervised):
 
     def _scored(self, read: Tensor, batch: Batch) -> Tensor:
         return super()._scored(read, batch) * self.spread + self.centre
+
+    def fold_into_head(self) -> None:
+        """Change the weights of the head so that it predicts the numbers themselves."""
+        head = self.product.heads[self.head.name]
+        assert isinstance(head, HeadModule)
+        head.rescale(self.centre, self.spread)
 
 
 def last_states(model: Network, batch: Batch, at: Tensor | None = None) -> Tensor:

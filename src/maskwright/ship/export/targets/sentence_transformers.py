@@ -59,6 +59,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
     """
     from maskwright.learn.tasks.base.add_head import add_head
     from maskwright.learn.tasks.base.choices import PROMPTS
+    from maskwright.learn.tasks.base.sentence_transformers_folder import folder_files
     from maskwright.model.checkpoint.fine_tuned import TASK
     from maskwright.model.checkpoint.layout import About
     from maskwright.model.checkpoint.transfer import transfer
@@ -106,7 +107,7 @@ def export(model: Model, out: Path, options: Options, note: Note) -> Report:
                 wanted=f"at most {longest}",
             )
         frame = replace(frame, length=options.text_length)
-    files = task_type.files(frame, model.config.width)
+    files = folder_files(task_type, frame, model.config.width)
     if model.task is not None and model.task.kind == task_type.task:
         record = replace(model.task, settled=dict(task_type.options), length=frame.length)
         files[TASK] = replace(record, attached=False).render()

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from maskwright.base.counted import rounded
 from maskwright.base.version import VERSION
+from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.ship.serve.dialects.base.answers import (
     Reply,
     add_prompt,
@@ -283,7 +284,7 @@ async def rerank(model: ModelReference, body: RerankRequest) -> Reply:
         reason = f"the path names another model, {model.called}"
         raise Refusal("validation", reason, field="model")
     _require_some(texts, field)
-    if not (model.scores_whole_texts and model.takes_pairs and model.task().num_outputs == 1):
+    if not (model.scores_whole_texts and model.takes_pairs and num_outputs(model.task()) == 1):
         raise model.unable("a model that gives one score for two texts (a reranker)")
     rows = [(body.query, text) for text in texts]
     response = await class_scores(model, rows, field=field, truncate=body.cuts, raw=body.raw_scores)
@@ -412,7 +413,7 @@ def _info(model: ModelReference) -> dict[str, Any]:
         "label2id": {label: n for n, label in enumerate(labels)},
     }
     if model.scores_whole_texts:
-        is_reranker = task is not None and task.num_outputs == 1 and model.takes_pairs
+        is_reranker = task is not None and num_outputs(task) == 1 and model.takes_pairs
         model_type: dict[str, Any] = {"reranker" if is_reranker else "classifier": label_maps}
     elif model.makes_vectors:
         pooling = "mean" if task is None else str(task.options.get("pooling", "mean"))

@@ -18,8 +18,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from maskwright.base.errors import DataError, UsageError
@@ -335,55 +333,6 @@ COMMENT = re.compile(
 )
 LOOKED_AT = 200  # lines
 LAST = re.compile(r"O|[BIESLUM](-\w.*)?")  # of one entity type, which has no name
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """The words of a sentence and their tags; validated on creation.
-
-    Attributes:
-        tags: one for each word, None for an unknown tag; None if all are unknown.
-        text: the text that contains the words in order; by default the words joined by spaces.
-        where: file and row, for messages.
-    Raises:
-        DataError: not one tag for each word, or a word that is not in the text.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str | None, ...] | None = None
-    text: str = ""
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        if self.tags is not None and len(self.words) != len(self.tags):
-            raise DataError(
-                "words and tags differ in number",
-                where=self.where or None,
-                found=f"{len(self.tags)} tags",
-                wanted=f"{len(self.words)}, one for each word",
-                do="correct the row",
-            )
-        if not self.text:
-            object.__setattr__(self, "text", " ".join(self.words))
-        self.spans  # noqa: B018  raises for a word that is not in the text
-
-    @cached_property
-    def spans(self) -> tuple[tuple[int, int], ...]:
-        """(begin, end) offsets in the text of each word."""
-        spans, offset = [], 0
-        for number, word in enumerate(self.words, 1):
-            begin = self.text.find(word, offset)
-            if begin < 0:
-                raise DataError(
-                    "a word that is not in the text",
-                    where=self.where or None,
-                    found=f"{word!r}, word {number}",
-                    wanted=f"a part of {self.text[offset : offset + 40]!r}",
-                    do="correct the row",
-                )
-            offset = begin + len(word)
-            spans.append((begin, offset))
-        return tuple(spans)
 
 
 # ------------------------------------------------------------------------------ files

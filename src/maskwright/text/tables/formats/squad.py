@@ -5,13 +5,12 @@
     ]}]}]}
 
 Offsets count characters of the original text; that an answer is at its offset is checked when rows
-are converted to examples (`layouts/question.py`).
+are converted to examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from maskwright.base.errors import DataError
@@ -19,48 +18,6 @@ from maskwright.base.errors import DataError
 FIELDS = ("id", "title", "context", "question", "is_impossible", "plausible_answers")
 
 
-@dataclass(frozen=True)
-class AnswerSpan:
-    """A span of a context: its text and the character offset of its beginning."""
-
-    text: str
-    start: int
-
-    @property
-    def stop(self) -> int:
-        return self.start + len(self.text)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question about a context; validated on creation.
-
-    Attributes:
-        id: an identifier that is unique in the file.
-        answers: the gold answers with offsets in the context; empty for unanswerable questions.
-        where: file and location, for messages.
-    Raises:
-        DataError: a blank question.
-    """
-
-    id: str
-    question: str
-    context: str
-    answers: tuple[AnswerSpan, ...] = ()
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.question.strip():
-            raise DataError(
-                "a question without words",
-                where=", ".join(text for text in (self.where, f"question {self.id}") if text),
-                found=repr(self.question),
-                wanted="a text",
-                do="write one, or take the row out",
-            )
-
-
-# ------------------------------------------------------------------------------ files
 def rows_and_faults(document: Any, where: str = "") -> Iterator[dict[str, Any] | DataError]:
     """Yield the questions of a parsed SQuAD document, 1.1 or 2.0, as flat rows in the order of the
     file, and a DataError in place of each bad question, paragraph or article:

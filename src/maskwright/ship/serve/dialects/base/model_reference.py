@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.ask.predict.open_model import OpenModel
+from maskwright.learn.tasks.base.add_head import num_outputs
 from maskwright.learn.tasks.base.task_type import UNTOLD, TaskType
 from maskwright.ship.serve.errors import Refusal
 from maskwright.ship.serve.host import Host, Options, ServedModel
@@ -76,7 +77,7 @@ class ModelReference:
         """The labels of the task; LABEL_0, … if it has none, as in transformers."""
         task = self.task_type
         assert task is not None
-        return task.labels or tuple(f"LABEL_{n}" for n in range(task.num_outputs))
+        return task.labels or tuple(f"LABEL_{n}" for n in range(num_outputs(task)))
 
     @property
     def takes_pairs(self) -> bool:

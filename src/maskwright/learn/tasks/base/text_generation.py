@@ -1,5 +1,8 @@
 """Base of task types with generated answers: a prompt around the input, a target text, and a model
-that generates token by token.
+that generates token by token (Raffel et al. 2020).
+
+    translate English to German: That is good.          ->   Das ist gut.
+    cola sentence: The course is jumping well.          ->   unacceptable
 
 A model of two stacks reads the source with its encoder; a decoder alone reads source, end token and
 continues:
@@ -12,34 +15,22 @@ The maximum length of answers is chosen on the validation part.
 
 from __future__ import annotations
 
+import string
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.base.metrics.intervals import Estimate, estimates_of_means
+from maskwright.base.errors import ConfigError, DataError, IncompatibleError, near
 from maskwright.learn.tasks.base.choices import Long
-from maskwright.learn.tasks.base.encode import Frame
-from maskwright.learn.tasks.base.task_type import (
-    Answers,
-    Encoded,
-    Extent,
-    Mistake,
-    Outputs,
-    TaskType,
-    task_for,
-)
-from maskwright.learn.tasks.windows.text_to_text import Template
-from maskwright.learn.tasks.windows.windows import Cuts, fit, room_of
+from maskwright.learn.tasks.base.encode import Cuts, Frame, fit, room_of
+from maskwright.learn.tasks.base.task_type import Answers, Encoded, Extent, Outputs, TaskType
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.objectives.base.spec import usual_for
 from maskwright.model.opening import special_tokens
-from maskwright.text.tables.layout import Dataset
 from maskwright.text.tokenizer.report import lost_finding
 
 if TYPE_CHECKING:
@@ -47,12 +38,82 @@ if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
     from maskwright.model.objectives.base.objective import Objective, Vocabulary
 
+# The prefixes of T5 (appendix D), as templates over the fields of a row.
+TEMPLATES = {
+    "cola": "cola sentence: {text}",
+    "sst2": "sst2 sentence: {text}",
+    "mrpc": "mrpc sentence1: {first} sentence2: {second}",
+    "stsb": "stsb sentence1: {first} sentence2: {second}",
+    "qqp": "qqp question1: {first} question2: {second}",
+    "mnli": "mnli hypothesis: {second} premise: {first}",
+    "qnli": "qnli question: {first} sentence: {second}",
+    "rte": "rte sentence1: {first} sentence2: {second}",
+    "summarize": "summarize: {source}",
+    "squad": "question: {question} context: {context}",
+    "english-to-german": "translate English to German: {source}",
+    "english-to-french": "translate English to French: {source}",
+    "english-to-romanian": "translate English to Romanian: {source}",
+}
 # A decoder alone reserves a share of 1 / SHARE of the length for the generated text.
 SHARE = 4
 # Further settings of `beam_steps`, which only folders of other libraries set.
 SEARCHED = ("penalty", "early", "no_repeat", "least", "first", "last")
 # Maximum length of an answer as a factor of the longest known one.
 ROOM = 1.5
+
+
+class Template:
+    """A text with placeholders, `{field}`, for a row's fields. Braces in values are plain text.
+
+    Attributes:
+        fields: the names of the placeholders, in order.
+
+    Raises:
+        ConfigError: no placeholder, one that is not a plain name, or an unclosed brace.
+    """
+
+    def __init__(self, text: str) -> None:
+        try:
+            fields_of_text = list(string.Formatter().parse(text))
+        except ValueError as error:
+            raise ConfigError(
+                "not a template",
+                found=repr(text),
+                wanted="text with {field} in it",
+                do="write {{ and }} for braces",
+            ) from error
+        for _, name, form, conversion in fields_of_text:
+            if name is not None and (not name.isidentifier() or form or conversion):
+                raise ConfigError(
+                    "a field of the template has no plain name",
+                    where=repr(text),
+                    found=f"{{{name}}}",
+                    wanted="{field}",
+                )
+        self.text = text
+        self.fields = tuple(name for _, name, _, _ in fields_of_text if name is not None)
+        self._parts = [(plain, name) for plain, name, _, _ in fields_of_text]
+        if not self.fields:
+            raise ConfigError(
+                "a template that no row fills", found=repr(text), wanted="text with {field} in it"
+            )
+
+    def fill(self, row: Mapping[str, str], where: str = "") -> str:
+        """Return the text for a row.
+
+        Raises:
+            DataError: a field is missing.
+        """
+        for name in self.fields:
+            if name not in row:
+                raise DataError(
+                    "the field is missing",
+                    where=where or None,
+                    found=", ".join(row),
+                    wanted=f'"{name}"',
+                    do=near(name, row),
+                )
+        return "".join(plain + (row[name] if name else "") for plain, name in self._parts)
 
 
 @dataclass(frozen=True)
@@ -89,7 +150,11 @@ class TextGeneration(TaskType):
         """The target text; any text for a row without a label."""
 
     def objective(
-        self, model: Transformer, vocabulary: Vocabulary, long: Long = "head"
+        self,
+        model: Transformer,
+        vocabulary: Vocabulary,
+        long: Long = "head",
+        train: Encoded | None = None,
     ) -> Objective:
         member = usual_for("decoder" if len(model.config.stacks) == 1 else "parallel")
         return member.build(model, member.options(), vocabulary)
@@ -127,11 +192,6 @@ class TextGeneration(TaskType):
         extent = Extent.of(lengths, np.arange(len(rows)), cut=cut)
         return Encoded(rows, examples, tuple(findings), plan, extent)
 
-    def outputs(self, objective: Objective, encoded: Encoded, collation: Collation) -> Outputs:
-        from maskwright.model.inference.steps import finished
-
-        return finished(self.steps(objective, encoded, collation))
-
     def steps(self, objective: Objective, encoded: Encoded, collation: Collation) -> Steps[Outputs]:
         from maskwright.model.inference.batches import by_length
         from maskwright.model.inference.beam import beam_steps
@@ -159,7 +219,12 @@ class TextGeneration(TaskType):
             texts[numbers] = [tokenizer.decode(ids).strip() for ids in generated_ids]
         return texts
 
-    def calibrate(self, encoded: Encoded, outputs: Callable[[], Outputs]) -> Self:
+    def answers(self, encoded: Encoded, outputs: Outputs) -> Answers:
+        return [str(output) for output in outputs]
+
+    def calibrate(
+        self, encoded: Encoded, read: Callable[[Self], Outputs], *, final: bool = False
+    ) -> Self:
         plan: WritingPlan = encoded.way_back
         return self.with_options({"longest": int(ROOM * plan.longest) + 1})
 
@@ -168,15 +233,16 @@ def _framed(
     frame: Frame, texts: Sequence[str], length: int, end: int | None
 ) -> tuple[list[list[int]], Cuts]:
     """Encode texts with special tokens, in at most `length` ids; the last is `end`, if given."""
-    framed_ids, cuts = [], Cuts()
-    for ids in frame.tokenizer.encode_batch(texts):
+    framed_ids, cut = [], []
+    token_ids = frame.tokenizer.encode_batch(texts)
+    for ids in token_ids:
         row = fit(frame.tokenizer, ids.tolist(), length - int(end is not None))
-        tokens = row.tokens.tolist()
+        tokens = row.tokens
         if end is not None and tokens[-1:] != [end]:
             tokens.append(end)
-        cuts += Cuts.of(len(ids), len(ids) - row.cut)
         framed_ids.append(tokens or [frame.tokenizer.pad or 0])
-    return framed_ids, cuts
+        cut.append(row.cut)
+    return framed_ids, Cuts.of([len(ids) for ids in token_ids], cut)
 
 
 def _read(
@@ -195,38 +261,39 @@ def _read(
     """
     room = room_of(frame.tokenizer, length) - int(end is not None)
     texts = [template.fill(fields, where) for fields, where in rows]
-    full_lengths = [len(ids) for ids in frame.tokenizer.encode_batch(texts)]
-    sizes = list(full_lengths)
-    for number, (fields, where) in enumerate(rows):
-        shortened, size = {name: fields[name] for name in template.fields}, full_lengths[number]
-        while size > room and any(shortened.values()):
-            encoded = frame.tokenizer.encode_batch(list(shortened.values()), offsets=True)
-            ends = {name: spans[:, 1] for name, (_, spans) in zip(shortened, encoded, strict=True)}
-            *_, next_to, name = [
-                "",
-                *sorted(shortened, key=lambda n: (len(ends[n]), bool(shortened[n]))),
-            ]
-            over, longer = size - room, len(ends[name]) - len(ends.get(next_to, ()))
-            tokens_kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
-            # Several tokens may be parts of one character: remove one character at least.
-            stop = (
-                min(ends[name][tokens_kept - 1], len(shortened[name]) - 1) if tokens_kept > 0 else 0
-            )
+    full_lengths = np.array([len(ids) for ids in frame.tokenizer.encode_batch(texts)], np.int64)
+    sizes = full_lengths.copy()
+    for number in np.flatnonzero(full_lengths > room).tolist():
+        fields, where = rows[number]
+        shortened = {name: fields[name] for name in template.fields}
+        while sizes[number] > room and any(shortened.values()):
+            name, stop = _cut(frame, shortened, int(sizes[number]) - room)
             shortened[name] = shortened[name][:stop]
             texts[number] = template.fill(shortened, where)
-            size = sizes[number] = len(frame.tokenizer.encode(texts[number]))
-        if size > room:
+            sizes[number] = len(frame.tokenizer.encode(texts[number]))
+        if sizes[number] > room:
             raise ConfigError(
                 "the prompt is longer than what the model reads",
                 where="--prompt",
-                found=f"{size} tokens without a source",
+                found=f"{sizes[number]} tokens without a source",
                 wanted=f"fewer than {room}",
             )
     sources, _ = _framed(frame, texts, length, end)
-    cuts = Cuts()
-    for before, after in zip(full_lengths, sizes, strict=True):
-        cuts += Cuts.of(before, after)
-    return sources, cuts, np.array(full_lengths, np.int64) - np.array(sizes, np.int64)
+    cut = full_lengths - sizes
+    return sources, Cuts.of(full_lengths, cut), cut
+
+
+def _cut(frame: Frame, fields: Mapping[str, str], over: int) -> tuple[str, int]:
+    """Return the longest field, and how many of its characters remain if about `over` tokens are
+    cut from it, but not more than make it as short as the second longest."""
+    encoded = frame.tokenizer.encode_batch(list(fields.values()), offsets=True)
+    ends = {name: spans[:, 1] for name, (_, spans) in zip(fields, encoded, strict=True)}
+    *_, next_to, name = ["", *sorted(fields, key=lambda n: (len(ends[n]), bool(fields[n])))]
+    longer = len(ends[name]) - len(ends.get(next_to, ()))
+    tokens_kept = len(ends[name]) - min(over, max(-(-over // 2), longer))
+    # Several tokens may be parts of one character: remove one character at least.
+    stop = min(ends[name][tokens_kept - 1], len(fields[name]) - 1) if tokens_kept > 0 else 0
+    return name, int(stop)
 
 
 def _continued(sources: list[list[int]], targets: list[list[int]]) -> EncodedExamples:
@@ -238,99 +305,3 @@ def _continued(sources: list[list[int]], targets: list[list[int]]) -> EncodedExa
     ]
     target_ids: NDArray[np.int64] = framed(targets).tokens
     return EncodedExamples(framed(texts), target_ids, places=framed(positions))
-
-
-UNREAD = "unread"
-
-
-class TaskAsText(TextGeneration):
-    """A task that also has a head type, learned as text to text."""
-
-    @cached_property
-    def head_type(self) -> TaskType:
-        """The task type that solves the task with a head."""
-        return task_for(self.task, self.labels)
-
-    @property
-    def pipeline(self) -> str:
-        return "text2text-generation"
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        return self.head_type.roles
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return self.head_type.measures
-
-    @property
-    def choosable(self) -> tuple[str, ...]:
-        return self.head_type.choosable
-
-    @property
-    def template(self) -> Template:
-        return Template(str(self.options["prompt"]))
-
-    def fields(self, row: Any) -> dict[str, str]:
-        return {role: getattr(row, role) for role in self.roles}
-
-    def example(self, values: Sequence[Any], where: str) -> Any:
-        return self.head_type.example(values, where)
-
-    def value_of(self, example: Any) -> Any:
-        return self.head_type.value_of(example)
-
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        return self.head_type.measured(rows, answers)
-
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        return self.head_type.estimated(rows, answers)
-
-    def baselines(self, data: Dataset, eval_part: str) -> list[tuple[str, Answers]]:
-        return self.head_type.baselines(data, eval_part)
-
-    @property
-    def wrongness(self) -> str:
-        return "wrong by"
-
-    def mistakes(self, encoded: Encoded, outputs: Outputs) -> list[Mistake]:
-        mistakes = []
-        answers = self.answers(encoded, outputs)
-        for row, text, answer in zip(encoded.rows, outputs, answers, strict=True):
-            if weight := self.wrong(row, answer):
-                input_text = row.whole_text
-                mistakes.append(Mistake(row.where, input_text, self.right(row), str(text), weight))
-        return sorted(mistakes, key=lambda mistake: -mistake.weight)
-
-    @abstractmethod
-    def right(self, row: Any) -> str:
-        """The correct answer, for display."""
-
-    @abstractmethod
-    def wrong(self, row: Any, answer: Any) -> float:
-        """The error of an answer; 0 if it is correct."""
-
-
-class ValueAsText(TaskAsText):
-    """A task whose generated answers are parsed as values, which may fail (`missing`)."""
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return (*self.head_type.measures, UNREAD)
-
-    @abstractmethod
-    def missing(self, answers: Answers) -> NDArray[np.bool_]:
-        """(N,) which answers could not be parsed."""
-
-    def filled(self, answers: Answers) -> Answers:
-        """The answers with substitutes for missing ones."""
-        return answers
-
-    def measured(self, rows: Sequence[Any], answers: Answers) -> dict[str, float]:
-        figures = super().measured(rows, self.filled(answers))
-        return {**figures, UNREAD: float(self.missing(answers).mean())}
-
-    def estimated(self, rows: Sequence[Any], answers: Answers) -> dict[str, Estimate]:
-        estimates = super().estimated(rows, self.filled(answers))
-        missing = self.missing(answers)[:, None].astype(np.float64)
-        return estimates | estimates_of_means((UNREAD,), missing)

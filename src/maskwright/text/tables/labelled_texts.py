@@ -1,14 +1,17 @@
-"""Layout of a text and its label: a class, several classes, or a number."""
+"""Layouts of a text, or of two, and the label: a class, several classes, or a number.
+
+Several task types share them; a layout of a single task type is in its file (`learn/tasks/`).
+"""
 
 from __future__ import annotations
 
-from maskwright.text.tables.column_contents import text_in
-from maskwright.text.tables.examples import TextExample
+from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.one_row import target_of
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
+from maskwright.text.tables.spellings import PAIRS
 
 # A column has the longest texts if all others have less than this share of its words.
 ALIKE = 0.5
@@ -41,8 +44,7 @@ class TextLayout(Layout):
             ),
         )
         if "text" not in search.roles and search.by_content:
-            label = search.roles.get("label", ())
-            if not label:
+            if not search.roles.get("label"):
                 search.by_name("label", lambda c: c.scalar and not c.is_prose)
             texts = [c for c in search.free() if c.kind == "text" and c.words >= 2]
             texts = [c for c in texts if not search.is_group(c)] or texts
@@ -59,9 +61,36 @@ class TextLayout(Layout):
         return "each row has a text and a label"
 
     def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> TextExample:
-        return TextExample(
-            text_in(row, task.columns.roles["text"]), target_of(row, task, vocabulary), row.where
-        )
+        (text,) = self.inputs(row, task.columns.roles)
+        return TextExample(text, target_of(row, task, vocabulary), row.where)
 
 
-TEXT = TextLayout()
+class PairLayout(Layout):
+    """{"first": "…", "second": "…", "label": "entailment"}"""
+
+    name = "pair"
+    roles = ("first", "second", "label")
+    multi_column = ("label",)
+    joined = ("first", "second")
+    lists = ("label",)
+    rank = 40
+    has_label_forms = True
+
+    def find(self, search: ColumnSearch) -> None:
+        search.two(("first", "second"), PAIRS)
+        if "first" in search.roles and "second" in search.roles:
+            search.label()
+            answer = search.by_plain.get("answer")  # of a yes/no question about a passage
+            if "label" not in search.roles and answer and search.described[answer].has_classes:
+                search.take("label", [answer], "by its name")
+            search.label_name()
+
+    def reason(self, columns: Columns) -> str:
+        return "each row has two texts and a label"
+
+    def read(self, row: Row, task: Task, vocabulary: LabelVocabulary | None) -> PairExample:
+        first_text, second_text = self.inputs(row, task.columns.roles)
+        return PairExample(first_text, second_text, target_of(row, task, vocabulary), row.where)
+
+
+TEXT, PAIR = TextLayout(), PairLayout()

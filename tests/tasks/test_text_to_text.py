@@ -1,8 +1,6 @@
-"""Text to text: templates, labels read back, numbers in steps."""
+"""Text to text: templates, and numbers in steps."""
 
 from __future__ import annotations
-
-import math
 
 import hypothesis
 import numpy as np
@@ -10,15 +8,8 @@ import pytest
 from hypothesis import strategies
 
 from maskwright.base.errors import ConfigError, DataError
-from maskwright.learn.tasks.windows.text_to_text import (
-    TEMPLATES,
-    Labels,
-    Template,
-    number_text,
-    read_numbers,
-)
-
-ACCEPTABLE = Labels(("unacceptable", "acceptable"))
+from maskwright.learn.tasks.base.text_generation import TEMPLATES, Template
+from maskwright.learn.tasks.label_as_text import number_text, read_numbers
 
 
 # ------------------------------------------------------------------------------ by hand
@@ -29,25 +20,10 @@ def test_the_examples_of_the_paper() -> None:
     said = Template(TEMPLATES["cola"]).fill({"text": "The course is jumping well."})
     assert said == "cola sentence: The course is jumping well."
     pair = {"first": "The rhino grazed on the grass.", "second": "A rhino is grazing in a field."}
-    said = Template(TEMPLATES["stsb"]).fill(pair | {"other": 3})
+    said = Template(TEMPLATES["stsb"]).fill(pair | {"other": "3"})
     assert said == "stsb sentence1: " + " sentence2: ".join(pair.values())
     assert number_text(3.8) == "3.8"
     assert Template(TEMPLATES["squad"]).fields == ("question", "context")
-
-
-def test_labels_are_read_back_letter_by_letter() -> None:
-    read = ACCEPTABLE.read([" acceptable\n", "unacceptable", "Acceptable", "acceptable.", "", "1"])
-    assert read.tolist() == [1, 0, -1, -1, -1, -1]
-    assert Labels((" no", "yes ")).read(["no", " yes"]).tolist() == [0, 1]
-    assert ACCEPTABLE.read([]).shape == (0,)
-
-
-def test_strangers_are_wrong_and_not_the_last_class() -> None:
-    """The control: numpy takes -1 for the last place; a comparison must not."""
-    read = ACCEPTABLE.read(["nonsense"] * 4)
-    golds = np.array([0, 1, 0, 1])
-    assert (read == golds).mean() == 0.0
-    assert (np.array(ACCEPTABLE.texts)[read] == "acceptable").all()  # what goes wrong
 
 
 def test_numbers_by_hand() -> None:
@@ -96,27 +72,16 @@ def test_every_template_fills_its_fields(name: str) -> None:
     assert all(f"<{field}>" in made for field in template.fields) and "{" not in made
 
 
-@pytest.mark.parametrize("texts", [("no", "yes"), ("World", "Sports", "Business", "Sci/Tech")])
-def test_every_label_comes_back(texts: tuple[str, ...]) -> None:
-    assert Labels(texts).read(texts).tolist() == list(range(len(texts)))
-
-
 # ------------------------------------------------------------------------------ refusals
-def test_refusals() -> None:
-    for bad in ("no hole", "a {", "a }", "{}", "{0}", "{x!r}", "{x:>3}", "{x.y}", "{x[0]}"):
-        with pytest.raises(ConfigError):
-            Template(bad)
-    with pytest.raises(DataError, match='wanted: "sentence"') as refused:
+@pytest.mark.parametrize(
+    "bad", ["no hole", "a {", "a }", "{}", "{0}", "{x!r}", "{x:>3}", "{x.y}", "{x[0]}"]
+)
+def test_what_is_no_template_is_refused(bad: str) -> None:
+    with pytest.raises(ConfigError):
+        Template(bad)
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    with pytest.raises(DataError) as refused:
         Template("{sentence}").fill({"sentense": "a"}, "train.jsonl:4")
-    assert "train.jsonl:4" in str(refused.value)
-    with pytest.raises(DataError, match="no text"):
-        Template("{x}").fill({"x": 4})
-    for labels in (("a",), ("a", " "), ("a", "a ")):
-        with pytest.raises(ConfigError):
-            Labels(labels)
-    for value in (math.nan, math.inf):
-        with pytest.raises(DataError, match="finite"):
-            number_text(value)
-    for step in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ConfigError, match="step"):
-            number_text(1.0, step)
+    assert (refused.value.where, refused.value.wanted) == ("train.jsonl:4", '"sentence"')
