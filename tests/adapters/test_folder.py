@@ -18,7 +18,7 @@ from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter, attach
 from maskwright.model.adapters.prefix import Prefix
 from maskwright.model.families.base.family import family
-from maskwright.model.nn.chunk_pooling import layers_over
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.nn.transformer import Transformer
 
 METHODS = catalogue.names("adapters")

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from maskwright.model.checkpoint import shapes
-from maskwright.model.nn.chunk_pooling import layers_over
 from maskwright.model.nn.config import Head, Norm, Tokens, TransformerConfig, VocabularyHead
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.nn.transformer import Transformer
 from nn.points import POINTS, VOCABULARY, WIDTH
 

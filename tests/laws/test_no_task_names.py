@@ -24,7 +24,7 @@ OTHERS = {
     "text/tables/role_search.py": {"similarity"},
     "text/tables/spellings.py": {"similarity"},
     "text/tables/unclear_labels.py": {"similarity"},
-    "model/objectives/base/contrastive.py": {"similarity"},
+    "model/objectives/modules/supervised.py": {"similarity"},
     "model/objectives/supervised.py": {"regression"},
     "model/checkpoint/layout.py": {"regression"},
     # What other programs' protocols call a thing on the wire.

@@ -33,7 +33,7 @@ def inputs(requires_grad: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 def by_definition(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: float) -> Tensor:
     """Softmax over the visible keys, key by key; float64."""
-    dense = mask.dense(LENGTH).expand(ROWS, -1, -1)
+    dense = mask.draw(LENGTH).dense.expand(ROWS, -1, -1)
     out = torch.zeros(ROWS, LENGTH, HEADS, WIDTH, dtype=torch.float64)
     q, k, v = (x.detach().double() for x in (q, k, v))
     for row in range(ROWS):
@@ -119,7 +119,7 @@ def test_weights_on_demand() -> None:
     (weights,) = context.weights
     assert weights.shape == (ROWS, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(weights.sum(-1), torch.ones(ROWS, HEADS, LENGTH))
-    dense = MASKS["packed causal"].dense(LENGTH)[:, None]
+    dense = MASKS["packed causal"].draw(LENGTH).dense[:, None]
     blind = ~dense.any(-1, keepdim=True)
     assert not weights[(~dense & ~blind).expand_as(weights)].any()
     again = (weights.masked_fill(blind, 0.0) @ v).transpose(1, 2)

@@ -17,7 +17,7 @@ from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
-from maskwright.model.nn import chunk_pooling as pieces
+from maskwright.model.nn import heads as pieces
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.modules.supervised import Supervised

@@ -33,8 +33,8 @@ from maskwright.learn.tasks.windows.answer_search import AnswerCandidate, Predic
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
-from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.opening import folders
 from maskwright.text.tables.examples import (
     MatchExample,
