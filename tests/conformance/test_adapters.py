@@ -17,10 +17,10 @@ from checkpoint.small import model_of, small
 from maskwright.base import catalogue
 from maskwright.base.config import from_plain, to_plain
 from maskwright.base.errors import CheckpointError, IncompatibleError, UsageError
+from maskwright.model.adapters.base import folder
 from maskwright.model.adapters.base.adapter import Adapter
 from maskwright.model.adapters.base.adapter import attach as attach_adapter
 from maskwright.model.adapters.base.settings import Settings
-from maskwright.model.adapters.peft import folder as peft_form
 from maskwright.model.families.base.family import family
 from maskwright.model.nn.transformer import Transformer
 
@@ -297,17 +297,10 @@ def test_adapters_are_swapped_by_name(method: str, name: str) -> None:
 def test_saved_and_loaded_as_peft_has_it(method: str, name: str, tmp_path: Path) -> None:
     network, adapter = attached(name, method)
     stir(adapter)
-    peft_form.save(adapter, tmp_path / "adapter", base="base")
+    folder.save(adapter, tmp_path / "adapter", base="base")
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
     other = model(name)
-    loaded = peft_form.load(other, tmp_path / "adapter")
+    loaded = folder.load(other, tmp_path / "adapter")
     assert torch.equal(outputs(other), outputs(network))
     assert loaded.state().keys() == adapter.state().keys()
     assert not torch.equal(outputs(model(name)), outputs(network))  # the control
-
-
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in FOREIGN])
-def test_what_peft_has_no_form_for_is_refused(method: str, tmp_path: Path) -> None:
-    _, adapter = attached("bert", method)
-    with pytest.raises(IncompatibleError):
-        peft_form.save(adapter, tmp_path / "adapter", base="base")
-    assert not (tmp_path / "adapter").exists()
