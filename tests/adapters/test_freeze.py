@@ -82,8 +82,9 @@ def test_last_layers() -> None:
     assert layers_in(names) == {"encoder.blocks.1", "encoder.blocks.2"}
     assert {"pooler.weight", "heads.classifier.weight"} <= set(names)
     assert "tokens.weight" not in names
-    with pytest.raises(ConfigError, match="not so many layers"):
+    with pytest.raises(ConfigError) as refused:
         freeze.last_layers(network, 4)
+    assert refused.value.where == "layers"
 
 
 def test_heads_and_biases() -> None:
@@ -129,5 +130,5 @@ def test_only_the_named_ones_train(rule: Callable[[Transformer], list[str]]) -> 
     back()
     frozen = {n for n, p in network.named_parameters() if not p.requires_grad}
     assert frozen == {"tokens.weight"}
-    with pytest.raises(ConfigError, match="no such parameter"):
+    with pytest.raises(ConfigError, match="wait"):
         freeze.train_only(network, {"tokens.wait"})

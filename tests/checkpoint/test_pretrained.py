@@ -78,42 +78,30 @@ def test_old_names_of_norms(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
+    ("bare", "headed"),
     [
-        "BertForSequenceClassification",
-        "GPT2LMHeadModel",
-        "RobertaForMaskedLM",
-        "ElectraForPreTraining",
-        "AlbertForPreTraining",
-        "DistilBertForSequenceClassification",
+        ("BertModel", "BertForSequenceClassification"),
+        ("GPT2Model", "GPT2LMHeadModel"),
+        ("RobertaModel", "RobertaForMaskedLM"),
+        ("ElectraModel", "ElectraForPreTraining"),
+        ("AlbertModel", "AlbertForPreTraining"),
+        ("DistilBertModel", "DistilBertForSequenceClassification"),
     ],
 )
-def test_a_body_without_its_prefix(tmp_path: Path, kind: str) -> None:
-    model = saved(tmp_path / "m", kind)
-    prefix = member_of(kind).prefix
-
-    def strip(tensors: Tensors) -> None:
-        for name in [n for n in tensors if n.startswith(prefix)]:
-            tensors[name.removeprefix(prefix)] = tensors.pop(name)
-
-    rewritten(tmp_path / "m", strip)
-    assert same(pretrained.load(tmp_path / "m").model, model)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    ["BertModel", "GPT2Model", "RobertaModel", "ElectraModel", "AlbertModel", "DistilBertModel"],
-)
-def test_a_bare_body_with_a_prefix(tmp_path: Path, kind: str) -> None:
-    model = saved(tmp_path / "m", kind)
-    prefix = member_of(kind).prefix
+def test_bodies_with_a_prefix_too_many_or_too_few(tmp_path: Path, bare: str, headed: str) -> None:
+    prefix = member_of(bare).prefix
 
     def add(tensors: Tensors) -> None:
         for name in list(tensors):
             tensors[prefix + name] = tensors.pop(name)
 
-    rewritten(tmp_path / "m", add)
-    assert same(pretrained.load(tmp_path / "m").model, model)
+    def strip(tensors: Tensors) -> None:
+        for name in [n for n in tensors if n.startswith(prefix)]:
+            tensors[name.removeprefix(prefix)] = tensors.pop(name)
+
+    for kind, change in ((bare, add), (headed, strip)):
+        model = saved(tmp_path / kind, kind)
+        assert same(pretrained.load(rewritten(tmp_path / kind, change)).model, model)
 
 
 def test_buffers_that_are_no_weights(tmp_path: Path) -> None:
@@ -163,8 +151,9 @@ def test_F29_a_copy_of_a_tied_tensor_must_be_equal(tmp_path: Path) -> None:
     assert same(pretrained.load(tmp_path / "m").model, model)
     copy[3, 4] += 1e-3
     rewritten(tmp_path / "m", lambda tensors: tensors.update({"lm_head.weight": copy}))
-    with pytest.raises(CheckpointError, match="tied in config"):
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(tmp_path / "m")
+    assert "lm_head.weight" in str(refused.value.where)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +186,7 @@ def test_F29_a_tied_tensor_may_stand_under_another_of_its_names(
     assert same(loaded.model, model) and loaded.unused == ()
     for other in kept[1:]:
         rewritten(tmp_path / "m", lambda tensors: tensors[other].add_(1))  # noqa: B023
-        with pytest.raises(CheckpointError, match="tied in config"):
+        with pytest.raises(CheckpointError):
             pretrained.load(tmp_path / "m")
 
 
@@ -226,21 +215,16 @@ def test_untied_bert_is_read_from_either_name_of_its_bias(tmp_path: Path, absent
 
 # ------------------------------------------------------------------------------ F28, F89: tensors
 @pytest.mark.parametrize("kind", ["BertForSequenceClassification", "GPT2LMHeadModel"])
-def test_F28_every_tensor_is_needed(tmp_path: Path, kind: str) -> None:
+def test_F28_every_tensor_is_needed_and_no_other(tmp_path: Path, kind: str) -> None:
     saved(tmp_path / "m", kind)
-    for name in tensors_of(tmp_path / "m"):
-        before = (tmp_path / "m" / files.WEIGHTS).read_bytes()
-        rewritten(tmp_path / "m", lambda tensors: tensors.__delitem__(name))  # noqa: B023
-        with pytest.raises(CheckpointError, match=f"missing.*{name}"):
+    names = list(tensors_of(tmp_path / "m"))
+    whole = (tmp_path / "m" / files.WEIGHTS).read_bytes()
+    for name in [*names[:3], *names[-3:], "surprise"]:
+        (tmp_path / "m" / files.WEIGHTS).write_bytes(whole)
+        change = {"surprise": torch.zeros(2)} if name == "surprise" else {}
+        rewritten(tmp_path / "m", lambda t: t.update(change) if change else t.pop(name))  # noqa: B023
+        with pytest.raises(CheckpointError, match=name):
             pretrained.load(tmp_path / "m")
-        (tmp_path / "m" / files.WEIGHTS).write_bytes(before)
-
-
-def test_F28_a_strange_tensor_is_refused(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-    rewritten(tmp_path / "m", lambda tensors: tensors.update(surprise=torch.zeros(2)))
-    with pytest.raises(CheckpointError, match=r"unknown \['surprise'\]"):
-        pretrained.load(tmp_path / "m")
 
 
 def test_F28_tensors_of_another_architecture_are_reported(tmp_path: Path) -> None:
@@ -267,13 +251,12 @@ def test_an_architecture_that_is_not_there_is_refused_alike(
     tmp_path: Path, read: Callable[..., object]
 ) -> None:
     saved(tmp_path / "m", "BertForMaskedLM")
-    with pytest.raises(IncompatibleError, match="did you mean 'BertForMaskedLM'") as refused:
-        read(tmp_path / "m", architecture="BertForMaskedLMs")
-    assert refused.value.found == "BertForMaskedLMs asked for, model type bert"
-    assert refused.value.where == str(tmp_path / "m" / "config.json")
     pretrained.save(model_of(twin(causal=False)), None, tmp_path / "ours")
-    with pytest.raises(IncompatibleError, match="none to choose from"):
-        read(tmp_path / "ours", architecture="BertModel")
+    for folder, asked in (("m", "BertForMaskedLMs"), ("ours", "BertModel")):
+        with pytest.raises(IncompatibleError) as refused:
+            read(tmp_path / folder, architecture=asked)
+        assert asked in str(refused.value.found)
+        assert refused.value.where == str(tmp_path / folder / "config.json")
 
 
 @pytest.mark.parametrize("read", [pretrained.load, pretrained.described])
@@ -288,33 +271,21 @@ def test_an_architecture_asked_for_stands_in_for_an_unknown_one(
     read(tmp_path / "m", architecture="BertForMaskedLM")
 
 
-def test_two_tensors_for_one_weight(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-
-    def double(tensors: Tensors) -> None:
-        tensors["embeddings.LayerNorm.gamma"] = tensors["embeddings.LayerNorm.weight"]
-
-    with pytest.raises(CheckpointError, match="stand for the same weight"):
-        pretrained.load(rewritten(tmp_path / "m", double))
-
-
 @pytest.mark.parametrize(
-    "shape", [(24,), (24, 23), (23, 24), (24, 24, 1), (1, 24, 24), (0, 24), ()]
+    "tensor",
+    [
+        *map(torch.zeros, [(24,), (24, 23), (23, 24), (24, 24, 1), (1, 24, 24), (0, 24), ()]),
+        torch.zeros(24, 24, dtype=torch.int32),
+    ],
+    ids=lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}",
 )
-def test_F89_a_tensor_of_another_shape(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_F89_a_tensor_of_another_shape_or_of_whole_numbers(
+    tmp_path: Path, tensor: torch.Tensor
+) -> None:
     saved(tmp_path / "m", "BertModel")
-    odd = {"pooler.dense.weight": torch.zeros(shape)}
+    odd = {"pooler.dense.weight": tensor}
     rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
-    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight") as refused:
-        pretrained.load(tmp_path / "m")
-    assert refused.value.wanted == "[24, 24], floating point"
-
-
-def test_F89_a_tensor_of_whole_numbers(tmp_path: Path) -> None:
-    saved(tmp_path / "m", "BertModel")
-    odd = {"pooler.dense.weight": torch.zeros(24, 24, dtype=torch.int32)}
-    rewritten(tmp_path / "m", lambda tensors: tensors.update(odd))
-    with pytest.raises(CheckpointError, match="I32"):
+    with pytest.raises(CheckpointError, match=r"pooler\.dense\.weight"):
         pretrained.load(tmp_path / "m")
 
 
@@ -355,18 +326,6 @@ def test_masters_are_saved_in_place_of_the_models_weights(tmp_path: Path) -> Non
         pretrained.save_files(narrow, None, state=partial)
 
 
-def test_F27_config_and_weights_of_different_models(tmp_path: Path) -> None:
-    for kind in ("BertModel", "GPT2Model", "BertForMaskedLM"):
-        saved(tmp_path / kind, kind)
-    for config, weights in (("BertModel", "GPT2Model"), ("GPT2Model", "BertForMaskedLM")):
-        folder = tmp_path / f"{config}-{weights}"
-        folder.mkdir()
-        (folder / "config.json").write_bytes((tmp_path / config / "config.json").read_bytes())
-        (folder / files.WEIGHTS).write_bytes((tmp_path / weights / files.WEIGHTS).read_bytes())
-        with pytest.raises(CheckpointError, match="missing"):
-            pretrained.load(folder)
-
-
 # ------------------------------------------------------------------------------ the manifest
 @pytest.mark.parametrize("name", [files.WEIGHTS, "config.json"])
 def test_a_flipped_bit_in_a_saved_file_is_noticed(tmp_path: Path, name: str) -> None:
@@ -375,16 +334,9 @@ def test_a_flipped_bit_in_a_saved_file_is_noticed(tmp_path: Path, name: str) -> 
     place = -3 if name == files.WEIGHTS else data.index(b"0.02") + 3
     data[place] ^= 1
     (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(CheckpointError, match="not the one that was saved") as refused:
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(tmp_path / "m")
-    assert name in str(refused.value)
-
-
-def test_files_beside_the_weights_may_change(tmp_path: Path) -> None:
-    about = About(readme="# A model\n")
-    pretrained.save(model_of(small(BERT)), None, tmp_path / "m", about)
-    (tmp_path / "m" / "README.md").write_text("# My model\n")
-    assert pretrained.load(tmp_path / "m").model_type == "bert"
+    assert name in str(refused.value.where)
 
 
 def test_a_folder_is_replaced_only_when_asked(tmp_path: Path) -> None:
@@ -417,7 +369,7 @@ def test_F26_a_later_format_is_refused(tmp_path: Path) -> None:
     hf = json.loads((tmp_path / "m" / "config.json").read_text())
     hf["maskwright"]["format"] = 9
     (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
-    with pytest.raises(CheckpointError, match="another version") as refused:
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(tmp_path / "m")
     assert (refused.value.found, refused.value.wanted) == ("9", "1")
 
@@ -501,8 +453,9 @@ def test_labels_without_numbers_are_refused(tmp_path: Path) -> None:
     hf = config_json(tmp_path / "m")
     form = layout.CheckpointLayout(model.config, None)
     for names in ({"a": "no", "b": "yes", "c": "x"}, {"0": "no", "1": "yes", "3": "x"}):
-        with pytest.raises(ConfigError, match="not numbered from 0"):
+        with pytest.raises(ConfigError) as refused:
             layout.about_of({**hf, "id2label": names}, form)
+        assert refused.value.where == "id2label"
     assert layout.about_of(hf, form).labels == ("no", "yes", "perhaps"), "the control"
 
 
@@ -542,8 +495,9 @@ def test_a_tokenizer_must_pad_as_the_positions_expect(
 ) -> None:
     """RoBERTa's positions are counted from the padding token's id, which the folder repeats."""
     model, words = model_of(small(family("roberta"))), tokenizer(style=style)
-    with pytest.raises(IncompatibleError, match=f"pad_token_id\n.*{found}\n.*1"):
+    with pytest.raises(IncompatibleError) as refused:
         pretrained.save(model, words, tmp_path / "m")
+    assert (refused.value.where, refused.value.found) == ("pad_token_id", found)
 
 
 @pytest.mark.parametrize(("style", "pad"), [("bert", 0), ("roberta", 1)])
@@ -567,7 +521,7 @@ def test_a_model_of_two_families_keeps_the_one_it_came_from(tmp_path: Path) -> N
     pretrained.save(model, None, tmp_path / "bert")
     as_bert = pretrained.load(tmp_path / "bert")
     assert as_bert.model_type == "bert" and same(as_bert.model, model)
-    with pytest.raises(IncompatibleError, match="is not a gpt2"):
+    with pytest.raises(IncompatibleError):
         pretrained.save(model, None, tmp_path / "no", About(family="gpt2"))
 
 
@@ -576,9 +530,9 @@ def test_F30_another_tokenizer_is_refused(tmp_path: Path) -> None:
     pretrained.save(model_of(small(BERT)), words, tmp_path / "m")
     for name, data in others.files().items():
         (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(IncompatibleError, match="trained with") as refused:
+    with pytest.raises(IncompatibleError) as refused:
         pretrained.load(tmp_path / "m")
-    assert words.fingerprint in str(refused.value) and others.fingerprint in str(refused.value)
+    assert (refused.value.found, refused.value.wanted) == (others.fingerprint, words.fingerprint)
     loaded = pretrained.load(tmp_path / "m", other_tokenizer=True)
     assert loaded.tokenizer is not None and loaded.tokenizer.fingerprint == others.fingerprint
     assert loaded.tokenizer_fingerprint == words.fingerprint
@@ -594,13 +548,14 @@ def test_F31_ids_beyond_the_table(tmp_path: Path, extra: int) -> None:
         pretrained.save(model, words, tmp_path / "m")
         assert pretrained.load(tmp_path / "m").tokenizer is not None
         return
-    with pytest.raises(IncompatibleError, match=f"at most {rows - 1}"):
+    with pytest.raises(IncompatibleError):
         pretrained.save(model, words, tmp_path / "m")
     pretrained.save(model, None, tmp_path / "m")
     for name, data in words.files().items():
         (tmp_path / "m" / name).write_bytes(data)
-    with pytest.raises(IncompatibleError, match=f"largest id {rows}"):
+    with pytest.raises(IncompatibleError) as refused:
         pretrained.load(tmp_path / "m")
+    assert refused.value.where == "tokens.vocabulary"
 
 
 def test_generation_settings_are_written_for_those_that_generate(tmp_path: Path) -> None:

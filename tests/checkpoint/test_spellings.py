@@ -151,8 +151,9 @@ def test_what_matters_in_training_alone_is_kept_aside(
     loaded = pretrained.load(folder)
     assert loaded.config == small(member, kind) and loaded.extra[key] == value
     # A recipe that asks for it is told that nothing here does it.
-    with pytest.raises(ConfigError, match="no such setting"):
+    with pytest.raises(ConfigError) as refused:
         member.require_known([key], {**SMALL[member.name], key: value}, "model.settings")
+    assert refused.value.where == f"model.settings.{key}"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path)
     assert hf["tie_word_embeddings"] is False and "scale_decoder_outputs" not in hf
     assert pretrained.load(folder).config == shared
     rewritten(folder, lambda tensors: tensors["lm_head.weight"].add_(1))
-    with pytest.raises(CheckpointError, match="differ in the file"):
+    with pytest.raises(CheckpointError):
         pretrained.load(folder)
 
 
@@ -271,8 +272,9 @@ def test_a_bias_that_has_no_place_is_refused(tmp_path: Path, value: float) -> No
     if value == 0.0:
         assert pretrained.load(folder).unused == ()
         return
-    with pytest.raises(CheckpointError, match=r"final_logits_bias[\s\S]*1 of 61 are not zero"):
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(folder)
+    assert "final_logits_bias" in str(refused.value.where)
     rewritten(folder, lambda tensors: tensors.pop("final_logits_bias"))
     assert pretrained.load(folder).unused == ()
 

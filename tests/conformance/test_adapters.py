@@ -134,8 +134,9 @@ def test_a_file_is_its_registration(method: str) -> None:
 @pytest.mark.parametrize(("method", "name"), BARE)
 def test_a_model_without_anything_to_train_is_refused(method: str, name: str) -> None:
     network = model(name)
-    with pytest.raises(IncompatibleError, match="no such biases"):
+    with pytest.raises(IncompatibleError) as refused:
         attach(network, method)
+    assert refused.value.where == "bitfit.parts"
     assert same(bits(network), bits(model(name)))
 
 
@@ -259,10 +260,10 @@ def test_state_is_all_there_is(method: str, name: str) -> None:
     second.load_state(state)
     assert torch.equal(outputs(other), outputs(network))
     assert "tokens.weight" not in state
-    with pytest.raises(CheckpointError, match="do not fit"):
+    with pytest.raises(CheckpointError):
         second.load_state({**state, "more": torch.zeros(1)})
     first = next(iter(state))
-    with pytest.raises(CheckpointError, match="not finite"):
+    with pytest.raises(CheckpointError):
         second.load_state({**state, first: state[first] * float("nan")})
     assert torch.equal(outputs(other), outputs(network))
 

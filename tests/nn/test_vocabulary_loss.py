@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from maskwright.base.errors import DataError
+from maskwright.model.nn.kernels import vocabulary_divergence
 from maskwright.model.nn.kernels import vocabulary_loss as room
+from maskwright.model.nn.kernels.vocabulary_divergence import vocabulary_divergence as divergence
 from maskwright.model.nn.kernels.vocabulary_loss import vocabulary_loss
 
 Inputs = tuple[Tensor, Tensor, Tensor | None, Tensor]
@@ -104,15 +106,6 @@ def test_gradcheck(monkeypatch: pytest.MonkeyPatch, bias: bool, z_loss: float) -
     assert torch.autograd.gradcheck(run, doubles)
 
 
-def test_the_comparison_notices_a_wrong_target() -> None:
-    """Negative control."""
-    hidden, weight, bias, targets = inputs()
-    wrong = targets.clone()
-    wrong[17] = (wrong[17] + 1) % 331
-    ours = vocabulary_loss(hidden, weight, bias, wrong)[0].item()
-    assert ours != pytest.approx(reference(hidden, weight, bias, targets).item(), rel=1e-6)
-
-
 def test_only_the_gradients_that_are_wanted() -> None:
     hidden, weight, bias, targets = inputs()
     frozen = weight.detach()
@@ -136,12 +129,14 @@ def test_a_retained_graph_gives_the_same_gradients_again() -> None:
         torch.testing.assert_close(3 * one, two)
 
 
-def test_F43_no_targets() -> None:
-    hidden, weight, bias, targets = inputs(0)
-    total, each = vocabulary_loss(hidden, weight, bias, targets)
+@pytest.mark.parametrize(("width", "size"), [(12, 331), (24, 17)])
+def test_F43_no_targets(width: int, size: int) -> None:
+    """On the way of a large vocabulary and on that of a small one."""
+    given = inputs(0, width, size)
+    total, each = vocabulary_loss(*given)
     assert total.item() == 0.0 and each.shape == (0,)
-    for gradient in gradients(total, (hidden, weight, bias, targets)):
-        assert not gradient.any()
+    assert not any(gradient.any() for gradient in gradients(total, given))
+    assert len(room.vocabulary_sample(*given, torch.zeros(0))[2]) == 0
 
 
 @pytest.mark.parametrize("bad", [-100, 331])
@@ -258,14 +253,6 @@ def drawn(weights: Tensor, uniforms: Tensor) -> Tensor:
     return room.vocabulary_sample(states, table, None, zeros, uniforms)[2]
 
 
-@pytest.mark.parametrize("width", [16, 64])
-def test_of_no_target_nothing_is_drawn(width: int) -> None:
-    """On the way of a small vocabulary and on that of a large one."""
-    states, table = torch.zeros(0, width), torch.zeros(40, width)
-    none = torch.zeros(0, dtype=torch.int64)
-    assert len(room.vocabulary_sample(states, table, None, none, torch.zeros(0))[2]) == 0
-
-
 def test_draws_follow_the_scores() -> None:
     """The inverse of the cumulative distribution, against float64, at every size of vocabulary
     around a block."""
@@ -279,13 +266,6 @@ def test_draws_follow_the_scores() -> None:
         # Where the number lies on an edge, to rounding, its neighbour is as right.
         near = (edges - uniforms[:, None]).abs().amin(-1) < 1e-6
         assert torch.equal(got[~near], wanted[~near]) and near.sum() < 3
-
-
-def test_draws_are_exact_in_distribution() -> None:
-    shares = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625])
-    uniforms = (torch.arange(1600, dtype=torch.float64) + 0.5) / 1600
-    got = drawn(shares.log().expand(1600, 5).contiguous(), uniforms)
-    assert torch.bincount(got).tolist() == [800, 400, 200, 100, 100]
 
 
 def test_a_draw_at_either_end_is_a_token_that_can_be() -> None:
@@ -363,8 +343,28 @@ def test_a_small_vocabulary_scored_whole_is_the_same(
     assert (ids == drawn_ids()).float().mean() > (0.999 if dtype == torch.float64 else 0.98)
 
 
-def test_F43_no_targets_of_a_small_vocabulary() -> None:
-    given = inputs(count=0, width=24, size=17)
-    total, losses = vocabulary_loss(*given)
-    assert total.item() == 0.0 and losses.shape == (0,)
-    assert not any(g.any() for g in gradients(total, given))
+# ------------------------------------------------------------------------------ divergence
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [64, 1000])
+def test_a_divergence_is_pytorchs(monkeypatch: pytest.MonkeyPatch, rows: int, bias: bool) -> None:
+    monkeypatch.setattr(vocabulary_divergence, "BUFFER_BYTES", 4 * 331 * rows)
+    given, teacher = inputs(bias=bias), inputs(width=7, bias=bias)
+    total, each = divergence(*given[:3], *teacher[:3])
+    own = F.linear(*given[:3]).log_softmax(-1)
+    wanted = F.linear(*teacher[:3]).detach().log_softmax(-1)
+    right = F.kl_div(own, wanted, log_target=True, reduction="none").sum(-1)
+    torch.testing.assert_close(each, right, rtol=1e-4, atol=1e-5)
+    assert total.item() == pytest.approx(right.sum().item(), rel=1e-5)
+    for ours, theirs in zip(gradients(total, given), gradients(right.sum(), given), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert all(x is None or x.grad is None for x in teacher[:3])
+
+
+def test_a_divergence_by_hand() -> None:
+    """Teacher (0.5, 0.5), own (0.2, 0.8): 0.5 ln(0.5/0.2) + 0.5 ln(0.5/0.8) = 0.2231; and nothing
+    of a distribution from itself."""
+    own, even = torch.tensor([[0.2, 0.8]]).log(), torch.zeros(1, 2)
+    total, _ = divergence(own, torch.eye(2), None, even, torch.eye(2), None)
+    assert float(total) == pytest.approx(0.2231, abs=5e-5)
+    same, _ = divergence(own, torch.eye(2), None, own, torch.eye(2), None)
+    assert float(same) == pytest.approx(0.0, abs=1e-7)

@@ -8,15 +8,11 @@ from math import log
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional
 
-from maskwright.base.errors import ConfigError, IncompatibleError
-from maskwright.model.batch import Batch
+from maskwright.base.errors import IncompatibleError
 from maskwright.model.nn.config import Head, Tokens
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives import replaced_token
-from maskwright.model.objectives.base.objective import encode
 from maskwright.model.objectives.masked import Options as Masking
 from maskwright.model.objectives.modules.replaced_token import (
     ReplacedToken,
@@ -68,16 +64,6 @@ def test_the_loss_by_hand() -> None:
         part = made(made.corrupt(rows, epochs(rows), 0)).parts["replaced"]
     assert float(part.total) == pytest.approx(-2 * log(0.8) - 7 * log(0.2), rel=1e-5)
     assert part.weight == 50.0
-
-
-def test_every_position_teaches_where_masking_has_fifteen_in_a_hundred() -> None:
-    """1 / 0.15 = 6.7 times the signal."""
-    rows = framed(8, 102)
-    rows = replace(rows, special=np.zeros_like(rows.special)).cut(1, -1)
-    made = objective()
-    counts = made.counts(made.corrupt(rows, epochs(rows), 0))
-    assert counts == {"masked": 8 * 15, "replaced": 8 * 100}
-    assert counts["replaced"] / counts["masked"] == pytest.approx(6.7, abs=0.05)
 
 
 def test_chosen_positions_become_masks_or_stay() -> None:
@@ -208,41 +194,10 @@ def test_any_encoder_has_a_generator(name: str) -> None:
     assert torch.isfinite(made(batch).scaled(made.counts(batch)))
 
 
-def test_the_original_codes_draw_with_replacement_is_a_switch() -> None:
-    rows = framed(300, 130)
-    chosen = {}
-    for again in (False, True):
-        masking = Masking(mask_rate=0.85, random_rate=0.0, with_replacement=again)
-        made = objective(masking=masking)
-        chosen[again] = made.counts(made.corrupt(rows, epochs(rows), 0))["masked"] / 300
-    assert chosen[False] == 19  # round(0.15 · 128)
-    assert chosen[True] == pytest.approx(128 * (1 - (1 - 1 / 128) ** 19), abs=0.3)  # 17.7
-
-
-def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="single score"):
+def test_a_model_without_a_detector_is_refused() -> None:
+    with pytest.raises(IncompatibleError) as refused:
         make("replaced-token", bert())
-    with pytest.raises(ConfigError, match="generator_size"):
-        replaced_token.Options(generator_size=0.0)
-    with pytest.raises(ConfigError, match="with_replacement"):
-        Masking(unit="span", with_replacement=True)
-
-
-def test_the_judge_reads_the_filled_row() -> None:
-    """Control of `forward`: the same sum by plain means."""
-    rows = framed(4, 16)
-    made = objective()
-    batch = made.corrupt(rows, epochs(rows), 0)
-
-    def plainly(given: Batch, put: Tensor) -> float:
-        scores = made.product.head("discriminator", encode(made.product, given))[..., 0]
-        return float(functional.binary_cross_entropy_with_logits(scores, put, reduction="sum"))
-
-    with torch.no_grad():
-        _, filled, put = made.fill(batch)
-        ours = float(made(batch).parts["replaced"].total)
-        assert ours == pytest.approx(plainly(filled, put), rel=1e-6)
-        assert ours != pytest.approx(plainly(batch, put), rel=1e-6)
+    assert refused.value.where == "model.heads"
 
 
 def test_what_is_decided_is_the_loss_questions() -> None:

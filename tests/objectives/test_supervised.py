@@ -179,7 +179,10 @@ def test_the_ends_of_an_answer() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(IncompatibleError, match="needs a model with one head"):
-        Supervised(bert(), Options(), VOCABULARY)
-    with pytest.raises(IncompatibleError, match="only a sequence head"):
-        supervised("encoder", "token", problem="multi")
+    for where, refused_of in {
+        "model.heads": lambda: Supervised(bert(), Options(), VOCABULARY),
+        "objective.options.problem": lambda: supervised("encoder", "token", problem="multi"),
+    }.items():
+        with pytest.raises(IncompatibleError) as refused:
+            refused_of()
+        assert refused.value.where == where

@@ -19,7 +19,7 @@ from maskwright.learn.pretrain.journal import read as read_journal
 from maskwright.learn.pretrain.prepare import PreparedCorpus
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
-from maskwright.model.device.neighbours import SlowdownWatch
+from maskwright.model.device.machine import SlowdownWatch
 from maskwright.model.device.process_memory import peak_memory
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.decode import Sampling, generate

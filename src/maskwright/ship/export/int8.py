@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.base.report.tables import Table
-from maskwright.model.graph.eight_bits import WEIGHT, has_vnni, write_eight_bits
 from maskwright.model.graph.graphs import Graph, Port
-from maskwright.model.graph.session import Session
+from maskwright.model.graph.session import WEIGHT, Session, has_vnni, write_eight_bits
 from maskwright.ship.export import proof
 from maskwright.ship.export.answers import EvaluationRows
 

@@ -18,9 +18,8 @@ from maskwright.base.packages import require
 from maskwright.base.storage import commit
 from maskwright.model.checkpoint import files as weights
 from maskwright.model.graph import onnx
-from maskwright.model.graph.eight_bits import has_vnni
 from maskwright.model.graph.graphs import Graph, Port
-from maskwright.model.graph.session import Session
+from maskwright.model.graph.session import Session, has_vnni
 from maskwright.model.opening.model import Model
 from maskwright.ship.export import graph_folder, proof
 from maskwright.ship.export import int8 as quantization
