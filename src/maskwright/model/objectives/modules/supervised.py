@@ -170,12 +170,7 @@ class Supervised(Objective):
         return [NetworkWork(self.product, None if self._read_whole else positions)]
 
     def target_states(self, batch: Batch) -> Tensor:
-        raise IncompatibleError(
-            "a classifier has no scores over the vocabulary",
-            where="objective",
-            found="supervised",
-            wanted="masked or causal",
-        )
+        raise _no_vocabulary_scores("supervised")
 
 
 class Standardised(Supervised):
@@ -290,12 +285,16 @@ class Contrast(Objective):
         return vectors.view(len(batch.labels), -1)
 
     def target_states(self, batch: Batch) -> Tensor:
-        raise IncompatibleError(
-            "the contrastive objective has no scores over the vocabulary",
-            where="objective",
-            found="contrast",
-            wanted="masked or causal",
-        )
+        raise _no_vocabulary_scores("contrast")
+
+
+def _no_vocabulary_scores(name: str) -> IncompatibleError:
+    return IncompatibleError(
+        "the objective has no scores over the vocabulary",
+        where="objective",
+        found=name,
+        wanted="masked or causal",
+    )
 
 
 # ------------------------------------------------------------------------------ states of texts
