@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from checkpoint.small import SMALL, model_of, small
+from checkpoint.small import (
+    SMALL,
+    Tensors,
+    changed,
+    config_json,
+    model_of,
+    rewritten,
+    small,
+)
+from checkpoint.small import saved as save_plain
 from maskwright.api import generate_text
 from maskwright.base.errors import CheckpointError, ConfigError
 from maskwright.model.checkpoint import files, pretrained
@@ -19,34 +27,13 @@ from maskwright.model.nn.config import TransformerConfig
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 from maskwright.text.tokenizer.training.train import TokenizerChoice, train
 
-Tensors = dict[str, torch.Tensor]
 MODERN, T5, BART = family("modernbert"), family("t5"), family("bart")
 BERT, GPT2, ELECTRA = family("bert"), family("gpt2"), family("electra")
 GATED = {"feed_forward_proj": "gated-gelu"}
 
 
 def saved(folder: Path, config: TransformerConfig, tokenizer: Tokenizer | None = None) -> Path:
-    pretrained.save(model_of(config), tokenizer, folder)
-    (folder / "MANIFEST.json").unlink()
-    return folder
-
-
-def config_json(folder: Path) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    return value
-
-
-def changed(folder: Path, **keys: Any) -> Path:
-    (folder / "config.json").write_text(json.dumps({**config_json(folder), **keys}))
-    return folder
-
-
-def rewritten(folder: Path, change: Callable[[Tensors], object]) -> Path:
-    opened = files.open_folder(folder)
-    tensors = {name: opened.read(name) for name in opened.entries}
-    change(tensors)
-    (folder / files.WEIGHTS).write_bytes(b"".join(files.chunks(tensors)))
-    return folder
+    return save_plain(folder, model_of(config), tokenizer)
 
 
 # ------------------------------------------------------------------------------ cadence and theta
@@ -202,19 +189,6 @@ def test_a_shared_but_unscaled_head_is_written_in_the_older_form(tmp_path: Path)
     rewritten(folder, lambda tensors: tensors["lm_head.weight"].add_(1))
     with pytest.raises(CheckpointError):
         pretrained.load(folder)
-
-
-def test_the_exact_function_wins_over_the_name_of_the_form() -> None:
-    gelu = {"feed_forward_proj": "gated-gelu", "is_gated_act": True}
-    assert T5.config({**SMALL["t5"], **gelu}) == T5.config(
-        {**SMALL["t5"], **gelu, "dense_act_fn": "gelu_new"}
-    )
-    exact = T5.config({**SMALL["t5"], **gelu, "dense_act_fn": "gelu"})
-    assert exact.encoder is not None
-    assert exact.encoder.blocks[0].feed_forward.activation == "gelu"
-    assert T5.belongs(exact)
-    with pytest.raises(ConfigError, match="is_gated_act"):
-        T5.config({**SMALL["t5"], **gelu, "is_gated_act": False})
 
 
 def test_gelu_of_the_first_gpt_is_the_tanh_form() -> None:

@@ -151,7 +151,7 @@ def begun(name: str) -> tuple[set[str], set[str], Transformer]:
     declared = set(reinitialised(Method("reinit-1"), drawn))
     before = {n: p.detach().clone() for n, p in drawn.named_parameters()}
     made = load_matching(source, drawn, fresh=declared)
-    assert set(made.new) == declared and not made.left
+    assert set(made.new) == declared and not made.unused
     pretrained = dict(source.named_parameters())
     changed = {n for n, p in drawn.named_parameters() if not torch.equal(p, pretrained[n])}
     assert all(torch.equal(p, before[n]) for n, p in drawn.named_parameters() if n in declared)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.ask.predict import engine_network, open_model
+from maskwright.ask.predict import engine_network
 from maskwright.ask.predict.engine_network import EngineNetwork, with_engine
 from maskwright.ask.predict.language_model import load
 from maskwright.base import catalogue
@@ -156,15 +156,6 @@ def test_several_askers_are_read_by_one_engine_once() -> None:
         for states, mine in zip(found, wanted, strict=True):
             rows = np.repeat(mine, lengths) if place is None else mine
             assert torch.allclose(states, ours[torch.from_numpy(rows)], atol=1e-5)
-
-
-def test_what_acts_beside_the_weights_is_not_read_by_an_engine() -> None:
-    network = gpt2()
-    assert engine_network.is_plain(network)
-    hook = network.register_forward_hook(lambda module, given, out: out)
-    assert not engine_network.is_plain(network)
-    hook.remove()
-    assert open_model._one_stack(network, network) and not open_model._one_stack(network, gpt2())
 
 
 def test_the_engine_that_is_asked_for_answers_in_the_server(

@@ -237,6 +237,20 @@ def test_a_cache_can_be_reordered() -> None:
         torch.testing.assert_close(got, model.decode(crossed)[:, 5:], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 32])
+def test_F80_a_row_is_the_same_in_any_batch(batch: int) -> None:
+    """Scores do not depend on the batch's size or on padding, and labels never."""
+    model = model_of("post-norm encoder")
+    ids = tokens(batch, 10)
+    padded = torch.cat([ids, torch.zeros(batch, LENGTH - 10, dtype=torch.long)], 1)
+    documents = (torch.arange(LENGTH) < 10).int().expand(batch, -1)
+    with torch.no_grad():
+        alone = torch.cat([model.logits(model.encode(row)) for row in ids.split(1)])
+        together = model.logits(model.encode(padded, visible=same_document(documents)))[:, :10]
+    torch.testing.assert_close(together, alone, atol=1e-6 * float(alone.abs().max()) * 5, rtol=0)
+    assert torch.equal(together.argmax(-1), alone.argmax(-1))
+
+
 # ------------------------------------------------------------------------------------- refusals
 @pytest.mark.parametrize(
     ("name", "call", "where"),

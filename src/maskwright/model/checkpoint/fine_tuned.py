@@ -123,7 +123,7 @@ def read_task(folder: Path) -> TaskRecord | None:
         return from_plain(TaskRecord, plain)
     except MaskwrightError as error:
         where = f"{path}: {error.where}"
-        raise _unlike(where, error.what, error.found, error.wanted) from error
+        raise _unlike(where, error.problem, error.found, error.wanted) from error
 
 
 def result_around(folder: Path) -> Path | None:
@@ -168,8 +168,8 @@ def require_finished(folder: Path) -> Path | None:
         )
     if None not in records and records[0] != records[1]:
         difference = _first_difference(records[0], records[1])
-        wanted = f"the same as {home / MODEL / TASK}"
-        raise _unlike(home / TASK, f"two {TASK} of one model differ", difference, wanted)
+        expected = f"the same as {home / MODEL / TASK}"
+        raise _unlike(home / TASK, f"two {TASK} of one model differ", difference, expected)
     return home
 
 
@@ -203,19 +203,19 @@ def require_agreement(
         CheckpointError: they differ; the message has both.
     """
     if labels and record.labels and labels != record.labels:
-        wanted = f"{list(labels)}, as id2label in config.json"
-        found = list(record.labels)
-        raise _unlike(f"{where}: labels", "the labels are not those of the model", found, wanted)
+        problem, names = "the labels are not those of the model", list(record.labels)
+        expected = f"{list(labels)}, as id2label in config.json"
+        raise _unlike(f"{where}: labels", problem, names, expected)
     if record.labels and len(record.labels) != outputs:
-        what = "the number of labels is not the number of the model's scores"
-        wanted = f"{outputs}, for its {head} head"
-        raise _unlike(f"{where}: labels", what, len(record.labels), wanted)
+        problem = "the number of labels is not the number of the model's scores"
+        expected = f"{outputs}, for its {head} head"
+        raise _unlike(f"{where}: labels", problem, len(record.labels), expected)
 
 
 def _unlike(
-    where: object, what: str, found: object = None, wanted: object = None
+    where: object, problem: str, value: object = None, expected: object = None
 ) -> CheckpointError:
-    return CheckpointError(what, where=where, found=found, wanted=wanted, do=COPY)
+    return CheckpointError(problem, where=where, found=value, wanted=expected, do=COPY)
 
 
 def _is_result(folder: Path) -> bool:
@@ -234,8 +234,8 @@ def _require(home: Path, name: str, manifest: Manifest) -> None:
         raise _unlike(path, f"not complete: {name} is missing")
     sha256 = manifest.files[name]["sha256"]
     if hash_file(path) != sha256:
-        what = "a file does not belong to this fine-tuning"
-        raise _unlike(path, what, wanted=f"sha256 {sha256}")
+        problem = "a file does not belong to this fine-tuning"
+        raise _unlike(path, problem, expected=f"sha256 {sha256}")
 
 
 def _first_difference(record: TaskRecord | None, other_record: TaskRecord | None) -> str:

@@ -46,9 +46,9 @@ def _above_zero(name: str, value: float) -> None:
         raise ConfigError("a number is out of range", where=name, found=value, wanted="above 0")
 
 
-def _require(fits: bool, where: str, found: object, wanted: object) -> None:
+def _require(fits: bool, where: str, value: object, valid: object) -> None:
     if not fits:
-        raise ConfigError("a value that no network has", where=where, found=found, wanted=wanted)
+        raise ConfigError("a value that no network has", where=where, found=value, wanted=valid)
 
 
 def _rate(name: str, value: float) -> None:
@@ -179,9 +179,9 @@ class Block:
         _rate("block.dropout", self.dropout)
         over = self.cross_attention
         if over is not None:  # a memory has neither order nor positions
-            seen = (over.pattern, over.positions, over.window)
-            wanted = "bidirectional, without positions and window"
-            _require(seen == ("bidirectional", None, None), "cross_attention", seen, wanted)
+            value = (over.pattern, over.positions, over.window)
+            valid = "bidirectional, without positions and window"
+            _require(value == ("bidirectional", None, None), "cross_attention", value, valid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +217,8 @@ class Stack:
         _require(counts[0] == counts[1], "stack.weights_of", *counts)
         for layer, source in enumerate(self.weights_of):
             fits = 0 <= source <= layer and self.blocks[source] == self.blocks[layer]
-            where, wanted = f"stack.weights_of.{layer}", "an equal layer at or before it"
-            _require(fits, where, source, wanted)
+            where, valid = f"stack.weights_of.{layer}", "an equal layer at or before it"
+            _require(fits, where, source, valid)
 
     @property
     def longest(self) -> int | None:

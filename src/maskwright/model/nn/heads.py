@@ -38,7 +38,6 @@ from maskwright.model.nn.feed_forward import ACTIVATIONS
 from maskwright.model.nn.kernels.dropout import dropout
 from maskwright.model.nn.kernels.linear import Linear, spare_rows
 from maskwright.model.nn.mask import same_document
-from maskwright.model.nn.meta_init import draw
 from maskwright.model.nn.norm import NormModule
 from maskwright.model.nn.stack import StackModule
 
@@ -71,7 +70,7 @@ class VocabularyHeadModule(nn.Module):
             self.norm = NormModule(config.norm, width)
         weight = None if config.tied else nn.Parameter(torch.empty(tokens.vocabulary, width))
         if weight is not None:
-            draw(weight)
+            _draw(weight)
         self.register_parameter("weight", weight)
         bias = nn.Parameter(torch.zeros(tokens.vocabulary)) if config.bias else None
         self.register_parameter("bias", bias)
@@ -103,7 +102,7 @@ class HeadModule(nn.Module):
             self.transform = Linear(width, width, bias=has_bias)
         self.norm = None if config.norm is None else NormModule(config.norm, width)
         self.weight = nn.Parameter(torch.empty(config.labels, width))
-        draw(self.weight)
+        _draw(self.weight)
         bias = nn.Parameter(torch.zeros(config.labels)) if config.bias else None
         self.register_parameter("bias", bias)
         self.over = None if config.over is None else StackModule(config.over, width, width)
@@ -175,3 +174,9 @@ def layers_over(config: TransformerConfig, count: int = 2) -> Stack:
     )
     blocks, weights_of = layers(block, count)
     return Stack(embeddings=Embeddings(), blocks=blocks, weights_of=weights_of, final_norm=True)
+
+
+def _draw(weight: Tensor) -> None:
+    """Fill `weight` with normal numbers, if it has memory (`EmbeddingTable` says why)."""
+    if not weight.is_meta:
+        nn.init.normal_(weight, std=0.02)

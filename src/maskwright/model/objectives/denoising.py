@@ -51,7 +51,7 @@ class Options:
             "infilling",
             self.infilling + self.masking + self.deletion <= 1.0,
             "infilling + masking + deletion at most 1",
-            found=f"{self.infilling} + {self.masking} + {self.deletion}",
+            value=f"{self.infilling} + {self.masking} + {self.deletion}",
         )
         # The encoder needs something to read.
         require_option(self, "deletion", self.deletion < 1.0, "0 <= deletion < 1")

@@ -46,14 +46,14 @@ class Options:
             min(self.mask_rate, self.random_rate) >= 0.0
             and self.mask_rate + self.random_rate <= 1.0,
             "shares of the chosen positions, each >= 0, together at most 1",
-            found=f"{self.mask_rate} + {self.random_rate}",
+            value=f"{self.mask_rate} + {self.random_rate}",
         )
         require_option(
             self,
             "span_stop",
             0.0 < self.span_stop < 1.0 and 1 <= self.span_longest <= 1000,
             "0 < span_stop < 1 and 1 <= span_longest <= 1000",
-            found=f"{self.span_stop}, {self.span_longest}",
+            value=f"{self.span_stop}, {self.span_longest}",
         )
         require_option(self, "ngram_longest", 1 <= self.ngram_longest <= 1000, "1 to 1000")
         for name in ("with_replacement", "independent"):
@@ -62,7 +62,7 @@ class Options:
                 name,
                 not getattr(self, name) or self.unit == "token",
                 'unit = "token"',
-                found=f'unit = "{self.unit}"',
+                value=f'unit = "{self.unit}"',
             )
         require_option(
             self,

@@ -35,5 +35,5 @@ class Options:
             "shortest",
             0.0 <= self.shortest <= self.longest <= 1.0,
             "0 <= shortest <= longest <= 1",
-            found=f"{self.shortest} to {self.longest}",
+            value=f"{self.shortest} to {self.longest}",
         )

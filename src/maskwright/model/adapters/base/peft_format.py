@@ -25,12 +25,12 @@ import torch
 from torch import Tensor
 
 from maskwright.base.errors import CheckpointError, IncompatibleError
+from maskwright.model.adapters.base import name_pattern
 from maskwright.model.adapters.base.adapter import Adapter, ends_in, head_of
 from maskwright.model.adapters.base.settings import Settings
 from maskwright.model.adapters.ia3 import IA3
 from maskwright.model.adapters.lora import LoRA
 from maskwright.model.adapters.modules.ia3 import Scale
-from maskwright.model.checkpoint import name_pattern
 from maskwright.model.checkpoint.files import Tensors
 from maskwright.model.checkpoint.layout import CheckpointLayout
 from maskwright.model.nn.transformer import Transformer

@@ -112,19 +112,19 @@ class Member:
 
 
 def require_option(
-    options: object, name: str, fits: bool, wanted: str, *, found: Any = None, do: str | None = None
+    options: object, name: str, fits: bool, valid: str, *, value: Any = None, do: str | None = None
 ) -> None:
-    """Check the option `name`, whose value is `found` or that of the field.
+    """Check the option `name`, with `value` or that of the field.
 
     Raises:
-        ConfigError: it does not fit; the message says what is `wanted`.
+        ConfigError: it does not fit; the message says what is `valid`.
     """
     if not fits:
         raise ConfigError(
             "an option of the objective is out of range",
             where=name,
-            found=getattr(options, name) if found is None else found,
-            wanted=wanted,
+            found=getattr(options, name) if value is None else value,
+            wanted=valid,
             do=do,
         )
 

@@ -132,7 +132,7 @@ class Distillation(Objective):
 
 def alternate_layers(count: int, number: int) -> tuple[int, ...]:
     """Return `number` of `count` layer indices, evenly spaced from first to last."""
-    require_option(None, "layers", 1 <= number <= count, f"1 to {count}", found=number)
+    require_option(None, "layers", 1 <= number <= count, f"1 to {count}", value=number)
     return tuple(round(layer) for layer in np.linspace(0, count - 1, number).tolist())
 
 
