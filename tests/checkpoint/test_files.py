@@ -293,14 +293,6 @@ def test_an_index_that_does_not_fit(tmp_path: Path, index: Any) -> None:
         files.open_folder(tmp_path)
 
 
-def test_an_index_may_list_what_its_files_left_out(tmp_path: Path) -> None:
-    """As the names of tied tensors in google/flan-t5-xl."""
-    written(tmp_path / "m.safetensors", {"w": torch.ones(2)})
-    places = {"w": "m.safetensors", "tied.weight": "m.safetensors"}
-    (tmp_path / files.INDEX).write_text(json.dumps({"weight_map": places}))
-    assert list(files.open_folder(tmp_path).entries) == ["w"]
-
-
 def test_F92_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()

@@ -322,17 +322,6 @@ def test_the_twins_belong_to_no_family_and_come_back(
     assert same(loaded.model, model)
 
 
-def test_F26_a_later_format_is_refused(tmp_path: Path) -> None:
-    pretrained.save(model_of(twin(causal=True)), None, tmp_path / "m")
-    (tmp_path / "m" / "MANIFEST.json").unlink()
-    hf = json.loads((tmp_path / "m" / "config.json").read_text())
-    hf["maskwright"]["format"] = 9
-    (tmp_path / "m" / "config.json").write_text(json.dumps(hf))
-    with pytest.raises(CheckpointError) as refused:
-        pretrained.load(tmp_path / "m")
-    assert (refused.value.found, refused.value.wanted) == ("9", "1")
-
-
 # ------------------------------------------------------------------------------ dtypes, shards
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weights_are_float32_unless_another_type_is_asked_for(
@@ -475,16 +464,13 @@ def test_F30_another_tokenizer_is_refused(tmp_path: Path) -> None:
     assert loaded.tokenizer_fingerprint == words.fingerprint
 
 
-@pytest.mark.parametrize("extra", [-1, 0, 1])
-def test_F31_ids_beyond_the_table(tmp_path: Path, extra: int) -> None:
-    """V-1, V and V+1 tokens for a table of V rows."""
+def test_F31_ids_beyond_the_table(tmp_path: Path) -> None:
+    """A table may have as many rows as there are tokens, or more, and not one fewer."""
     words = tokenizer()
-    rows = words.vocabulary_size - extra
-    model = model_of(small(BERT, vocab_size=rows))
-    if extra <= 0:
-        pretrained.save(model, words, tmp_path / "m")
-        assert pretrained.load(tmp_path / "m").tokenizer is not None
-        return
+    for rows in (words.vocabulary_size, words.vocabulary_size + 1):
+        pretrained.save(model_of(small(BERT, vocab_size=rows)), words, tmp_path / str(rows))
+        assert pretrained.load(tmp_path / str(rows)).tokenizer is not None
+    model = model_of(small(BERT, vocab_size=words.vocabulary_size - 1))
     with pytest.raises(IncompatibleError):
         pretrained.save(model, words, tmp_path / "m")
     pretrained.save(model, None, tmp_path / "m")

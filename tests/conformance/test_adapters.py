@@ -175,28 +175,6 @@ def test_only_what_is_declared_trains(method: str, name: str) -> None:
     assert training() != declared
 
 
-@pytest.mark.parametrize(("method", "name"), FEW)
-def test_training_moves_what_is_declared_and_nothing_else(method: str, name: str) -> None:
-    network, adapter = attached(name, method)
-    before, size = bits(network), len(outputs(network))
-    direction = torch.randn(size, generator=torch.Generator().manual_seed(2))
-
-    def loss() -> Tensor:
-        return graph(network) @ direction
-
-    first = float(loss().detach())
-    optimizer = torch.optim.Adam((p for p in network.parameters() if p.requires_grad), lr=1e-2)
-    for _ in range(5):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-    assert float(loss().detach()) < first - 0.1
-    moved = {n for n, (value, _) in bits(network).items() if not torch.equal(value, before[n][0])}
-    assert moved == {n for n, p in network.named_parameters() if p.requires_grad}
-    adapter.detach()
-    assert torch.equal(outputs(network), outputs(model(name)))
-
-
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_detached_is_as_before_bit_for_bit(method: str, name: str) -> None:
     fresh = model(name)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.model.nn.kernels import linear as room
-from maskwright.model.nn.kernels.linear import Linear, linear, scaled_product, spare_rows
+from maskwright.model.nn.kernels.linear import linear, scaled_product, spare_rows
 
 
 def given(*shape: int, dtype: torch.dtype = torch.bfloat16) -> list[torch.Tensor]:
@@ -59,13 +59,6 @@ def test_a_call_that_answers_otherwise_is_not_used(monkeypatch: pytest.MonkeyPat
         assert not room._has_call()
     finally:
         room._has_call.cache_clear()
-
-
-def test_the_module_has_the_parameters_of_a_linear() -> None:
-    ours, theirs = Linear(16, 24), torch.nn.Linear(16, 24)
-    ours.load_state_dict(theirs.state_dict())
-    x = torch.randn(5, 16)
-    assert torch.equal(ours(x), theirs(x))
 
 
 def test_spare_rows_leave_few_sizes() -> None:

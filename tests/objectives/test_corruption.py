@@ -151,26 +151,6 @@ def test_span_lengths_follow_their_chances(chances: np.ndarray, shares: list[flo
     assert np.bincount(lengths)[1:] / 110_000 == pytest.approx(shares, abs=1e-4)
 
 
-def test_ngrams_are_whole_words_of_at_most_three() -> None:
-    """Rows so long that hardly two runs touch; the last run of a row may be cut."""
-    count = 400
-    maskable, starts = np.ones((count, 512), dtype=bool), np.zeros((count, 512), dtype=bool)
-    starts[:, ::2] = True  # words of two pieces
-    many = randomness.key("mask", 3, 0, np.arange(count))
-    chosen, span = corruption.choose_spans(
-        maskable, starts, 0.04, many, lengths=corruption.inverse(3)
-    )
-    assert (chosen.sum(axis=1) == 20).all()
-    sizes = np.concatenate([np.bincount(span[row][chosen[row]]) for row in range(count)])
-    sizes = sizes[sizes > 0]
-    assert sizes.max() == 6
-    shares = np.bincount((sizes + 1) // 2, minlength=4)[1:] / len(sizes)
-    # A cut run looks shorter, and touching ones are thinned: within two of a hundred.
-    assert np.abs(shares - np.array([6, 3, 2]) / 11).max() < 0.02 + 4 * 0.5 / np.sqrt(len(sizes))
-    whole = (sizes % 2 == 0).mean()
-    assert whole > 0.9
-
-
 def test_each_position_by_itself_is_chosen_with_its_probability() -> None:
     """The number in a row is binomial: mean np and variance np(1 - p), where a budget has none."""
     maskable = np.ones((4_000, 48), dtype=bool)

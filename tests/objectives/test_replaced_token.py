@@ -11,7 +11,8 @@ import torch
 from torch.nn import functional
 
 from maskwright.base.errors import IncompatibleError
-from maskwright.model.nn.config import Head, Tokens
+from maskwright.model.families.base.family import family
+from maskwright.model.nn.config import Head
 from maskwright.model.nn.transformer import Transformer
 from maskwright.model.objectives.masked import Options as Masking
 from maskwright.model.objectives.modules.replaced_token import (
@@ -132,49 +133,26 @@ def test_tables_and_their_norm_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "width", "heads", "inner", "extra"),
+    ("size", "share", "width", "heads", "inner", "extra"),
     [
-        # 12 layers of 256, tables 128 wide: the generator adds 647,162 to 13,549,057 parameters.
-        ((256, 4, 1024, 128), 1 / 4, 64, 1, 256, 647_162),
-        ((768, 12, 3072, 768), 1 / 3, 256, 4, 1024, None),
+        ("small", 1 / 4, 64, 1, 256, 647_162),
+        ("base", 1 / 3, 256, 4, 1024, 33_740_602 - (30_522 + 512 + 2 + 2) * 768),
     ],
 )
 def test_published_generators(
-    shape: tuple[int, int, int, int],
-    size: float,
-    width: int,
-    heads: int,
-    inner: int,
-    extra: int | None,
+    size: str, share: float, width: int, heads: int, inner: int, extra: int
 ) -> None:
-    hidden, num_heads, forward, tokens = shape
-    small = bert().config
-    assert small.encoder is not None
-    block = small.encoder.blocks[0]
-    block = replace(
-        block,
-        attention=replace(block.attention, heads=num_heads, head_width=64),
-        feed_forward=replace(block.feed_forward, width=forward),
-    )
-    stack = replace(small.encoder, blocks=(block,) * 12, weights_of=tuple(range(12)))
-    config = replace(
-        small,
-        width=hidden,
-        tokens=Tokens(vocabulary=30522, width=tokens),
-        encoder=stack,
-        vocabulary_head=None,
-        heads=(Head(name="judge", kind="token", labels=1),),
-    )
-    made = generator_config(config, size)
+    """`extra`: what they add to the parameters of the discriminator, whose tables they share."""
+    config = family("electra").size(size, "ElectraForPreTraining")
+    made = generator_config(config, share)
     assert made.encoder is not None
     assert (made.width, made.encoder.blocks[0].attention.heads) == (width, heads)
     assert made.encoder.blocks[0].feed_forward.width == inner
-    if extra is not None:
-        with torch.device("meta"):
-            model = Transformer(config)
-            generator = share_embeddings(Transformer(made), model)
-        shared = {id(p) for p in model.parameters()}
-        assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
+    with torch.device("meta"):
+        model = Transformer(config)
+        generator = share_embeddings(Transformer(made), model)
+    shared = {id(p) for p in model.parameters()}
+    assert sum(p.numel() for p in generator.parameters() if id(p) not in shared) == extra
 
 
 @pytest.mark.parametrize(

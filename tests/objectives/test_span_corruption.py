@@ -80,15 +80,6 @@ def reference_lengths(inputs: int, rate: float, mean: float) -> tuple[int, int]:
     return raw, read_of(raw)[1]
 
 
-def test_512_inputs_are_568_tokens_with_114_targets() -> None:
-    made, options = objective(), Options()
-    assert span_corruption.text_length(options, 512) == 568
-    batch = made.corrupt(blocks(4, 568), np.zeros(4, np.int64), 0)
-    assert batch.tokens.shape == (4, 512)
-    assert batch.decoder_tokens is not None and batch.decoder_tokens.shape == (4, 114)
-    assert batch.documents is None and batch.index is None  # nothing is padded
-
-
 @pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.15, 10.0), (0.1, 2.0), (0.3, 3.0)])
 def test_lengths_are_those_of_the_reference_rule(rate: float, mean: float) -> None:
     options = Options(rate=rate, mean_span=mean)

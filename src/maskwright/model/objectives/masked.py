@@ -76,8 +76,10 @@ SPEC = Spec(
     rows="documents",
     usual_for="encoder",
     measurement=MeasurementSpec(
-        options=lambda own: Options(independent=isinstance(own, Options) and own.independent),
-        at_end=lambda own: at_end(own) if isinstance(own, Options) else own,
+        options=lambda trained: Options(
+            independent=isinstance(trained, Options) and trained.independent
+        ),
+        at_end=lambda trained: at_end(trained) if isinstance(trained, Options) else trained,
         words=lambda options: f"as every encoder is, with {options.rate:.0%} of the tokens masked",
     ),
     static_option="static",

@@ -115,12 +115,12 @@ class BaseReference:
     """The base model of a separately saved head.
 
     Attributes:
-        places: possible paths of the base, in order of preference.
+        paths: possible paths of the base, in order of preference.
         sha256: the hash of its folder.
         config: the config of the base with this head instead of its own.
     """
 
-    places: tuple[Path, ...]
+    paths: tuple[Path, ...]
     sha256: str
     config: TransformerConfig
 

@@ -350,7 +350,7 @@ def _require_supported(config: Mapping[str, Any]) -> None:
         if not isinstance(config.get(key, False), bool | None):
             raise _invalid(key, config[key], "true or false")
     for key in sorted(config.keys() - KNOWN):
-        unset = (None, False, "", [], {}, "none" if key == "bias" else None)
+        unset: list[Any] = [None, False, "", [], {}, *(["none"] if key == "bias" else [])]
         if config[key] not in unset:
             raise IncompatibleError(
                 "an unsupported setting of the adapter",
@@ -428,8 +428,8 @@ def _ia3_tensors(
                 raise IncompatibleError("a fused projection has one input", where=theirs)
             tensors[f"{theirs}.ia3_l"] = sample[None]
         else:
-            ones = torch.ones_like(sample)
-            factors = [arrays.get(f"{our}.factors", ones) for our in modules]
+            neutral = torch.ones_like(sample)
+            factors = [arrays.get(f"{our}.factors", neutral) for our in modules]
             tensors[f"{theirs}.ia3_l"] = torch.cat(factors)[:, None]
     return tensors
 
