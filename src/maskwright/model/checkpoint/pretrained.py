@@ -11,8 +11,7 @@ our own config. Code in a folder is never executed.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,9 +103,8 @@ def load(
     """
     folder = model_folder(folder)
     hf, form = _config_and_layout(folder, architecture)
-    expected_shapes = shapes.parameters(form.config)
-    itemsize = (dtype or torch.float32).itemsize
-    _bearable(folder, sum(math.prod(s) for s in expected_shapes.values()) * itemsize, largest_bytes)
+    num_bytes = shapes.num_parameters(form.config) * (dtype or torch.float32).itemsize
+    _require_memory(folder, num_bytes, largest_bytes)
     tensors = files.open_folder(folder)
     form = layout.of_hf(form.switched(hf, tensors.entries), architecture)
     file_names, unused = matching.match(form, tensors)
@@ -171,7 +169,11 @@ def _config_and_layout(
             do="move adapter_config.json and adapter_model.safetensors into a folder of their own",
         )
     hf = read_json(folder, CONFIG)
-    return hf, _located(folder / CONFIG, lambda: layout.of_hf(hf, architecture))
+    try:
+        return hf, layout.of_hf(hf, architecture)
+    except MaskwrightError as error:
+        error.where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
+        raise error.under(f"{folder / CONFIG}: " if error.where else str(folder / CONFIG)) from None
 
 
 def _not_a_model(folder: Path) -> MaskwrightError:
@@ -244,22 +246,7 @@ def require_room(tokenizer: Tokenizer, config: TransformerConfig) -> None:
         )
 
 
-def _located(path: Path, act: Callable[[], CheckpointLayout]) -> CheckpointLayout:
-    """Call `act`; errors it raises get `path` in their location."""
-    try:
-        return act()
-    except MaskwrightError as error:
-        where = str(error.where or "").removeprefix("config.json").removeprefix(": ")
-        raise type(error)(
-            error.what,
-            where=f"{path}: {where}" if where else path,
-            found=error.found,
-            wanted=error.wanted,
-            do=error.do,
-        ) from error
-
-
-def _bearable(folder: Path, needed: int, largest: int | None) -> None:
+def _require_memory(folder: Path, needed: int, largest: int | None) -> None:
     limit = int(free_bytes() * SPARE_MEMORY) if largest is None else largest
     if needed > limit:
         raise ResourceError(
