@@ -123,7 +123,7 @@ def read_task(folder: Path) -> TaskRecord | None:
         return from_plain(TaskRecord, plain)
     except MaskwrightError as error:
         where = f"{path}: {error.where}"
-        raise _unlike(where, error.problem, error.found, error.wanted) from error
+        raise _unlike(where, error.what, error.found, error.wanted) from error
 
 
 def result_around(folder: Path) -> Path | None:
