@@ -169,7 +169,9 @@ def require_finished(folder: Path) -> Path | None:
     if None not in records and records[0] != records[1]:
         difference = _first_difference(records[0], records[1])
         expected = f"the same as {home / MODEL / TASK}"
-        raise _unlike(home / TASK, f"two {TASK} of one model differ", difference, expected)
+        raise _unlike(
+            home / TASK, f"two {TASK} of one model say different things", difference, expected
+        )
     return home
 
 
