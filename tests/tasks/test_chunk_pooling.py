@@ -17,7 +17,7 @@ from maskwright.learn.train.optimizers.settings import AdamW
 from maskwright.model.inference.batches import PACKED
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.inference.scores import scores
-from maskwright.model.nn import chunk_pooling as pieces
+from maskwright.model.nn import heads as pieces
 from maskwright.model.nn.config import Head
 from maskwright.model.nn.initialise import build
 from maskwright.model.objectives.modules.supervised import Supervised
@@ -189,5 +189,5 @@ def test_refusals() -> None:
     with pytest.raises(DataError, match="labels"):
         EncodedExamples(texts, np.zeros(3), pieces=np.array([1, 2]))
     over = pieces.layers_over(bert().config)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"heads\.own\.over"):
         Head(name="own", kind="token", labels=2, over=over)

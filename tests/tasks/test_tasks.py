@@ -33,8 +33,8 @@ from maskwright.learn.tasks.question_answering import QuestionAnswering
 from maskwright.model.checkpoint import pretrained
 from maskwright.model.inference.encoded import Collation, EncodedExamples, framed
 from maskwright.model.nn import initialise
-from maskwright.model.objectives.base.contrastive import Contrast
 from maskwright.model.objectives.base.sequences import Sequences
+from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.opening import folders
 from maskwright.text.tables.examples import (
     MatchExample,
@@ -487,9 +487,9 @@ def test_methods_by_name(model: Path, tmp_path: Path) -> None:
         assert found["method"] == name and found["layer_decay"] == 0.5
         assert found["seeds"][0]["loss"][1] < found["seeds"][0]["loss"][0]
         assert (name == "reinit-1") is ("new: encoder.blocks.1, heads" in said.getvalue())
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="layers"):
         finetune_file(model, data, tmp_path / "many", method="last-99", stream=said)
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="layers"):
         finetune_file(model, data, tmp_path / "many", method="reinit-99", stream=said)
     with pytest.raises(UsageError, match="--layer-decay"):
         finetune_file(model, data, tmp_path / "odd", layer_decay=0.0, stream=said)

@@ -26,7 +26,7 @@ from maskwright.learn.pretrain.prepare import (
 from maskwright.learn.pretrain.rows import held_out_rows
 from maskwright.learn.pretrain.session import TrainingSession
 from maskwright.learn.train.state import TrainState
-from maskwright.model.device.neighbours import SlowdownWatch
+from maskwright.model.device.machine import SlowdownWatch
 from maskwright.model.device.process_memory import peak_memory
 from maskwright.model.inference import held_out_loss as likelihood
 from maskwright.model.inference.decode import Sampling, generate

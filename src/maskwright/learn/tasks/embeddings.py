@@ -60,8 +60,8 @@ from maskwright.text.tables.split_files import TRAIN
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer
-    from maskwright.model.objectives.base.contrastive import Aim, Contrast
     from maskwright.model.objectives.base.objective import Vocabulary
+    from maskwright.model.objectives.modules.supervised import Aim, Contrast
 
 EMBEDDING, MATCHING = "embedding", "matching"
 AT_ONCE = 1024  # anchors that are compared with all candidates
@@ -130,7 +130,7 @@ class EmbeddingTask(TaskType):
         long: Long = "head",
         train: Encoded | None = None,
     ) -> Contrast:
-        from maskwright.model.objectives.base.contrastive import Contrast
+        from maskwright.model.objectives.modules.supervised import Contrast
 
         if "cls" in self.poolings and model.config.decoder is not None:
             raise IncompatibleError(

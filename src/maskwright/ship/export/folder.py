@@ -39,7 +39,7 @@ from maskwright.model.checkpoint.safe_read import LARGEST_JSON, regular_file
 from maskwright.model.checkpoint.sentence_modules import MODULES, modules_of
 from maskwright.model.graph.graphs import Graph, Ids, Vectors, graphs_of
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.contrastive import Contrast
+from maskwright.model.objectives.modules.supervised import Contrast
 from maskwright.model.objectives.supervised import PROBLEM_TYPES
 from maskwright.model.opening import head_alone, special_tokens
 from maskwright.model.opening.model import Model

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from maskwright.base.errors import CheckpointError, DataError, IncompatibleError
 from maskwright.base.report.tables import Table
 from maskwright.learn.tasks.base.task_type import Encoded, TaskType
-from maskwright.model.graph.eight_bits import WEIGHT, has_vnni, write_eight_bits
 from maskwright.model.graph.graphs import IDS, MASK, SEGMENTS, Graph, Port
-from maskwright.model.graph.session import Session
+from maskwright.model.graph.session import WEIGHT, Session, has_vnni, write_eight_bits
 from maskwright.model.inference.encoded import Collation, EncodedExamples
 from maskwright.ship.export import proof
 from maskwright.ship.export.proof import Run

@@ -8,8 +8,8 @@ from maskwright.base.errors import IncompatibleError
 from maskwright.learn.tasks.base.choices import HIERARCHICAL, POOLINGS, Long
 from maskwright.learn.tasks.base.task_type import TaskType
 from maskwright.model.checkpoint import pretrained
-from maskwright.model.nn.chunk_pooling import layers_over
 from maskwright.model.nn.config import Head, TransformerConfig
+from maskwright.model.nn.heads import layers_over
 from maskwright.model.opening.model import Model
 
 

@@ -46,8 +46,8 @@ from maskwright.model.checkpoint import files, safe_read
 from maskwright.model.checkpoint.matching import require_finite
 from maskwright.model.checkpoint.sentence_modules import Module, around, modules_of
 from maskwright.model.nn.transformer import Transformer
-from maskwright.model.objectives.base.contrastive import Contrast, Unit
 from maskwright.model.objectives.base.objective import Vocabulary
+from maskwright.model.objectives.modules.supervised import Contrast, Unit
 from maskwright.text.tokenizer.tokenizer import Tokenizer
 
 ABOUT = "config_sentence_transformers.json"

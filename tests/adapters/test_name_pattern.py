@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from maskwright.model.checkpoint.name_pattern import PatternError, fits
+from maskwright.model.adapters.base.name_pattern import PatternError, fits
 
 NAMES = [
     "encoder.layer.0.attention.self.query",

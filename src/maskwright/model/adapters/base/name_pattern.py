@@ -36,7 +36,7 @@ class _Alternatives:
     alternatives: tuple[tuple[_Character | _Alternatives, ...], ...]
 
 
-_Part = _Character | _Alternatives
+_Node = _Character | _Alternatives
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -68,8 +68,8 @@ def _group(text: str, index: int, depth: int) -> tuple[_Alternatives, int]:
     """Parse alternatives from `index` on; return them and the index of the closing bracket."""
     if depth > DEEPEST:
         raise PatternError("groups in groups in groups")
-    alternatives: list[tuple[_Part, ...]] = []
-    alternative: list[_Part] = []
+    alternatives: list[tuple[_Node, ...]] = []
+    alternative: list[_Node] = []
     while index < len(text) and text[index] != ")":
         if text[index] == "|":
             alternatives.append(tuple(alternative))
@@ -116,23 +116,23 @@ def _character(text: str, index: int) -> tuple[_Character, int]:
     return _Character(matches, ""), index + length
 
 
-def _through(part: _Part, name: str, positions: set[int]) -> set[int]:
-    """Return the possible ends in `name` of matches of `part` that start at `positions`."""
-    if isinstance(part, _Alternatives):
+def _through(node: _Node, name: str, positions: set[int]) -> set[int]:
+    """Return the possible ends in `name` of matches of `node` that start at `positions`."""
+    if isinstance(node, _Alternatives):
         reached_after: set[int] = set()
-        for alternative in part.alternatives:
+        for alternative in node.alternatives:
             reached = positions
             for member in alternative:
                 reached = _through(member, name, reached)
             reached_after |= reached
         return reached_after
     after_one = {
-        position + 1 for position in positions if position < len(name) and part.fits(name[position])
+        position + 1 for position in positions if position < len(name) and node.fits(name[position])
     }
-    if not part.repeats:
+    if not node.repeats:
         return after_one
-    reachable = set(after_one) if part.repeats == "+" else positions | after_one
+    reachable = set(after_one) if node.repeats == "+" else positions | after_one
     while after_one:
-        after_one = {p + 1 for p in after_one if p < len(name) and part.fits(name[p])} - reachable
+        after_one = {p + 1 for p in after_one if p < len(name) and node.fits(name[p])} - reachable
         reachable |= after_one
     return reachable
