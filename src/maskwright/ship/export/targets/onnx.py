@@ -217,7 +217,7 @@ def _evaluation_rows(
 
 def _int8_ending(subfolder: str) -> str:
     """Return the suffix of an 8-bit graph's file; in a subfolder that of sentence-transformers."""
-    from maskwright.model.graph.eight_bits import has_vnni
+    from maskwright.model.graph.session import has_vnni
     from maskwright.model.graph.onnx import ENDING
 
     if not subfolder:
