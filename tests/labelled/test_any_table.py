@@ -13,9 +13,10 @@ from corpus.files_at_hand import write
 from labelled.tables import table_of, write_rows
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build, prepare
+from maskwright.text.tables.rows import Table
 from maskwright.text.tables.shapes import shapes
 from maskwright.text.tables.splits import split_dataset
 from maskwright.text.tables.survey import survey

@@ -225,7 +225,7 @@ def test_what_label_studio_has_besides_is_told_and_its_places_are_those_of_tasks
 
 def load_raw(path: Path) -> list[Any]:
     from maskwright.text.corpus.files import find
-    from maskwright.text.tables.rows import read_rows
+    from maskwright.text.tables.read import read_rows
 
     return list(read_rows(find(path)[0]))
 

@@ -13,11 +13,11 @@ import pytest
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.files import Table
-from maskwright.text.tables.flags import flag
+from maskwright.text.tables.cell_values import flag
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Dataset
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.rows import Table
 from maskwright.text.tables.survey import survey
 
 SETS = ((0,), (1, 3), (), (2,), (0, 1, 2, 3))

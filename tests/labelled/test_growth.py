@@ -16,7 +16,7 @@ import pytest
 from labelled.tables import refusal, write_parquet
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.document import refuse_duplicates
-from maskwright.text.tables import column_contents
+from maskwright.text.tables import cell_values
 from maskwright.text.tables import rows as formats_rows
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
@@ -203,9 +203,9 @@ def test_twice_the_size_costs_at_most_three_times(case: str, tmp_path: Path) -> 
 def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(rows: Any, lists: Any = ()) -> dict[str, column_contents.Column]:
+    def describe(rows: Any, lists: Any = ()) -> dict[str, cell_values.Column]:
         names = dict.fromkeys(name for row in rows for name in row.values)
-        every = {name: [column_contents.value_of(row, name) for row in rows] for name in names}
+        every = {name: [cell_values.value_of(row, name) for row in rows] for name in names}
         return {
             name: column_contents._described(name, cells, len(rows))
             for name, cells in every.items()

@@ -10,11 +10,11 @@ import pytest
 
 from labelled.tables import refusal, sentence, table_of, write
 from maskwright.base.errors import DataError, UsageError
+from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Task
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.raw_text import as_integer
 
 MANY = range(40)
 

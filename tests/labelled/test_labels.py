@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from labelled.tables import loaded, refusal, sentence, table_of, understood, write, write_rows
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.column_contents import is_empty
+from maskwright.text.tables.cell_values import is_empty
 from maskwright.text.tables.examples import ChoiceExample, QuestionExample
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer

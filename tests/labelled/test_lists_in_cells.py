@@ -13,7 +13,7 @@ import pytest
 from labelled.tables import loaded, refusal, sentence
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.column_contents import list_of
+from maskwright.text.tables.cell_values import list_of
 from maskwright.text.tables.files import load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build

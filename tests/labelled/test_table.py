@@ -12,8 +12,9 @@ import pytest
 from labelled.tables import refusal, sentence, write, write_parquet, write_rows
 from maskwright.base.errors import DataError, UsageError
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.files import Table, load
+from maskwright.text.tables.files import load
 from maskwright.text.tables.prepare import prepare
+from maskwright.text.tables.rows import Table
 
 ROWS = [{"text": sentence(n), "label": n % 2} for n in range(6)]
 SKIP = ReadingOptions(on_bad="skip", max_bad_fraction=1.0)

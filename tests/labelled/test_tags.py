@@ -10,17 +10,19 @@ from hypothesis import strategies
 
 from labelled.tables import table_of, understood
 from maskwright.base.errors import ConfigError, DataError, IncompatibleError
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.prepare import build
+from maskwright.text.tables.rows import Table
 from maskwright.text.tables.survey import survey
-from maskwright.text.tables.tag_spelling import as_entities, findings, spelling_of
 from maskwright.text.tables.tags import (
     SCHEMES,
     Entity,
     accuracy,
+    as_entities,
     entities,
+    findings,
     repair,
     score,
+    spelling_of,
     split_tag,
     write,
 )

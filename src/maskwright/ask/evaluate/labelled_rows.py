@@ -30,14 +30,13 @@ from maskwright.learn.finetune.hashes import hashes
 from maskwright.learn.tasks.base.task_type import SECOND, UNTOLD, TaskType, task_for
 from maskwright.model.opening import folders
 from maskwright.text.tables import files as table
-from maskwright.text.tables.column_contents import has_column
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.layout import Task
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.prepare import build, hidden_by, no_answers
 from maskwright.text.tables.reading_options import DEFAULT_OPTIONS, TableReadingOptions
+from maskwright.text.tables.rows import ALL, TEST, TRAIN, VALIDATION, has_column
 from maskwright.text.tables.shapes import as_names, may_be_joined, shape_for
-from maskwright.text.tables.split_files import ALL, TEST, TRAIN, VALIDATION
 from maskwright.text.tables.survey import left_out_findings, reading_findings
 
 NAME, PAGE = "evaluation.json", "report.html"

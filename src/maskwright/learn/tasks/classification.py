@@ -42,12 +42,12 @@ from maskwright.learn.tasks.base.task_type import (
 )
 from maskwright.learn.tasks.windows.windows import KEEPS, Keep, pool
 from maskwright.model.objectives.supervised import Problem
-from maskwright.text.tables.column_contents import is_empty, text_in, text_of, value_of
+from maskwright.text.tables.cell_values import is_empty, text_in, text_of
 from maskwright.text.tables.examples import PairExample, TextExample
 from maskwright.text.tables.layout import Dataset, Label, Shape
 from maskwright.text.tables.layouts.pair import PAIR
 from maskwright.text.tables.layouts.text import TEXT
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, value_of
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer

@@ -49,13 +49,12 @@ from maskwright.learn.tasks.base.task_type import (
     text,
 )
 from maskwright.model.inference.encoded import EncodedExamples
-from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.cell_values import text_in
 from maskwright.text.tables.examples import MatchExample, PairExample, TextExample
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.match import MATCH
 from maskwright.text.tables.layouts.pair import PAIR
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.rows import TRAIN, Row
 
 if TYPE_CHECKING:
     from maskwright.model.nn.transformer import Transformer

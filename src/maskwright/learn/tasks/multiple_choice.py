@@ -32,8 +32,7 @@ from maskwright.model.inference.encoded import EncodedExamples
 from maskwright.text.tables.examples import ChoiceExample
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.choices import CHOICES, options_of, question_of
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.rows import TRAIN, Row
 
 SHAPES = (Shape(name="multiple-choice", layout=CHOICES, metrics=("accuracy",)),)
 

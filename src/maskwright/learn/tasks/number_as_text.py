@@ -17,7 +17,7 @@ from maskwright.learn.tasks.base.task_type import Answers, Encoded, Outputs
 from maskwright.learn.tasks.base.text_to_text import ValueAsText
 from maskwright.learn.tasks.windows.text_to_text import number_text, read_numbers
 from maskwright.text.tables.layout import Dataset
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.rows import TRAIN
 
 SERVES = ("regression", "similarity")
 STEPS = 25

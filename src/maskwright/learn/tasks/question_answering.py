@@ -49,7 +49,7 @@ from maskwright.text.tables.formats.squad import AnswerSpan, Question
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.question import QUESTION
 from maskwright.text.tables.marked_text import whole_words
-from maskwright.text.tables.split_files import TRAIN, VALIDATION
+from maskwright.text.tables.rows import TRAIN, VALIDATION
 
 BALANCED_F1 = "balanced_f1"  # mean over questions with and without an answer
 SHAPES = (

@@ -20,8 +20,7 @@ from maskwright.text.store.pairs import sentence_starts
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.rewrite import REWRITE
-from maskwright.text.tables.spellings import plain
-from maskwright.text.tables.split_files import TRAIN
+from maskwright.text.tables.rows import TRAIN, plain
 
 SHAPES = (Shape(name="sequence-to-sequence", layout=REWRITE, metrics=text_score.NAMES),)
 BEAMS = 4

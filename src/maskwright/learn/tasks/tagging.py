@@ -37,16 +37,13 @@ from maskwright.learn.tasks.windows.tag_windows import TagWindows
 from maskwright.model.inference.encoded import EncodedExamples, framed
 from maskwright.model.objectives.base.sequences import Sequences
 from maskwright.text.tables import tags
-from maskwright.text.tables.column_contents import value_of
 from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.formats.conll import Sentence
 from maskwright.text.tables.layout import Dataset, Shape
 from maskwright.text.tables.layouts.words import WORDS
 from maskwright.text.tables.marked_text import words_in
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.split_files import TRAIN
-from maskwright.text.tables.tag_spelling import as_entities, spelling_of
-from maskwright.text.tables.tags import OUTSIDE, Entity, TagScore
+from maskwright.text.tables.rows import TRAIN, Row, value_of
+from maskwright.text.tables.tags import OUTSIDE, Entity, TagScore, as_entities, spelling_of
 
 SHAPES = (Shape(name="tagging", layout=WORDS, label="classes", metrics=("entity_f1", "accuracy")),)
 PORTION = 512  # windows that are built together

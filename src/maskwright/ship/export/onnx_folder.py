@@ -27,7 +27,7 @@ from maskwright.ship.export import int8 as quantization
 from maskwright.ship.export.answers import EvaluationRows
 from maskwright.ship.export.model_folder import graphs, predictor_of, vectors_of
 from maskwright.ship.export.target import Report
-from maskwright.text.tables.split_files import TEST, VALIDATION
+from maskwright.text.tables.rows import TEST, VALIDATION
 
 QUANTIZATION = "quantization.json"
 MOST_ROWS = 500  # maximum number of rows for measuring the loss of 8-bit weights

@@ -1,38 +1,46 @@
-"""Load the rows of labelled files or folders, by part.
+"""Load the rows of labelled files or folders, by part, with the names of classes beside them.
 
     one file                     -> the part "all", divided later (splits.py)
-    a folder with train…, dev…   -> the parts by the files' names; `labels.json` names the classes
+    a folder with train…, dev…   -> the parts by the files' names, train-00000-of-00002.parquet or
+                                    my_set/train/part1.jsonl; `labels.json` names the classes
     train=, validation=, test=   -> the parts as given
 
-`rows.py` reads one file; this module holds the rows of all files.
+Files without a part form one table; if other files have a part, they are not read, and a finding
+lists them. `read.py` reads one file.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from maskwright.base.errors import DataError, MaskwrightError, UsageError
-from maskwright.base.findings import Finding
 from maskwright.base.storage.files import write_file
+from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.files import IgnoredFiles, Source, find
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.reading import ReadingOptions
-from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.formats.resolve_annotations import resolve_labels
-from maskwright.text.tables.raw_text import LABEL, Names, read_names
-from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Row, read_rows
-from maskwright.text.tables.split_files import (
+from maskwright.text.tables.cell_values import as_integer
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.formats.annotations import resolve_labels
+from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
+from maskwright.text.tables.read import noted_names, read_rows
+from maskwright.text.tables.rows import (
     ALL,
+    DEFAULT_READING,
+    LABEL,
+    PARTS,
+    TABLE_FILE,
     TEST,
     TRAIN,
     VALIDATION,
-    by_part,
-    noted_names,
-    separate_class_names,
+    Names,
+    Row,
+    Table,
 )
 
 # Also read if only a data file next to it was named.
@@ -41,55 +49,6 @@ NAMES_NEAR = "labels.json"
 ClassNames = tuple[dict[str, Names], str]
 # (sources by part; class names and their file; files without a part; ignored files).
 PartSources = tuple[dict[str, list[Source]], ClassNames, list[str], IgnoredFiles]
-
-
-@dataclass(frozen=True)
-class Table:
-    """The rows of all parts.
-
-    Attributes:
-        parts: the existing ones of `train`, `validation`, `test`; or only `all`.
-        names: class number -> name by column, from a file next to the data or their metadata; those
-            of `label` also apply if the column has another name (`names_of`).
-        names_file: the file that holds `names`, or "".
-        loose: whether `names_file` was not given by the user, so that it may be for other data.
-        counts: counts of the reading, by part.
-        rejects: the file that lists dropped rows, by part, if requested.
-    """
-
-    parts: dict[str, list[Row]]
-    names: dict[str, Names] = field(default_factory=dict)
-    names_file: str = ""
-    loose: bool = False
-    counts: dict[str, Counts] = field(default_factory=dict)
-    rejects: dict[str, Path] = field(default_factory=dict)
-
-    @property
-    def first(self) -> list[Row]:
-        """The rows from which columns and labels are learned: `train`, or `all`."""
-        return self.parts.get(TRAIN, self.parts.get(ALL, []))
-
-    def names_of(self, column: str) -> Names:
-        """Return class number -> name of a label column; empty if no file has the names."""
-        if column in self.names or LABEL in self.columns:
-            return self.names.get(column, {})
-        return self.names.get(LABEL, {})
-
-    def without_labels(self, split: str, rows: Sequence[Row], shown: str) -> bool:
-        """Drop a test part whose `rows` have no labels, as in public data sets, with a finding that
-        names the placeholder `shown`. Return False, without effect, for other parts."""
-        if split != TEST or TRAIN not in self.parts:
-            return False
-        del self.parts[split]
-        message = f"not used: {shown} in place of a label in all {len(rows):,} rows"
-        unused = Finding("part-not-used", message)
-        self.counts.setdefault(split, Counts()).notes.append(unused)
-        return True
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of the first part, in order of occurrence."""
-        return list(dict.fromkeys(name for row in self.first for name in row.values))
 
 
 def load(
@@ -179,24 +138,9 @@ def _refuse_running_text(reading: ReadingOptions) -> None:
             )
 
 
-def _refuse_brat(files: Sequence[Source], ignored: Sequence[str]) -> None:
-    """Raise UsageError for brat annotations, which are in files next to the texts."""
-    stems = {str(source.path.with_suffix("")) for source in files if source.format == "text"}
-    if marks := [name for name in ignored if name.endswith(".ann") and name[:-4] in stems]:
-        raise UsageError(
-            "brat's marks are not in the file of their text",
-            where=marks[0],
-            found=f"{len(marks):,} files ending in .ann",
-            wanted="texts and marks in one file",
-            do='write a line for each text, {"text": …, "entities": [[0, 4, "PER"]]}, with the '
-            "places that stand behind T1, T2 and so on; name the file .jsonl",
-        )
-
-
 def _find_data(data: Path | str | Sequence[Path | str], learned: bool) -> PartSources:
     """Find the sources of one or more paths, assigned to parts by the names of files."""
-    all_files, ignored = find(data, unnamed_files.sources)
-    _refuse_brat(all_files, ignored.files)
+    all_files, ignored = find(data, text_files.sources)
     files, names, names_files = separate_class_names(all_files)
     sources = {ALL: files} if _is_one_file(data) else by_part(files, learned=learned)
     assigned = {source.shown for files in sources.values() for source in files}
@@ -226,7 +170,7 @@ def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     """Find the sources of one path for each part."""
     files_by_split, ignored = {}, IgnoredFiles()
     for split, path in path_by_split.items():
-        found_files, ignored_files = find(path, unnamed_files.sources)
+        found_files, ignored_files = find(path, text_files.sources)
         files_by_split[split] = separate_class_names(found_files)
         ignored.add(ignored_files)
     sources = {split: files for split, (files, _, _) in files_by_split.items()}
@@ -276,3 +220,221 @@ def _check_columns(table: Table) -> None:
                 wanted=", ".join(table.columns),
                 do="name the columns alike in all files",
             )
+
+
+# ------------------------------------------------------------------------------ parts of a folder
+def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[Source]]:
+    """Return the files of each part in the order train, validation, test; or all files as `all`.
+
+    Args:
+        learned: whether training data are required.
+
+    Raises:
+        UsageError: a name with two parts, no training data, a part in two formats.
+    """
+    sources_by_part: dict[str, list[Source]] = {}
+    if texts := text_files.in_folders(files, says_part):
+        upper_folders = [source.path.parent.parent.name for source in texts]
+        files, has_split_folders = texts, len(set(upper_folders)) > 1
+        names = [part_of_folder(name) if has_split_folders else ALL for name in upper_folders]
+    else:
+        names = _parts_by_name(files)
+    for source, split in zip(files, names, strict=True):
+        sources_by_part.setdefault(split, []).append(source)
+    if sources_by_part.keys() == {ALL}:
+        return sources_by_part
+    sources_by_part.pop(ALL, None)  # files without part may not be data, such as languages.json
+    if learned and TRAIN not in sources_by_part:
+        raise UsageError(
+            "the folder has no training data",
+            where=files[0].path.parent,
+            found=", ".join(f"{split}: {s[0].path.name}" for split, s in sources_by_part.items()),
+            wanted="a file whose name has the word train",
+            do="rename the file, as train.csv; or name it alone: --data FILE",
+        )
+    for split, sources in sources_by_part.items():
+        suffixes = Counter(source.suffix for source in sources)
+        if len(suffixes) > 1:
+            raise UsageError(
+                "the folder has one part in two formats",
+                where=files[0].path.parent,
+                found=f"{split}: " + ", ".join(sorted(source.path.name for source in sources)),
+                wanted="one of them",
+                do="move what is not meant out of the folder",
+            )
+    return {split: sources_by_part[split] for split in PARTS if split in sources_by_part}
+
+
+def _parts_by_name(files: Sequence[Source]) -> list[str]:
+    """Return the part of each file by a word in its name; if no name has one, by its folder."""
+    split_names = [_part_of(source) for source in files]
+    if set(split_names) == {ALL}:
+        return [PART_WORDS.get(source.path.parent.name.lower(), ALL) for source in files]
+    return split_names
+
+
+def _part_of(source: Source) -> str:
+    words = [w.lower() for w in WORD.findall(source.path.name)]
+    split_names = {PART_WORDS[w] for w in words if w in PART_WORDS}
+    if len(split_names) > 1:
+        raise UsageError(
+            "the file's name contains two parts",
+            where=source.shown,
+            found=" and ".join(sorted(split_names)),
+            wanted="one of train, validation, test",
+            do="rename the file, or move it out of the folder",
+        )
+    return split_names.pop() if split_names else ALL
+
+
+# ------------------------------------------------------------------------------ names of classes
+FILE = re.compile(
+    r"(?:(.+?)[_-])?(labels?|id2label|label2id|label[_-]?map|label[_-]?names|class[_-]?names"
+    r"|classes|dataset_infos?)\.json$",
+    re.IGNORECASE,
+)
+# Files that hold more than class names, and possibly none.
+ABOUT = re.compile(r"dataset_infos?\.json$", re.IGNORECASE)
+WRAPPED = ("id2label", "label2id", "names", "labels", "classes", "label_names", "class_names")
+NUMBER_OF, NAME_OF = ("id", "label_id", "index", "value"), ("name", "label", "class")
+WANTED = '["bad", "good"], {"0": "bad", "1": "good"} or {"bad": 0, "good": 1}'
+
+
+def separate_class_names(
+    sources: Sequence[Source],
+) -> tuple[list[Source], dict[str, Names], list[str]]:
+    """Return (the data files, class names by column from files such as `labels.json`, the names of
+    these files).
+
+    Raises:
+        DataError: a file of class names holds none.
+    """
+    names: dict[str, Names] = {}
+    files, names_files = [], []
+    for source in sources:
+        if len(sources) == 1 or not is_of_names(source):
+            files.append(source)
+        elif (file_names := read_names(source)) is None:
+            files.append(source)  # holds rows despite its name
+        elif file_names:
+            names |= file_names
+            names_files.append(source.shown)
+    return files, names, names_files
+
+
+def is_of_names(source: Source) -> bool:
+    """Whether the name of a file is that of a file with class names."""
+    return FILE.search(source.path.name) is not None
+
+
+def read_names(source: Source) -> dict[str, Names] | None:
+    """Read class names by column, `label` if the file names no column; None if it holds rows.
+
+    Raises:
+        DataError: not UTF-8, not JSON, or class names of an unknown form.
+    """
+    match = FILE.search(source.path.name)
+    assert match is not None
+    is_description = ABOUT.search(source.path.name) is not None
+    column = f"{match[1]}_label" if match[1] else LABEL
+    try:
+        value = parse(source.path.read_text("utf-8-sig"), source.shown)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            "not UTF-8",
+            where=source.shown,
+            found=error.reason,
+            wanted="a list of names, in UTF-8",
+            do="save the file as UTF-8",
+        ) from error
+    except DataError:
+        if match[1]:  # train_labels.json may be JSON Lines
+            return None
+        raise
+    if is_description:
+        return dict(_names_in_features(value, source.shown))
+    if type(value) is dict and (names := dict(_names_in_features(value, source.shown))):
+        return names
+    while type(value) is dict and (keys := [key for key in WRAPPED if key in value]):
+        if type(value[keys[0]]) not in (list, dict):
+            break
+        value = value[keys[0]]
+    if type(value) is list and value and all(type(entry) is dict for entry in value):
+        pairs = [_number_and_name(entry) for entry in value]
+        if None in pairs and match[1]:
+            return None
+        return {column: _sort_names([p for p in pairs if p is not None], value, source.shown)}
+    return {column: _parse_names(value, source.shown)}
+
+
+def _parse_names(value: Any, file: str) -> Names:
+    if type(value) is list and all(type(name) is str for name in value):
+        return _sort_names(list(enumerate(value)), value, file)
+    if type(value) is not dict:
+        raise _names_error(value, file)
+    keys, values = list(value), list(value.values())
+    if all(type(v) is int for v in values):
+        return _sort_names([(number, name) for name, number in value.items()], value, file)
+    if all(type(v) is str for v in values) and all(as_integer(k) is not None for k in keys):
+        if any(as_integer(v) is None for v in values):
+            return _sort_names([(as_integer(k), name) for k, name in value.items()], value, file)
+        raise _names_error(value, file, "numbers on both sides")
+    if all(type(v) is str and as_integer(v) is not None for v in values):
+        return _sort_names([(as_integer(v), name) for name, v in value.items()], value, file)
+    raise _names_error(value, file)
+
+
+def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
+    """Return (number, name) of the class that an object describes, or None."""
+    numbers = [n for key in NUMBER_OF if (n := as_integer(entry.get(key))) is not None]
+    names = [entry[key] for key in NAME_OF if type(entry.get(key)) is str]
+    is_row = "text" in entry or "sentence" in entry
+    return (numbers[0], names[0]) if len(numbers) == len(names) == 1 and not is_row else None
+
+
+def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) -> Names:
+    """Return the names in ascending order of their numbers.
+
+    Raises:
+        DataError: there are no names, or a name or a number occurs twice.
+    """
+    pairs_read = [(number, name) for number, name in pairs if number is not None]
+    names = dict(sorted(pairs_read))
+    if not pairs_read or (type(value) in (list, dict) and len(pairs_read) < len(value)):
+        raise _names_error(value, file)
+    repeated = len(names) < len(pairs_read) or len(set(names.values())) < len(names)
+    if repeated or any(not name.strip() for name in names.values()):
+        raise _names_error(value, file, "a name or a number twice" if repeated else "an empty name")
+    return names
+
+
+def _names_in_features(value: Any, file: str) -> Iterable[tuple[str, Names]]:
+    """Yield (column, class names) from the feature descriptions of the datasets library."""
+    if type(value) is not dict:
+        return
+    features = value.get("features", value)
+    if (
+        features is value
+        and len(value)
+        and all(type(v) is dict and "features" in v for v in value.values())
+    ):
+        features = next(iter(value.values()))["features"]  # one entry for each configuration
+    if type(features) is not dict:
+        return
+    for column, feature in features.items():
+        if type(feature) is dict:
+            element_feature = feature.get("feature")
+            feature = element_feature if type(element_feature) is dict else feature
+            class_names = feature.get("names")
+            if type(class_names) is list and class_names:
+                yield column, _parse_names([str(name) for name in class_names], file)
+
+
+def _names_error(value: Any, file: str, reason: str = "") -> DataError:
+    return DataError(
+        "the names of the classes cannot be read",
+        where=file,
+        found=(f"{reason}: " if reason else "") + repr(value)[:80],
+        wanted=WANTED,
+        do="write them so, or move the file out of the folder",
+    )

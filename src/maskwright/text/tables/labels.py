@@ -18,16 +18,15 @@ from typing import Any
 
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, near, shorten
-from maskwright.text.tables.column_contents import (
+from maskwright.text.tables.cell_values import (
+    FLAG_WORDS,
     NO_WIDTH,
     NUMBER,
     Label,
     is_empty,
     label_of,
-    value_of,
 )
-from maskwright.text.tables.flags import WORDS
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, value_of
 
 RARE = 20
 LONGEST_NUMBER = 40
@@ -39,7 +38,7 @@ JOINTS = re.compile(
 )
 # First letters of yes and no, these words in full, and the numbers that may stand for them.
 LETTERS = set("yntfj")
-IN_FULL = {"true", "false", *(word for word in WORDS if len(word) > 1)}
+IN_FULL = {"true", "false", *(word for word in FLAG_WORDS if len(word) > 1)}
 AS_NUMBERS = {"true": "number 1", "yes": "number 1", "false": "number 0", "no": "number 0"}
 Keys = Callable[[str], set[str]]
 
@@ -74,17 +73,11 @@ def near_spellings(
             # Unicode forms of one letter look alike, so they are shown as escapes.
             same_nfc = len({unicodedata.normalize("NFC", s) for s in spellings}) < len(spellings)
             quote = ascii if same_nfc else repr
-            message = "labels that seem to be one value in several spellings"
-            if same_nfc:
-                message = "labels that differ only by the form of their letters (Unicode)"
-            elif len(set(map(_plain, spellings))) == 1:
-                message = "labels that differ only by case or blanks"
+            shown = (f"{quote(s)} ({counted(counts[s], 'row')})" for s in (most_common, *variants))
             raise DataError(
-                message,
+                "labels that seem to be one value in several spellings",
                 where=f"{rows[rarest].where}, column {column!r}",
-                found=", ".join(
-                    f"{quote(s)} ({counted(counts[s], 'row')})" for s in (most_common, *variants)
-                ),
+                found=", ".join(shown),
                 wanted=f"one spelling, such as {quote(most_common)}",
                 do="correct the rows, or join the spellings (--read fold_labels=true)"
                 + ", or write all spans alike (--read repair_tags=true)" * bool(also(rarest)),
@@ -354,48 +347,21 @@ def _check_class_names(
 
 
 def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
-    where = f"{row.where}, column {vocabulary.column!r}"
+    names, fixed = vocabulary.names, vocabulary.fixed or ADD
     if type(label) is int:
-        numbers = [value for value in vocabulary.values if type(value) is int]
-        low, high = min(numbers), max(numbers)
-        class_names = _listed_names(vocabulary.names)
-        if numbers == list(range(low, high + 1)):
-            expected = f"{low} to {high} ({len(vocabulary)} classes: {class_names})"
-        else:
-            listed = _listed_names(list(map(str, numbers)))
-            expected = f"one of {listed} ({len(vocabulary)} classes: {class_names})"
-        return DataError(
-            "the label is out of range",
-            where=where,
-            found=label,
-            wanted=expected,
-            do=f"correct the row{vocabulary.fixed or ADD}{_missing_label_advice(label)}",
-        )
-    return DataError(
-        "the label is not in the label set",
-        where=where,
-        found=repr(label),
-        wanted=f"one of {_listed_names([repr(n) for n in vocabulary.names])}",
-        do=f"correct the row ({near(str(label), vocabulary.names)}){_class_advice(vocabulary)}"
-        f"{_missing_label_advice(label)}",
-    )
-
-
-def _class_advice(vocabulary: LabelVocabulary) -> str:
-    """Return further advice for a label that is not a class."""
-    numbered = all(any(c.isdigit() for c in name) for name in vocabulary.names)  # as LABEL_0
-    if vocabulary.fixed == MODEL and numbered:
-        return (
-            ", or say in a labels.json beside the file which number the model has for each name, "
-            'such as {"NAME": 0, …}'
-        )
-    return vocabulary.fixed or ADD
-
-
-def _missing_label_advice(label: Label) -> str:
-    """Return the advice for -1, which may stand for a missing label; empty for other labels."""
-    out = f"; where {label} means that there is none: --read no_label={label}"
-    return out if str(label).strip() == "-1" else ""
+        numbers = [str(value) for value in vocabulary.values if type(value) is int]
+        what, wanted = "the label is out of range", f"one of {_listed_names(numbers)}"
+        wanted += f" ({len(vocabulary)} classes: {_listed_names(names)})"
+        do = "correct the row"
+    else:
+        what, wanted = "the label is not in the label set", _listed_names(list(map(repr, names)))
+        do = f"correct the row ({near(str(label), names)})"
+        if fixed == MODEL and all(any(c.isdigit() for c in name) for name in names):  # as LABEL_0
+            fixed = ', or write the number of each name into a labels.json: {"NAME": 0, …}'
+    if str(label).strip() == "-1":
+        fixed += f"; where {label} means that there is none: --read no_label={label}"
+    where = f"{row.where}, column {vocabulary.column!r}"
+    return DataError(what, where=where, found=repr(label), wanted=wanted, do=do + fixed)
 
 
 def _shown(label: Label) -> str:

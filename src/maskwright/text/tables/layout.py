@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal
 
 from maskwright.base.findings import Finding
 from maskwright.text.corpus.ledger import Counts
-from maskwright.text.tables.column_contents import Column, is_no_label, value_of
+from maskwright.text.tables.cell_values import is_no_label
+from maskwright.text.tables.columns import Column
 from maskwright.text.tables.examples import Example
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, value_of
 
 # The form of the labels; "" if a layout has neither classes nor numbers.
 Label = Literal["classes", "several", "number", ""]

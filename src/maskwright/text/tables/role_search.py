@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from maskwright.text.tables.column_contents import Column
-from maskwright.text.tables.flags import columns_of_flags
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import NAMES, plain
+from maskwright.text.tables.columns import Column, columns_of_flags
+from maskwright.text.tables.rows import Row, plain
+from maskwright.text.tables.spellings import ASPECTS, NAMES, SURE
 
-# Number of names at the beginning of NAMES["label"] that are unambiguous.
-SURE = 5
-# Names of labels that may also be one of several flags, such as the aspects of a review.
-ASPECTS = {
-    *("overall", "category", "topic", "similarity", "relatedness", "relevance", "score"),
-    *("grade", "points", "genre", "language", "lang", "quality", "duplicate", "emotion"),
-    *("output",),
-}
 # Short texts may happen to spell numbers.
 TEXTLIKE = ("text", "whole", "number")
 

@@ -1,6 +1,7 @@
-"""Usual names of columns in shared data sets by role, which `role_search` looks for.
+"""The names of columns: the one table from names to roles, the likeliest name of a role first.
 
-All are normalised by `plain`, the most specific first.
+All names are normalised by `rows.plain`. `role_search.py` looks for them, `roles.py` refuses tables
+in which a column with such a name would be lost.
 """
 
 from __future__ import annotations
@@ -62,7 +63,37 @@ NUMBERED = re.compile(
     r"(ending|choice|option|sol|solution|answer|candidate|alternative)_?([0-9]{1,2}|[a-h])"
 )
 
-
-def plain(name: str) -> str:
-    """Return a column name in lower case, letters and digits only: `sentence1` of `Sentence_1`."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+# Number of names at the beginning of NAMES["label"] that are unambiguous.
+SURE = 5
+# Names of labels that may also be one of several flags, such as the aspects of a review.
+ASPECTS = {
+    *("overall", "category", "topic", "similarity", "relatedness", "relevance", "score"),
+    *("grade", "points", "genre", "language", "lang", "quality", "duplicate", "emotion"),
+    *("output",),
+}
+# Names of columns that hold numbers even if nearly all are integers.
+SCORES = ("score", "similarity", "relatedness", "relevance", "grade", "points", "value", "rating")
+# Names of columns with row numbers or identifiers.
+IDS = {
+    *("id", "ids", "index", "idx", "rowid", "rownumber", "row", "nr", "no", "number", "uid"),
+    *("guid", "uuid", ""),
+}
+# Names of columns whose value rows that belong together often share.
+GROUPS = {
+    *("url", "doc", "docid", "document", "documentid", "articleid", "passageid", "contextid"),
+    *("premiseid", "promptid", "captionid", "patient", "patientid", "user", "userid", "username"),
+    *("author", "authorid", "speaker", "speakerid", "sessionid", "conversationid", "dialogid"),
+    *("dialogueid", "threadid", "group", "groupid", "subject", "subjectid", "productid"),
+}
+# Names of questions, and of columns with the context that a question refers to.
+QUESTIONS = {"question", "query", "prompt", "instruction", "questionstem", "stem"}
+QUESTION_CONTEXTS = {
+    *(*NAMES["context"], *NAMES["choices"], "story", "storytext", "background", "input", "text")
+}
+# (source, target) names of texts that are answered, summarised and so on; a title is no answer.
+ANSWERED = {names for names in SEQUENCES if names[0] != "text" and names[1] != "title"}
+# Names of columns that rate an answer or a translation.
+RATINGS = {
+    *("label", "labels", "goldlabel", "gold", "score", "rating", "grade", "quality", "verdict"),
+    *("issafe", "safe", "iscorrect", "correct", "correctness", "helpfulness", "preference"),
+}

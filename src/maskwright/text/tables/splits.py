@@ -23,21 +23,14 @@ from maskwright.base.randomness import key, uniforms
 from maskwright.text.tables.examples import Example, folded
 from maskwright.text.tables.labels import group_by_shared_keys
 from maskwright.text.tables.layout import Columns, Dataset
+from maskwright.text.tables.rows import ALL, PARTS, TEST, TRAIN, VALIDATION, plain
 from maskwright.text.tables.shapes import option
-from maskwright.text.tables.spellings import plain
-from maskwright.text.tables.split_files import ALL, PARTS, TEST, TRAIN, VALIDATION
+from maskwright.text.tables.spellings import GROUPS
 
 # A group has at most this share of the rows: otherwise too few units remain to sample from.
 MOST = 0.1
 # Texts with fewer words on average, such as the aspect of a review, cannot be memorised.
 WORDS = 3
-# Names of columns whose value rows that belong together often share.
-GROUPS = {
-    *("url", "doc", "docid", "document", "documentid", "articleid", "passageid", "contextid"),
-    *("premiseid", "promptid", "captionid", "patient", "patientid", "user", "userid", "username"),
-    *("author", "authorid", "speaker", "speakerid", "sessionid", "conversationid", "dialogid"),
-    *("dialogueid", "threadid", "group", "groupid", "subject", "subjectid", "productid"),
-}
 
 
 def texts_by_role(rows: Sequence[Example]) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from maskwright.base.findings import Finding
 from maskwright.base.terminal import shell_word
 from maskwright.text.corpus.ledger import Counts
 from maskwright.text.tables import splits
-from maskwright.text.tables.column_contents import as_number, means_nothing
+from maskwright.text.tables.cell_values import as_number, means_nothing
 from maskwright.text.tables.examples import BETWEEN, UNKNOWN, Example, folded
 from maskwright.text.tables.labels import near_misses
 from maskwright.text.tables.layout import Dataset

@@ -40,9 +40,9 @@ from maskwright.text.curate.step import (
     Outcome,
     Removal,
 )
-from maskwright.text.tables.formats import unnamed_files
-from maskwright.text.tables.rows import read_rows
-from maskwright.text.tables.split_files import separate_class_names
+from maskwright.text.tables.files import separate_class_names
+from maskwright.text.tables.formats import text_files
+from maskwright.text.tables.read import read_rows
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def sources_of(paths: Sequence[str | Path]) -> list[Source]:
     Raises:
         UsageError: a path does not exist, or cannot be read.
     """
-    return separate_class_names(find_all(list(paths), unnamed_files.sources))[0]
+    return separate_class_names(find_all(list(paths), text_files.sources))[0]
 
 
 def read_texts(source: Source) -> Iterator[EvaluationText]:

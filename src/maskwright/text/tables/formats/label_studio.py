@@ -21,7 +21,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats.annotation_rows import ChosenLabels, ExportedRow
+from maskwright.text.tables.formats.annotations import ChosenLabels, ExportedRow
 
 # Type of result -> the key of its value that holds the answer.
 VALUES = {
@@ -94,22 +94,17 @@ def rows(tasks: list[Any], file: str, ledger: Ledger) -> list[dict[str, Any]]:
             annotated = ExportedRow({**task_row, **_answers(annotation["result"], unread, where)})
             annotated.item = number
             exported_rows.append(annotated)
-    _note(ledger.counts.notes, multiply_annotated, with_truth, unread)
-    return exported_rows
-
-
-def _note(notes: list[Finding], multiply_annotated: int, golden: int, unread: Counter[str]) -> None:
+    notes = ledger.counts.notes
     if multiply_annotated:
         message = f"{counted(multiply_annotated, 'text')} with several annotations: a row for each"
         notes.append(Finding("several-annotations", message))
-    if golden:
-        message = (
-            f"of {counted(golden, 'text')} only the annotation that is marked as the truth is read"
-        )
+    if with_truth:
+        message = f"of {counted(with_truth, 'text')} only the annotation marked as true is read"
         notes.append(Finding("annotation-marked-true", message))
-    for result_type, number in unread.items():
-        message = f"not read: {counted(number, 'result')} of the type {result_type}"
+    for result_type, count in unread.items():
+        message = f"not read: {counted(count, 'result')} of the type {result_type}"
         notes.append(Finding("results-not-read", message))
+    return exported_rows
 
 
 def _reason_unlabelled(task: Mapping[str, Any], annotations: list[Any]) -> str:

@@ -14,21 +14,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
-from maskwright.text.tables.column_contents import (
+from maskwright.text.tables.cell_values import (
+    as_integer,
     is_empty,
     joined,
     missing,
     text_in,
     text_of,
-    value_of,
 )
 from maskwright.text.tables.examples import ChoiceExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, value_of
 from maskwright.text.tables.spellings import NUMBERED
 
 LETTERS = string.ascii_uppercase

@@ -13,16 +13,14 @@ from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, near
 from maskwright.base.findings import Finding
 from maskwright.text.tables import raw_text
-from maskwright.text.tables.column_contents import is_empty, missing, text_in, value_of
+from maskwright.text.tables.cell_values import as_integer, is_empty, missing, require_field, text_in
 from maskwright.text.tables.examples import QuestionExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import cause_of_place
-from maskwright.text.tables.one_row import require_field
-from maskwright.text.tables.raw_text import as_integer
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import TABLE_FILE, Row
-from maskwright.text.tables.spellings import NAMES, plain
+from maskwright.text.tables.rows import TABLE_FILE, Row, plain, value_of
+from maskwright.text.tables.spellings import NAMES
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
 TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}

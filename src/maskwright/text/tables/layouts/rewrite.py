@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from maskwright.text.tables.column_contents import MANY_ROWS, missing, text_in, value_of
+from maskwright.text.tables.cell_values import missing, text_in
+from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import RewriteExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
 from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
+from maskwright.text.tables.rows import Row, Table, value_of
 from maskwright.text.tables.spellings import SEQUENCES
 
 REFERENCES = "references"

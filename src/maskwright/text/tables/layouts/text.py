@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from maskwright.text.tables.column_contents import text_in
+from maskwright.text.tables.cell_values import text_in
+from maskwright.text.tables.classes import target_of
 from maskwright.text.tables.examples import TextExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.one_row import target_of
 from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row
 

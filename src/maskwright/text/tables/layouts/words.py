@@ -15,26 +15,24 @@ from typing import Any
 from maskwright.base.counted import counted
 from maskwright.base.errors import DataError, UsageError
 from maskwright.base.findings import Finding
-from maskwright.text.tables import labels, tag_spelling, tags
-from maskwright.text.tables.column_contents import (
-    MANY_ROWS,
+from maskwright.text.tables import labels, tags
+from maskwright.text.tables.cell_values import (
     UnknownTag,
     is_empty,
     is_no_label,
     missing,
+    require_field,
     text_of,
-    value_of,
 )
+from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import UNKNOWN, TaggedExample
-from maskwright.text.tables.files import Table
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import tag_words
-from maskwright.text.tables.one_row import require_field
 from maskwright.text.tables.role_search import ColumnSearch
-from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import NAMES, plain
-from maskwright.text.tables.tag_spelling import as_usual, spelling_of
+from maskwright.text.tables.rows import Row, Table, plain, value_of
+from maskwright.text.tables.spellings import NAMES
+from maskwright.text.tables.tags import as_usual, spelling_of
 
 # Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
 MISCOUNTED_ROWS, MISCOUNTED = 3, 0.9
@@ -120,7 +118,7 @@ class WordsLayout(Layout):
         return replace(row, values={**row.values, name: masked}) if any(is_known) else None
 
     def meanings(self, labels: Collection[Any]) -> Callable[[str], set[str]]:
-        return tag_spelling.meanings({label for label in labels if type(label) is str})
+        return tags.meanings({label for label in labels if type(label) is str})
 
     def label_cells(self, row: Row, task: Task) -> Iterator[Any]:
         name = task.columns["tags"]
@@ -167,7 +165,7 @@ class WordsLayout(Layout):
             )
 
     def label_findings(self, names: Sequence[str]) -> Iterator[Finding]:
-        yield from tag_spelling.findings(names)
+        yield from tags.findings(names)
 
 
 def _marked_text(row: Row, columns: Columns) -> str | None:
@@ -207,7 +205,7 @@ def _check_spans(
     tag_ids: Sequence[int], tokens: Sequence[str], row: Row, name: str, vocabulary: LabelVocabulary
 ) -> None:
     """Raise DataError for spans that are not valid in the scheme of the tags."""
-    spelling, scheme = spelling_of(vocabulary.names), tag_spelling.scheme_of(vocabulary.names)
+    spelling, scheme = spelling_of(vocabulary.names), tags.scheme_of(vocabulary.names)
     if spelling is None or scheme is None:
         return
     indices = [index for index, number in enumerate(tag_ids) if number != UNKNOWN]
