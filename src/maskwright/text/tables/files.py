@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -34,7 +33,6 @@ from maskwright.text.tables.rows import (
     DEFAULT_READING,
     LABEL,
     PARTS,
-    TABLE_FILE,
     TEST,
     TRAIN,
     VALIDATION,
@@ -183,40 +181,32 @@ def _find_parts(path_by_split: Mapping[str, Path | str]) -> PartSources:
     return sources, (names, ", ".join(dict.fromkeys(names_files))), [], ignored
 
 
-def _check_files(split: str, rows: Sequence[Row]) -> None:
-    """Raise DataError if two tables of one part each have columns that the other lacks."""
-    first_rows: dict[str, Row] = {}
-    for row in rows:
-        first_rows.setdefault(row.file, row)
-    columns = {
-        file: frozenset(row.values) for file, row in first_rows.items() if TABLE_FILE.search(file)
-    }
-    for (first_file, first_columns), (second_file, second_columns) in itertools.combinations(
-        columns.items(), 2
-    ):
-        if first_columns - second_columns and second_columns - first_columns:
-            raise DataError(
-                f"two files of the part {split!r} have different columns",
-                where=second_file,
-                found=", ".join(sorted(second_columns)),
-                wanted=f"{', '.join(sorted(first_columns))}, as in {first_file}",
-                do="make one table of them, or move one out of the folder",
-            )
-
-
 def _check_columns(table: Table) -> None:
+    """Raise DataError if two tables of one part each have columns that the other lacks, or a part
+    has none of the columns of the first."""
     for split, rows in table.parts.items():
-        _check_files(split, rows)
-    columns_by_split = {
-        split: {n for row in rows for n in row.values} for split, rows in table.parts.items()
-    }
-    for split, split_columns in columns_by_split.items():
-        missing = [name for name in table.columns if name not in split_columns]
-        if missing and not split_columns.intersection(table.columns):
+        columns_by_file: dict[str, set[str]] = {}
+        for row in rows:
+            if row.in_table:
+                columns_by_file.setdefault(row.file, set(row.values))
+        for (first, columns), (second, others) in itertools.combinations(
+            columns_by_file.items(), 2
+        ):
+            if columns - others and others - columns:
+                raise DataError(
+                    f"two files of the part {split!r} have different columns",
+                    where=second,
+                    found=", ".join(sorted(others)),
+                    wanted=f"{', '.join(sorted(columns))}, as in {first}",
+                    do="make one table of them, or move one out of the folder",
+                )
+    for split, rows in table.parts.items():
+        names = {name for row in rows for name in row.values}
+        if table.columns and names.isdisjoint(table.columns):
             raise DataError(
                 "the parts have different columns",
-                where=table.parts[split][0].file,
-                found=f"{split}: {', '.join(sorted(split_columns))}",
+                where=rows[0].file,
+                found=f"{split}: {', '.join(sorted(names))}",
                 wanted=", ".join(table.columns),
                 do="name the columns alike in all files",
             )
@@ -238,26 +228,29 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
         files, has_split_folders = texts, len(set(upper_folders)) > 1
         names = [part_of_folder(name) if has_split_folders else ALL for name in upper_folders]
     else:
-        names = _parts_by_name(files)
+        names = [_part_of(source) for source in files]
+        if set(names) == {ALL}:  # no name has a part: perhaps the folders have
+            folders = [source.path.parent.name.lower() for source in files]
+            names = [PART_WORDS.get(folder, ALL) for folder in folders]
     for source, split in zip(files, names, strict=True):
         sources_by_part.setdefault(split, []).append(source)
     if sources_by_part.keys() == {ALL}:
         return sources_by_part
     sources_by_part.pop(ALL, None)  # files without part may not be data, such as languages.json
+    folder = files[0].path.parent
     if learned and TRAIN not in sources_by_part:
         raise UsageError(
             "the folder has no training data",
-            where=files[0].path.parent,
+            where=folder,
             found=", ".join(f"{split}: {s[0].path.name}" for split, s in sources_by_part.items()),
             wanted="a file whose name has the word train",
             do="rename the file, as train.csv; or name it alone: --data FILE",
         )
     for split, sources in sources_by_part.items():
-        suffixes = Counter(source.suffix for source in sources)
-        if len(suffixes) > 1:
+        if len({source.suffix for source in sources}) > 1:
             raise UsageError(
                 "the folder has one part in two formats",
-                where=files[0].path.parent,
+                where=folder,
                 found=f"{split}: " + ", ".join(sorted(source.path.name for source in sources)),
                 wanted="one of them",
                 do="move what is not meant out of the folder",
@@ -265,26 +258,18 @@ def by_part(files: Sequence[Source], *, learned: bool = True) -> dict[str, list[
     return {split: sources_by_part[split] for split in PARTS if split in sources_by_part}
 
 
-def _parts_by_name(files: Sequence[Source]) -> list[str]:
-    """Return the part of each file by a word in its name; if no name has one, by its folder."""
-    split_names = [_part_of(source) for source in files]
-    if set(split_names) == {ALL}:
-        return [PART_WORDS.get(source.path.parent.name.lower(), ALL) for source in files]
-    return split_names
-
-
 def _part_of(source: Source) -> str:
-    words = [w.lower() for w in WORD.findall(source.path.name)]
-    split_names = {PART_WORDS[w] for w in words if w in PART_WORDS}
-    if len(split_names) > 1:
+    words = {word.lower() for word in WORD.findall(source.path.name)}
+    splits = sorted({PART_WORDS[word] for word in words & PART_WORDS.keys()})
+    if len(splits) > 1:
         raise UsageError(
             "the file's name contains two parts",
             where=source.shown,
-            found=" and ".join(sorted(split_names)),
+            found=" and ".join(splits),
             wanted="one of train, validation, test",
             do="rename the file, or move it out of the folder",
         )
-    return split_names.pop() if split_names else ALL
+    return splits[0] if splits else ALL
 
 
 # ------------------------------------------------------------------------------ names of classes
@@ -335,26 +320,18 @@ def read_names(source: Source) -> dict[str, Names] | None:
     """
     match = FILE.search(source.path.name)
     assert match is not None
-    is_description = ABOUT.search(source.path.name) is not None
     column = f"{match[1]}_label" if match[1] else LABEL
     try:
         value = parse(source.path.read_text("utf-8-sig"), source.shown)
     except UnicodeDecodeError as error:
-        raise DataError(
-            "not UTF-8",
-            where=source.shown,
-            found=error.reason,
-            wanted="a list of names, in UTF-8",
-            do="save the file as UTF-8",
-        ) from error
+        raise _names_error(error.reason, source.shown, "not UTF-8") from error
     except DataError:
         if match[1]:  # train_labels.json may be JSON Lines
             return None
         raise
-    if is_description:
-        return dict(_names_in_features(value, source.shown))
-    if type(value) is dict and (names := dict(_names_in_features(value, source.shown))):
-        return names
+    of_features = dict(_names_in_features(value, source.shown))
+    if of_features or ABOUT.search(source.path.name):
+        return of_features
     while type(value) is dict and (keys := [key for key in WRAPPED if key in value]):
         if type(value[keys[0]]) not in (list, dict):
             break
@@ -368,20 +345,20 @@ def read_names(source: Source) -> dict[str, Names] | None:
 
 
 def _parse_names(value: Any, file: str) -> Names:
+    """Parse a list of names, or a mapping of numbers to names or of names to numbers."""
     if type(value) is list and all(type(name) is str for name in value):
-        return _sort_names(list(enumerate(value)), value, file)
-    if type(value) is not dict:
+        return _sort_names(enumerate(value), value, file)
+    entries = list(value.items()) if type(value) is dict else []
+    numbers_first = [(as_integer(key), name) for key, name in entries]
+    numbers_last = [(as_integer(number), name) for name, number in entries]
+    are_numbers_first = all(n is not None and type(name) is str for n, name in numbers_first)
+    are_numbers_last = all(number is not None for number, _ in numbers_last)
+    are_numbers_last &= {type(number) for _, number in entries} in ({int}, {str})
+    if not entries or not (are_numbers_first or are_numbers_last):
         raise _names_error(value, file)
-    keys, values = list(value), list(value.values())
-    if all(type(v) is int for v in values):
-        return _sort_names([(number, name) for name, number in value.items()], value, file)
-    if all(type(v) is str for v in values) and all(as_integer(k) is not None for k in keys):
-        if any(as_integer(v) is None for v in values):
-            return _sort_names([(as_integer(k), name) for k, name in value.items()], value, file)
+    if are_numbers_first and are_numbers_last and type(entries[0][1]) is str:
         raise _names_error(value, file, "numbers on both sides")
-    if all(type(v) is str and as_integer(v) is not None for v in values):
-        return _sort_names([(as_integer(v), name) for name, v in value.items()], value, file)
-    raise _names_error(value, file)
+    return _sort_names(numbers_last if are_numbers_last else numbers_first, value, file)
 
 
 def _number_and_name(entry: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -400,11 +377,12 @@ def _sort_names(pairs: Iterable[tuple[int | None, str]], value: Any, file: str) 
     """
     pairs_read = [(number, name) for number, name in pairs if number is not None]
     names = dict(sorted(pairs_read))
-    if not pairs_read or (type(value) in (list, dict) and len(pairs_read) < len(value)):
+    if not pairs_read or len(pairs_read) < len(value):
         raise _names_error(value, file)
-    repeated = len(names) < len(pairs_read) or len(set(names.values())) < len(names)
-    if repeated or any(not name.strip() for name in names.values()):
-        raise _names_error(value, file, "a name or a number twice" if repeated else "an empty name")
+    if len(names) < len(pairs_read) or len(set(names.values())) < len(names):
+        raise _names_error(value, file, "a name or a number twice")
+    if not all(map(str.strip, names.values())):
+        raise _names_error(value, file, "an empty name")
     return names
 
 

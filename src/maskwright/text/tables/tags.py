@@ -192,6 +192,12 @@ class Spelling:
         )
 
 
+SPELLINGS = [
+    Spelling(mark, prefix_last, lower)
+    for mark, prefix_last, lower in itertools.product(MARKS, (False, True), (False, True))
+]
+
+
 def spelling_of(names: Iterable[str]) -> Spelling | None:
     """Return the spelling of all tags of a task, or None if they do not follow a scheme."""
     return _spelling_of(tuple(sorted(set(names))))
@@ -200,39 +206,27 @@ def spelling_of(names: Iterable[str]) -> Spelling | None:
 @lru_cache(maxsize=256)
 def _spelling_of(names: tuple[str, ...]) -> Spelling | None:
     """Try all spellings, and return the first in which all tags but one for outside are valid."""
-    for mark in MARKS:
-        for prefix_last in (False, True):
-            for lower in (False, True):
-                spelling = Spelling(mark, prefix_last, lower)
-                without_prefix = [
-                    name for name in names if name != OUTSIDE and spelling.split(name) is None
-                ]
-                outside = OUTSIDE if OUTSIDE in names else "".join(without_prefix)
-                if without_prefix and (
-                    outside == OUTSIDE or without_prefix[0].casefold() not in OUTSIDES
-                ):
-                    continue
-                if len(without_prefix) < 2 and _is_scheme(
-                    spelling, prefixed := set(names) - {outside, *without_prefix}
-                ):
-                    return replace(
-                        spelling,
-                        outside=outside or OUTSIDE,
-                        empty=frozenset(_outside_tags(spelling, prefixed, outside or OUTSIDE)),
-                    )
+    for spelling in SPELLINGS:
+        without_prefix = [n for n in names if n != OUTSIDE and spelling.split(n) is None]
+        outside = OUTSIDE if OUTSIDE in names else "".join(without_prefix)
+        if without_prefix and (outside == OUTSIDE or outside.casefold() not in OUTSIDES):
+            continue
+        prefixed = set(names) - {outside}
+        if _is_scheme(spelling, prefixed):
+            empty = frozenset(_outside_tags(spelling, prefixed, outside or OUTSIDE))
+            return replace(spelling, outside=outside or OUTSIDE, empty=empty)
     return None
 
 
 def _is_scheme(spelling: Spelling, marked: set[str]) -> bool:
     """Whether `marked` are entity tags; in an unusual spelling one must begin an entity."""
-    prefixes_and_types = [split for name in marked if (split := spelling.split(name)) is not None]
-    has_beginning = any(prefix in "BSUW" for prefix, _ in prefixes_and_types)
-    is_usual = (spelling.mark, spelling.last, spelling.lower) == ("-", False, False)
-    with_types = all(entity_type for _, entity_type in prefixes_and_types)
-    without_types = all(not entity_type for _, entity_type in prefixes_and_types)
-    return bool(prefixes_and_types) and (
-        (with_types and (is_usual or has_beginning))
-        or (without_types and "B" in {prefix for prefix, _ in prefixes_and_types})
+    splits = [split for name in marked if (split := spelling.split(name)) is not None]
+    prefixes = {prefix for prefix, _ in splits}
+    if not any(entity_type for _, entity_type in splits):
+        return "B" in prefixes
+    is_usual = spelling == SPELLINGS[0]
+    return all(entity_type for _, entity_type in splits) and (
+        is_usual or bool(prefixes & {*"BSUW"})
     )
 
 
@@ -271,13 +265,12 @@ def meanings(names: Iterable[str]) -> Callable[[str], set[str]]:
 
 
 def as_usual(tag: str, names: Collection[str]) -> str:
-    """Convert a tag of any spelling to that of tags.py; others stay. A type without a prefix is
+    """Convert a tag of any spelling to the usual one; others stay. A type without a prefix is
     inside an entity if `names` has this type with a prefix."""
-    for prefix_last, lower, mark in itertools.product((False, True), (False, True), MARKS):
-        if (
-            prefix_and_type := Spelling(mark, prefix_last, lower).split(tag)
-        ) is not None and prefix_and_type[1]:
-            return f"{ALSO.get(prefix_and_type[0], prefix_and_type[0])}-{prefix_and_type[1]}"
+    for spelling in sorted(SPELLINGS, key=lambda spelling: (spelling.last, spelling.lower)):
+        prefix, entity_type = spelling.split(tag) or ("", "")
+        if entity_type:
+            return f"{ALSO.get(prefix, prefix)}-{entity_type}"
     inside = next((name for name in (f"I-{tag}", f"B-{tag}") if name in names), tag)
     return OUTSIDE if tag.casefold() in OUTSIDES else inside
 
@@ -290,39 +283,27 @@ def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
 
 def findings(names: Sequence[str]) -> Iterator[Finding]:
     """Yield findings on unusual tags of a task."""
-    spelling = spelling_of(names)
-    if spelling is None:
-        without_scheme = [
-            name for name in names if name != OUTSIDE and Spelling().split(name) is None
-        ]
-        shown = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
-        yield Finding(
-            "tags-without-scheme",
-            f"no entities are scored: tags such as {shown} are of no scheme of entities (B-LOC, "
-            "I-LOC, O)",
-            "the figure is the share of words with the right tag",
-        )
+    if (spelling := spelling_of(names)) is None:
+        others = [name for name in names if name != OUTSIDE and Spelling().split(name) is None]
+        shown = ", ".join(map(repr, (others or list(names))[:LISTED]))
+        message = f"no entities are scored: tags such as {shown} are of no scheme (B-LOC, I-LOC, O)"
+        evidence = "the figure is the share of words with the right tag"
+        yield Finding("tags-without-scheme", message, evidence)
         return
-    entity_types = {name: split[1] for name in names if (split := spelling.split(name)) is not None}
-    entity_of_type_o = next(
-        (n for n, k in entity_types.items() if k == OUTSIDE and n not in spelling.empty), None
-    )
-    if entity_of_type_o is not None:
-        yield Finding(
-            "entity-of-kind-o",
-            f"{entity_of_type_o!r} is read as an entity of the type O",
-            remedy=f"where it is outside, write {spelling.outside}",
-        )
-        return
-    if spelling.usual:
-        return
-    marked = next(name for name in names if spelling.split(name) and name not in spelling.empty)
-    read = [f"{marked!r} as {spelling.read(marked)!r}"] if marked != spelling.read(marked) else []
-    if spelling.outside != OUTSIDE and spelling.outside in names:
-        read.append(f"{spelling.outside!r} as outside")
-    read += [f"{name!r} as outside" for name in names if name in spelling.empty]
-    if read:
-        yield Finding("tags-translated", f"tags are read as those of entities: {', '.join(read)}")
+    marked = [name for name in names if spelling.split(name) and name not in spelling.empty]
+    of_type_o = [name for name in marked if (spelling.split(name) or "  ")[1] == OUTSIDE]
+    if of_type_o:
+        message = f"{of_type_o[0]!r} is read as an entity of the type O"
+        remedy = f"where it is outside, write {spelling.outside}"
+        yield Finding("entity-of-kind-o", message, remedy=remedy)
+    elif not spelling.usual:
+        first = marked[0]
+        read = [f"{first!r} as {spelling.read(first)!r}"] if first != spelling.read(first) else []
+        outside = {spelling.outside} - {OUTSIDE} | spelling.empty
+        read += [f"{name!r} as outside" for name in names if name in outside]
+        if read:
+            message = f"tags are read as those of entities: {', '.join(read)}"
+            yield Finding("tags-translated", message)
 
 
 # ------------------------------------------------------------------------------ scores
