@@ -10,10 +10,9 @@ import pytest
 
 from labelled.tables import loaded, refusal, sentence, write
 from maskwright.base.errors import DataError
-from maskwright.text.tables.files import load
+from maskwright.text.tables.files import FILE, load
 from maskwright.text.tables.infer import infer
 from maskwright.text.tables.prepare import build
-from maskwright.text.tables.raw_text import FILE
 
 NAMED = {"names": ["bad", "good"], "_type": "ClassLabel"}
 MAPPINGS = [

@@ -16,8 +16,7 @@ import pytest
 from labelled.tables import refusal, write_parquet
 from maskwright.base.errors import DataError
 from maskwright.text.corpus.document import refuse_duplicates
-from maskwright.text.tables import cell_values
-from maskwright.text.tables import rows as formats_rows
+from maskwright.text.tables import columns, read
 from maskwright.text.tables.prepare import prepare
 from maskwright.text.tables.survey import survey
 
@@ -203,13 +202,10 @@ def test_twice_the_size_costs_at_most_three_times(case: str, tmp_path: Path) -> 
 def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(rows: Any, lists: Any = ()) -> dict[str, cell_values.Column]:
+    def describe(rows: Any, lists: Any = ()) -> dict[str, columns.Column]:
         names = dict.fromkeys(name for row in rows for name in row.values)
-        every = {name: [cell_values.value_of(row, name) for row in rows] for name in names}
-        return {
-            name: column_contents._described(name, cells, len(rows))
-            for name, cells in every.items()
-        }
+        every = {name: [row.values.get(name) for row in rows] for name in names}
+        return {name: columns._described(name, cells, len(rows)) for name, cells in every.items()}
 
     monkeypatch.setattr("maskwright.text.tables.roles.describe", describe)
     make = CASES["jsonl, keys of its own in each row"]
@@ -218,7 +214,7 @@ def test_the_control_finds_a_column_that_is_looked_for_in_every_row(
 
 
 def test_too_many_columns_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats_rows, "MOST_COLUMNS", 40)
+    monkeypatch.setattr(read, "MOST_COLUMNS", 40)
     for ending, write in WRITERS.items():
         file = write(tmp_path / "t", DIMENSIONS["columns"](39))
         error = refusal(DataError, lambda file=file: prepare(file))

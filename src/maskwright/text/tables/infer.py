@@ -256,9 +256,9 @@ def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         column.name,
         "labels of one form: names, whole numbers, numbers with a decimal point, lists such as "
         '["a", "b"], or one flag (0 or 1) for each class',
-        "write them so, or say what they are: --task classification for names, --task multi-label "
-        "for several labels or flags in each cell, --task regression for numbers; rows without a "
-        f"label are taken out by --read no_label={shlex.quote(other)}",
+        "write them so; or say what they are: names --task classification; several labels or flags "
+        "in each cell --task multi-label; numbers --task regression; where this one means that "
+        f"there is none --read no_label={shlex.quote(other)}",
         found=repr(value)[:80],
     )
 

@@ -284,7 +284,7 @@ def _unclear_roles_error(
     candidates = [c for c in described.values() if plain(c.name) not in IDS]
     texts = [c.name for c in described.values() if c.kind == "text" and c.words >= 2]
     flags = list(dict.fromkeys([*columns_of_flags(candidates), *columns_of_marks(candidates)]))
-    labels = [c.name for c in candidates if c.has_classes and c.name not in texts[:1]]
+    labels = [c.name for c in candidates if c.has_classes and c.name not in texts]
     names_present = {plain(name) for name in described}
     if names_present & {"word", "token"} and names_present & {"tag", "ner", "nertag", "label"}:
         do = "rows seem to be single words: add a column sentence_id with the number of each "
@@ -305,18 +305,22 @@ def _unclear_roles_error(
     elif len(tried) == 1 and not tried[0].has_label_forms:
         do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in tried[0].roles)}; "
         do += "or choose another task, or none"
+    elif len(texts) > 1 and len(tried) > 1:
+        one, two = texts[:2]
+        do = f"say what the texts are: {option('text', one)}; or both as one text: "
+        do += f"{option('text', one)} {option('text', two)}; or pairs: {option('first', one)} "
+        do += f"{option('second', two)}; or a text to read and one to write: "
+        do += f"{option('source', one)} {option('target', two)}"
+    elif texts and len(flags) > 1:
+        do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
+        do += f"where one of them is the label: {option('label', flags[0])}"
+    elif labels:
+        do = f"say which column is the label: {option('label', labels[0])}"
+        do += f" (or {', '.join(labels[1:4])})" if len(labels) > 1 else ""
+    elif texts:
+        do = "add a column with labels; for text without labels use pretraining"
     else:
-        text_option = option("text", texts[0]) if texts else "--column text=NAME"
-        label_option = option("label", labels[0]) if labels else "--column label=NAME"
-        do = f"say what the columns are, such as {text_option} {label_option}"
-        if len(flags) > 1:
-            do += f"; for a label in each column: {' '.join(option('label', n) for n in flags)}"
-        if len(texts) > 1 and len(tried) > 1:
-            first, second = texts[:2]
-            do += f"; of two texts, {option('text', first)} {option('text', second)} joins them, "
-            do += f"{option('first', first)} {option('second', second)} makes pairs, and "
-            do += f"{option('source', first)} {option('target', second)} texts to be written"
-        do += "; for text without labels use pretraining" if texts and not labels else ""
+        do = "say what the columns are, such as --column text=NAME --column label=NAME"
     return DataError(
         "the roles of the columns are unclear",
         where=table.first[0].file,
