@@ -129,14 +129,6 @@ def test_labels_that_nobody_may_have_given(tmp_path: Path) -> None:
     assert left.labels is not None and left.labels.names == ("no", "None", "yes")
 
 
-def test_odd_labels_are_pointed_at() -> None:
-    """No agreement is a dash in SNLI; and blanks go on into the answers."""
-    dashes = [*rows(40), *({"text": sentence(900 + n), "label": "-"} for n in range(12))]
-    assert "--read no_label=-" in said(of(*dashes), "as the name of a class")
-    blanks = [{**row, "label": f" {row['label']}"} for row in rows(40)]
-    assert "' a'" in said(of(*blanks), "begin or end with blanks")
-
-
 def test_numbers_and_pairs() -> None:
     pairs = [{"sentence1": "one two", "sentence2": sentence(n), "score": n / 9} for n in range(30)]
     found = of(*pairs)
@@ -153,19 +145,3 @@ def test_tables_are_those_of_the_report() -> None:
     for table in (first, second):
         assert all(len(row) == len(table["head"]) for row in table["rows"])
         assert table["title"] in report.for_terminal(table)
-
-
-def test_taggings_are_counted_by_token() -> None:
-    tagged = [{"tokens": ["Ada", "came", str(n)], "tags": ["B-per", "O", "O"]} for n in range(20)]
-    found = of(*tagged)
-    assert found.parts["all"].classes == {"O": 40, "B-per": 20}
-
-
-def test_files_that_are_not_read_are_named(tmp_path: Path) -> None:
-    for start, name in enumerate(("train", "test", "more_reviews")):
-        write_rows(
-            tmp_path / f"{name}.jsonl",
-            [{"text": sentence(100 * start + n), "label": "ab"[n % 2]} for n in range(40)],
-        )
-    told = [w for w in list(map(str, survey(prepare(tmp_path)).findings)) if "not read" in w]
-    assert len(told) == 1 and told[0].startswith("train: ") and "more_reviews.jsonl" in told[0]

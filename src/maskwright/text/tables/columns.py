@@ -266,12 +266,12 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     if size >= 2 and nearly_all(size_counts[size], len(lists)):
         return size
     repeating = [(row, cell) for row, cell in flag_lists if len(set(map(flag, cell))) < len(cell)]
-    other_sizes = [(row, cell) for row, cell in repeating if len(cell) != size]
-    if 2 * len(repeating) <= len(lists) or not other_sizes:
+    if 2 * len(repeating) <= len(lists):
         return 0
+    others = (row for row, cell in lists if len(cell) != size or None in map(flag, cell))
     raise cell_error(
-        "lists of flags of different lengths",
-        other_sizes[0][0],
+        "lists of flags of different lengths, or other values among them",
+        next(others),
         name,
         f"one flag for each class, as the {size} in other rows; or lists of the classes",
         "write a flag for each class into every row, or the names of the classes that are right",

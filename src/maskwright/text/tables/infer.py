@@ -74,6 +74,7 @@ def infer(
     requested = None if task is None else shape_of(task)
     allowed_layouts = None if requested is None else (requested.layout,)
     selected = find_columns(table, columns, allowed_layouts)
+    _refuse_unlisted(table, selected)
     if no_label is not None and len(names := selected.roles.get("label", ())) == 1:
         table = _without_unknown(table, names[0], no_label)
         selected = find_columns(table, columns, allowed_layouts)
@@ -82,7 +83,6 @@ def infer(
         if shape is None:
             raise _no_task_error(table, selected, selected.layout.reason(selected))
         return Task(shape, selected.layout.reason(selected), selected)
-    _refuse_unlisted(table, selected)
     if requested is None:
         _refuse_unclear(table.first, selected)
     form, reason, separator = label_form(table.first, selected)
@@ -217,7 +217,7 @@ Cells = Sequence[tuple[Row, Any]]
 
 def _refuse_unlisted(table: Table, columns: Columns) -> None:
     """Raise DataError if only some cells of the label column spell lists."""
-    names = columns.roles["label"]
+    names = columns.roles.get("label", ()) if columns.layout.has_label_forms else ()
     if len(names) != 1 or columns.column("label").in_cells:
         return
     for row in table.rows:
@@ -274,8 +274,8 @@ def _unclear_form(
         return "numbers with a comma, or two numbers", found
     if len({str(v) for _, v in cells}) > FEW and (found := _all_of(UNITS, cells)):
         return "numbers with a unit, or names", found
-    if found := _all_of(DIGIT_FLAGS, cells):
-        return "flags, one for each digit, or names", found
+    if _all_of(DIGIT_FLAGS, cells):
+        return "flags, one for each digit, or names", cells[0]
     if column.kind == "numbers":
         lists = (cell for cell in cells if type(cell[1]) is list)
         fraction = next((cell for cell in lists if None in map(as_integer, cell[1])), None)

@@ -239,7 +239,7 @@ def _require_words_and_tags(columns: Sequence[_Column], where: str, width: int) 
         is_number = first.is_number and enough_values and usual_words and usual_words.is_lettered
         # A few names that repeat, where another column has many more words.
         least, many = MIN_VALUES * len(first.distinct), len(first.values) >= MANY
-        are_classes = words and len(words.distinct) > least and many and first.tag_rank == 1
+        are_classes = words and len(words.distinct) > least and many and first.tag_rank > 0
         if is_id or is_number or are_classes:
             words = (words if are_classes else usual_words) or columns[1]
             raise _unclear_error("words", first, words, tags, where, width)
