@@ -92,7 +92,7 @@ src: text, tgt: other -> sequence-to-sequence, source=src
 id: text, document: text, summary: other -> sequence-to-sequence
 text: text, target: other -> sequence-to-sequence, target=target
 translation: languages -> sequence-to-sequence, source=translation.en target=translation.de
-genre: name, premise: text, hypothesis: other, gold_label: 3 -> pair-classification, label=gold_label
+genre: name, sent1: text, sent2: other, gold_label: 3 -> pair-classification, label=gold_label
 genre: name, sentence1: text, sentence2: other, score: eighths -> similarity, label=score
 review: text, genre: name, rating: 5 -> classification, label=rating
 satz: text, klasse: name -> classification, text=satz label=klasse

@@ -175,15 +175,15 @@ def set_flags(cell: Any, row: Row, name: str, classes: Sequence[str] | int) -> l
         values = [flag(value) for value in cell] if type(cell) is list else []
         if len(values) == classes and None not in values:
             return [index for index, is_set in enumerate(values) if is_set]
-        wanted = f"a list of {classes} flags, each 0 or 1, as in the other rows"
-        raise cell_error("flags and classes differ in number", row, name, wanted)
+        expected = f"a list of {classes} flags, each 0 or 1, as in the other rows"
+        raise cell_error("flags and classes differ in number", row, name, expected)
     missing_names = sorted(set(classes) - cell.keys()) if is_flag_mapping(cell) else []
     if is_flag_mapping(cell) and not missing_names:
         return [key for key, value in cell.items() if value]
-    wanted = (
+    expected = (
         f"also {', '.join(missing_names)}" if missing_names else 'such as {"sport": 1, "sea": 0}'
     )
-    raise cell_error("the cell has no flag for some classes", row, name, wanted)
+    raise cell_error("the cell has no flag for some classes", row, name, expected)
 
 
 # ------------------------------------------------------------------------------ lists
@@ -322,20 +322,20 @@ def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = 
         return str(value)
     if not numbers and type(value) in (bool, int, float) and math.isfinite(value):
         return str(value).lower() if type(value) is bool or number is None else str(number)
-    wanted, do = "a whole number" if numbers else "a name or a whole number", FIX_ROW
+    expected, do = "a whole number" if numbers else "a name or a whole number", FIX_ROW
     if is_empty(value):
-        what, wanted = "the label is empty", "a label in every row"
+        problem, expected = "the label is empty", "a label in every row"
     elif type(value) is UnlistedCell:
-        what, wanted = "the cell is no list", 'a list such as ["a", "b"], as in the other rows'
+        problem, expected = "the cell is no list", 'a list such as ["a", "b"], as in the other rows'
     elif type(value) is str:
-        what, wanted = "the label is no whole number", "a whole number, as in the other rows"
+        problem, expected = "the label is no whole number", "a whole number, as in the other rows"
     else:
-        what, do = (
+        problem, do = (
             "no label",
             "correct the row; for numbers with fractions choose the task regression",
         )
-    found = "null" if value is None else repr(shorten(value) if type(value) is str else value)
-    raise cell_error(what, row, column, wanted, do, found=found)
+    shown = "null" if value is None else repr(shorten(value) if type(value) is str else value)
+    raise cell_error(problem, row, column, expected, do, shown=shown)
 
 
 def number_of(value: Any, row: Row, column: str) -> float:
@@ -346,8 +346,8 @@ def number_of(value: Any, row: Row, column: str) -> float:
     """
     number = as_number(value) if type(value) in (int, float, str) else None
     if number is None:
-        what = "the target is not a finite number"
-        raise cell_error(what, row, column, "a number, such as 3.5")
+        problem = "the target is not a finite number"
+        raise cell_error(problem, row, column, "a number, such as 3.5")
     return number
 
 

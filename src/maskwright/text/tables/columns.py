@@ -268,10 +268,10 @@ def flags_in(rows: Sequence[Row], name: str, separator: str | None = None) -> in
     repeating = [(row, cell) for row, cell in flag_lists if len(set(map(flag, cell))) < len(cell)]
     if 2 * len(repeating) <= len(lists):
         return 0
-    others = (row for row, cell in lists if len(cell) != size or None in map(flag, cell))
+    unequal = (row for row, cell in lists if len(cell) != size or None in map(flag, cell))
     raise cell_error(
         "lists of flags of different lengths, or other values among them",
-        next(others),
+        next(unequal),
         name,
         f"one flag for each class, as the {size} in other rows; or lists of the classes",
         "write a flag for each class into every row, or the names of the classes that are right",
@@ -301,9 +301,9 @@ def columns_of_flags(columns: Iterable[Column]) -> list[str]:
         for are_numbers, meanings in ((True, FLAGS), (False, FLAG_WORDS)):
             flags = {word: n for word, n in column.values.items() if word in meanings}
             # A few unknown values, or one mistake, do not change what the column is.
-            others = {word: n for word, n in column.values.items() if word not in meanings}
+            other_values = {word: n for word, n in column.values.items() if word not in meanings}
             fits = nearly_all(sum(flags.values()), sum(column.values.values())) and (
-                sum(others.values()) <= 1 or others.keys() <= UNKNOWN_FLAGS
+                sum(other_values.values()) <= 1 or other_values.keys() <= UNKNOWN_FLAGS
             )
             both_or_one = are_numbers or len(flags) == 1
             if flags and fits and (both_or_one or len({meanings[word] for word in flags}) == 2):

@@ -25,7 +25,7 @@ from maskwright.text.corpus.ledger import Counts
 from maskwright.text.corpus.reading import ReadingOptions
 from maskwright.text.tables.cell_values import as_integer
 from maskwright.text.tables.formats import text_files
-from maskwright.text.tables.formats.annotations import resolve_labels
+from maskwright.text.tables.formats.exports import resolve_labels
 from maskwright.text.tables.formats.text_files import PART_WORDS, WORD, part_of_folder, says_part
 from maskwright.text.tables.read import noted_names, read_rows
 from maskwright.text.tables.rows import (
@@ -189,15 +189,15 @@ def _check_columns(table: Table) -> None:
         for row in rows:
             if row.in_table:
                 columns_by_file.setdefault(row.file, set(row.values))
-        for (first, columns), (second, others) in itertools.combinations(
+        for (file, columns), (second, other_columns) in itertools.combinations(
             columns_by_file.items(), 2
         ):
-            if columns - others and others - columns:
+            if columns - other_columns and other_columns - columns:
                 raise DataError(
                     f"two files of the part {split!r} have different columns",
                     where=second,
-                    found=", ".join(sorted(others)),
-                    wanted=f"{', '.join(sorted(columns))}, as in {first}",
+                    found=", ".join(sorted(other_columns)),
+                    wanted=f"{', '.join(sorted(columns))}, as in {file}",
                     do="make one table of them, or move one out of the folder",
                 )
     for split, rows in table.parts.items():

@@ -249,7 +249,7 @@ def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
     if example is None:
         return
     value = example[1]
-    other = str(value).strip()
+    text = str(value).strip()
     raise cell_error(
         f"unclear labels: {readings}",
         example[0],
@@ -258,8 +258,7 @@ def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
         '["a", "b"], or one flag (0 or 1) for each class',
         "write them so; or say what they are: names --task classification; several labels or flags "
         "in each cell --task multi-label; numbers --task regression; where this one means that "
-        f"there is none --read no_label={shlex.quote(other)}",
-        found=repr(value)[:80],
+        f"there is none --read no_label={shlex.quote(text)}",
     )
 
 
@@ -270,15 +269,15 @@ def _unclear_form(
     numbers = [(row, v) for row, v in cells if spells_number(v)]
     integers = {number for _, v in cells if (number := as_integer(v)) is not None}
     fractions = [(row, v) for row, v in numbers if as_integer(v) is None]
-    if found := _all_of(COMMAS, cells):
-        return "numbers with a comma, or two numbers", found
-    if len({str(v) for _, v in cells}) > FEW and (found := _all_of(UNITS, cells)):
-        return "numbers with a unit, or names", found
+    if example := _all_of(COMMAS, cells):
+        return "numbers with a comma, or two numbers", example
+    if len({str(v) for _, v in cells}) > FEW and (example := _all_of(UNITS, cells)):
+        return "numbers with a unit, or names", example
     if _all_of(DIGIT_FLAGS, cells):
         return "flags, one for each digit, or names", cells[0]
     if column.kind == "numbers":
-        lists = (cell for cell in cells if type(cell[1]) is list)
-        fraction = next((cell for cell in lists if None in map(as_integer, cell[1])), None)
+        of_lists = (cell for cell in cells if type(cell[1]) is list)
+        fraction = next((cell for cell in of_lists if None in map(as_integer, cell[1])), None)
         return "lists of fractions are neither classes nor flags", fraction
     if column.kind == "wholes" and not flags_in([row for row, _ in cells], column.name):
         lists = [cell for cell in cells if type(cell[1]) is list and cell[1]]
@@ -302,9 +301,9 @@ def _unclear_form(
 
 def _all_of(form: tuple[re.Pattern[str], str], cells: Cells) -> tuple[Row, Any] | None:
     """Return the first cell that has what the form requires of one, if all cells fit the form."""
-    pattern, part = form
-    first = next((cell for cell in cells if re.search(part, str(cell[1]))), None)
-    return first if first and all(pattern.fullmatch(str(value)) for _, value in cells) else None
+    pattern, required = form
+    example = next((cell for cell in cells if re.search(required, str(cell[1]))), None)
+    return example if example and all(pattern.fullmatch(str(value)) for _, value in cells) else None
 
 
 def _are_digit_flags(rows: Sequence[Row], name: str) -> bool:
@@ -332,7 +331,7 @@ def _find_separator(rows: Sequence[Row], name: str, least: float = MIN_SEPARATED
         split_cells = [[p.strip() for p in cell.split(separator)] for cell in cells]
         cells_with_separator = sum(len(pieces) > 1 for pieces in split_cells)
         piece_counts = Counter(
-            p for parts in {tuple(pieces) for pieces in split_cells} for p in parts if p
+            p for split_cell in {tuple(pieces) for pieces in split_cells} for p in split_cell if p
         )
         # 'Business, Finance' and 'Sports, Games' are two names: no piece of them comes back.
         recurring = max(piece_counts.values(), default=0) > 1

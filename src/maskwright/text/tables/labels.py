@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from maskwright.base.counted import counted
-from maskwright.base.errors import DataError, near, shorten
+from maskwright.base.errors import DataError, near
 from maskwright.text.tables.cell_values import (
     FLAG_WORDS,
     NO_WIDTH,
@@ -267,27 +267,37 @@ def learn(
         label = label_of(value, row, column, numbers, words=bool(names))
         counts[label] += 1
         rows.setdefault(label, row)
-        if name_column is not None:
-            _record_class_name(name_by_label, label, row, name_column)
-    folded = (
-        {} if numbers else near_spellings(counts, rows, column, fold, also, set(names.values()))
-    )
-    values = sorted((label for label in counts if label not in folded), key=_sort_key)
+        name = value_of(row, name_column) if name_column is not None else None
+        if type(name) is str and not is_empty(name):
+            first_name, first_row = name_by_label.setdefault(label, (name, row))
+            if first_name != name:
+                shown = f"{label!r} is {name!r} here and {first_name!r} in {first_row.where}"
+                raise _names_error("a class has two names", row, shown)
+    listed = set(names.values())
+    folded = {} if numbers else near_spellings(counts, rows, column, fold, also, listed)
     if names:
         ordered_names = tuple(names.values())
         class_values: tuple[Label, ...] = tuple(names) if numbers else ordered_names
         vocabulary = LabelVocabulary(ordered_names, class_values, column, folded, NAMES)
-        _check_class_names(
-            name_by_label, vocabulary
-        )  # other labels are refused where their rows are read
-    else:
-        _refuse_shared_names(name_by_label)
-        class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
-        vocabulary = LabelVocabulary(class_names, tuple(values), column, folded)
-    return vocabulary
+        # Labels that are not listed are refused where their rows are read.
+        listed_name = {label: vocabulary.names[n] for label, n in vocabulary.places.items()}
+        for label, (name, row) in name_by_label.items():
+            if listed_name.get(label, name) != name:
+                shown = f"{label!r} is {name!r} in the row and {listed_name[label]!r} in the list"
+                raise _names_error("the names of the classes disagree", row, shown)
+        return vocabulary
+    label_by_name: dict[str, Label] = {}
+    means = meanings(name for name, _ in name_by_label.values())
+    for label, (name, row) in name_by_label.items():
+        for key in means(name):
+            if (other_label := label_by_name.setdefault(key, label)) != label:
+                shown = f"{other_label!r} and {label!r} are both {name!r}"
+                raise _names_error("two classes have the same name", row, shown)
+    values = tuple(sorted((label for label in counts if label not in folded), key=_sort_key))
+    class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
+    return LabelVocabulary(class_names, values, column, folded)
 
 
-# ------------------------------------------------------------------------------ order and names
 def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     if type(label) is int:
         return False, label, "", ""
@@ -295,77 +305,35 @@ def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     return name != OUTSIDE, 0, name.casefold(), name
 
 
-def _record_class_name(
-    name_by_label: dict[Label, tuple[str, Row]], label: Label, row: Row, name_column: str
-) -> None:
-    name = value_of(row, name_column)
-    if type(name) is not str or is_empty(name):
-        return
-    first = name_by_label.setdefault(label, (name, row))
-    if first[0] != name:
-        raise DataError(
-            "a class has two names",
-            where=f"{row.where}, column {name_column!r}",
-            found=f"{_shown(label)} is {name!r} here and {first[0]!r} in {first[1].where}",
-            wanted="one name for each class",
-            do="correct the row, or leave the names out",
-        )
-
-
-def _refuse_shared_names(name_by_label: Mapping[Label, tuple[str, Row]]) -> None:
-    label_by_name: dict[str, Label] = {}
-    means = meanings(name for name, _ in name_by_label.values())
-    for label, (name, row) in name_by_label.items():
-        other_label = next(
-            (o for k in means(name) if (o := label_by_name.setdefault(k, label)) != label), None
-        )
-        if other_label is not None:
-            raise DataError(
-                "two classes have the same name",
-                where=row.where,
-                found=f"{_shown(other_label)} and {_shown(label)} are both {name!r}",
-                wanted="a name of its own for each class",
-                do="correct the rows, or leave the names out",
-            )
-
-
-def _check_class_names(
-    name_by_label: Mapping[Label, tuple[str, Row]], vocabulary: LabelVocabulary
-) -> None:
-    for label, (name, row) in name_by_label.items():
-        class_number = vocabulary.places.get(label)
-        expected = name if class_number is None else vocabulary.names[class_number]
-        if name != expected:
-            raise DataError(
-                "the names of the classes disagree",
-                where=row.where,
-                found=f"{_shown(label)} is {name!r} in the row and {expected!r} in the list of "
-                "names",
-                wanted="the same name in both",
-                do="correct labels.json or the rows",
-            )
+def _names_error(problem: str, row: Row, shown: str) -> DataError:
+    return DataError(
+        problem,
+        where=row.where,
+        found=shown,
+        wanted="one name for each class, which no other class has",
+        do="correct the rows or labels.json, or leave the names out",
+    )
 
 
 def _unknown_label_error(label: Label, row: Row, vocabulary: LabelVocabulary) -> DataError:
     names, fixed = vocabulary.names, vocabulary.fixed or ADD
     if type(label) is int:
         numbers = [str(value) for value in vocabulary.values if type(value) is int]
-        what, wanted = "the label is out of range", f"one of {_listed_names(numbers)}"
-        wanted += f" ({len(vocabulary)} classes: {_listed_names(names)})"
+        problem, expected = "the label is out of range", f"one of {_listed_names(numbers)}"
+        expected += f" ({len(vocabulary)} classes: {_listed_names(names)})"
         do = "correct the row"
     else:
-        what, wanted = "the label is not in the label set", _listed_names(list(map(repr, names)))
+        problem, expected = (
+            "the label is not in the label set",
+            _listed_names(list(map(repr, names))),
+        )
         do = f"correct the row ({near(str(label), names)})"
         if fixed == MODEL and all(any(c.isdigit() for c in name) for name in names):  # as LABEL_0
             fixed = ', or write the number of each name into a labels.json: {"NAME": 0, …}'
     if str(label).strip() == "-1":
         fixed += f"; where {label} means that there is none: --read no_label={label}"
     where = f"{row.where}, column {vocabulary.column!r}"
-    return DataError(what, where=where, found=repr(label), wanted=wanted, do=do + fixed)
-
-
-def _shown(label: Label) -> str:
-    return repr(shorten(label, 60)) if type(label) is str else str(label)
+    return DataError(problem, where=where, found=repr(label), wanted=expected, do=do + fixed)
 
 
 def _listed_names(names: Sequence[str]) -> str:

@@ -204,39 +204,39 @@ def tag_words(text: str, value: Any, where: str) -> TaggedText:
     parsed = [_span(element) for element in value] if type(value) is list else [None]
     spans = [span for span in parsed if span is not None]
     if len(spans) < len(parsed):
-        wanted = '[[0, 4, "PER"]]: begin, end and label of each'
-        found = repr(value)[:80]
+        expected = '[[0, 4, "PER"]]: begin, end and label of each'
+        shown = repr(value)[:80]
         raise DataError(
-            "no list of marked parts", where=where, found=found, wanted=wanted, do=FIX_ROW
+            "no list of marked parts", where=where, found=shown, wanted=expected, do=FIX_ROW
         )
     word_spans = list(words_in(text))
     tags, widened = [OUTSIDE] * len(word_spans), 0
     for span in sorted(spans):
         begin, end, label = span[:3]
         indices = [n for n, word in enumerate(word_spans) if word[0] < end and begin < word[1]]
-        what, wanted, do = "", "", FIX_ROW
+        problem, expected, do = "", "", FIX_ROW
         if span.labels is not None:
-            what = (
+            problem = (
                 "a marked part with several labels"
                 if span.labels
                 else "a marked part without a label"
             )
-            wanted = "one label for each part"
+            expected = "one label for each part"
         elif not 0 <= begin < end <= len(text):
-            what, do = "a marked part that is not in the text", _advice(text, span)
-            wanted = f"0 <= begin < end <= {len(text)}, in characters"
+            problem, do = "a marked part that is not in the text", _advice(text, span)
+            expected = f"0 <= begin < end <= {len(text)}, in characters"
         elif _text_differs(text, span):
-            what = "a marked part has another text than the one at its place"
-            wanted, do = repr(span.own[:80]), _advice(text, span)
+            problem = "a marked part has another text than the one at its place"
+            expected, do = repr(span.own[:80]), _advice(text, span)
         elif not indices:
-            what, wanted = "a marked part without a word", "a word or a sign"
+            problem, expected = "a marked part without a word", "a word or a sign"
         elif any(tags[n] != OUTSIDE for n in indices):
-            what = "two marked parts share a word"
-            wanted = "one label for each word: of parts within others keep one"
-        if what:
-            found = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, "
-            found += label or ", ".join(span.labels or ()) or "none"
-            raise DataError(what, where=where, found=found, wanted=wanted, do=do)
+            problem = "two marked parts share a word"
+            expected = "one label for each word: of parts within others keep one"
+        if problem:
+            shown = f"{text[max(0, begin) : max(0, end)]!r} at {begin} to {end}, "
+            shown += label or ", ".join(span.labels or ()) or "none"
+            raise DataError(problem, where=where, found=shown, wanted=expected, do=do)
         widened += word_spans[indices[0]][0] < begin or end < word_spans[indices[-1]][1]
         for n in indices:
             tags[n] = f"{'B' if n == indices[0] else 'I'}-{label}"

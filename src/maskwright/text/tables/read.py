@@ -192,23 +192,26 @@ def _parquet_rows(opened: RegularFile, source: Source, ledger: Ledger) -> Iterat
 
 def _unlabelled_text_error(begin: str, source: Source) -> UsageError:
     """Return the error for a file without labels whose text begins with `begin`."""
-    found, wanted = f"lines of text in {source.path.name}", ".csv, .tsv, .jsonl, .json, .parquet, "
-    what, wanted = "plain text has no labels", f"{wanted}.conll or .conllu"
+    shown, expected = (
+        f"lines of text in {source.path.name}",
+        ".csv, .tsv, .jsonl, .json, .parquet, ",
+    )
+    problem, expected = "plain text has no labels", f"{expected}.conll or .conllu"
     do = "make a table with a column for the text and one for the label, or a folder for each "
     do += "class; a file of words, with the tag of each behind it, is named .conll"
     lines = [line for line in begin.split("\n")[:LOOKED_AT] if line.strip()]
     for separator in ("\t", *csv_file.OTHERS, "@"):
         counts = {line.count(separator) for line in lines}
         if separator != "," and len(lines) > 1 and len(counts) == 1 and 0 not in counts:
-            what, found = "lines of text that look like rows of a table", repr(lines[0][:80])
-            wanted = "a file ending in .csv or .tsv"
+            problem, shown = "lines of text that look like rows of a table", repr(lines[0][:80])
+            expected = "a file ending in .csv or .tsv"
             do = f"rename it to .csv, and give --read separator='{separator}'; without names of "
             do += "columns in its first line also --read header="
             break
     if text_files.LANGUAGE.fullmatch(source.path.suffix.removeprefix(".")):
-        what, wanted = "lines of text without their translation", "a folder with two languages"
+        problem, expected = "lines of text without their translation", "a folder with two languages"
         do = "name a folder with pairs such as train.en and train.de, and no third language"
-    return UsageError(what, where=source.shown, found=found, wanted=wanted, do=do)
+    return UsageError(problem, where=source.shown, found=shown, wanted=expected, do=do)
 
 
 def _likelier_separator(names: Sequence[str], separator: str) -> str | None:

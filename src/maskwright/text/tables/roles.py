@@ -155,9 +155,8 @@ def _texts(table: Table, requested: Mapping[str, tuple[str, ...]]) -> set[str]:
             list_names.update(layout.spellings.get(role) or NAMES.get(role, (role,)))
         for role, spellings in layout.spellings.items():
             text_names.update(spellings if role in layout.joined else ())
-    text_names.update(
-        *PAIRS, *SEQUENCES, *MATCHES, *map(NAMES.get, ("question", "context", "text"))
-    )
+    text_names.update(*PAIRS, *SEQUENCES, *MATCHES)
+    text_names.update(NAMES["question"], NAMES["context"], NAMES["text"])
     names_present = {plain(name) for name in table.columns}
     targets = {
         target
@@ -306,11 +305,16 @@ def _unclear_roles_error(
         do = f"say which columns they are: {' '.join(option(r, 'NAME') for r in tried[0].roles)}; "
         do += "or choose another task, or none"
     elif len(texts) > 1 and len(tried) > 1:
-        one, two = texts[:2]
-        do = f"say what the texts are: {option('text', one)}; or both as one text: "
-        do += f"{option('text', one)} {option('text', two)}; or pairs: {option('first', one)} "
-        do += f"{option('second', two)}; or a text to read and one to write: "
-        do += f"{option('source', one)} {option('target', two)}"
+        first_text, second_text = texts[:2]
+
+        def options(role: str, second_role: str) -> str:
+            return f"{option(role, first_text)} {option(second_role, second_text)}"
+
+        do = f"say what the texts are: {option('text', first_text)}; or both as one text: "
+        do += (
+            f"{options('text', 'text')}; or pairs: {options('first', 'second')}; or a text to read "
+        )
+        do += f"and one to write: {options('source', 'target')}"
     elif texts and len(flags) > 1:
         do = f"where each is a label of its own: {' '.join(option('label', n) for n in flags)}; "
         do += f"where one of them is the label: {option('label', flags[0])}"

@@ -82,15 +82,15 @@ def has_column(name: str, columns: Collection[str]) -> bool:
 
 
 def cell_error(
-    what: str, row: Row, name: str, wanted: str, do: str = FIX_ROW, *, found: str | None = None
+    problem: str, row: Row, name: str, expected: str, do: str = FIX_ROW, *, shown: str | None = None
 ) -> DataError:
-    """Return the error for the cell of the column `name` in `row`; `found` is its value if None."""
+    """Return the error for the cell of the column `name` in `row`; `shown`: instead of its value."""
     value = value_of(row, name)
     return DataError(
-        what,
+        problem,
         where=f"{row.where}, column {name!r}",
-        found=("nothing" if value is None else repr(value)[:80]) if found is None else found,
-        wanted=wanted,
+        found=shown or ("nothing" if value is None else repr(value)[:80]),
+        wanted=expected,
         do=do,
     )
 
@@ -158,15 +158,15 @@ class Table:
     def with_cells(self, name: str, convert: Callable[[Row, Any], Any]) -> Table:
         """Return the table with `convert(row, value)` as the values of a column; rows of which
         nothing changes stay the same."""
-        parts: dict[str, list[Row]] = {}
+        rows_by_split: dict[str, list[Row]] = {}
         for split, rows in self.parts.items():
-            parts[split] = []
+            rows_by_split[split] = []
             for row in rows:
                 value = value_of(row, name)
                 converted = convert(row, value)
                 new_row = replace(row, values={**row.values, name: converted})
-                parts[split].append(row if converted is value else new_row)
-        return replace(self, parts=parts)
+                rows_by_split[split].append(row if converted is value else new_row)
+        return replace(self, parts=rows_by_split)
 
 
 def usable(

@@ -338,19 +338,21 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
 
 def _class_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
     """Yield findings on classes that are missing, rare, uneven, or misspelt."""
-    first = next(iter(survey.parts))
+    first_split = next(iter(survey.parts))
     for name, split_survey in survey.parts.items():
         if empty := [c for c, n in split_survey.classes.items() if n == 0]:
             message = f"{name} has no row of {_listed(empty)}: "
-            if name == first:
+            if name == first_split:
                 message += "the model cannot learn what it never sees"
                 yield Finding("class-never-seen", message)
             else:
                 yield Finding("class-not-scored", f"{message}no score can be given for them")
-    sizes = {c: n for c, n in survey.parts[first].classes.items() if n}
+    sizes = {c: n for c, n in survey.parts[first_split].classes.items() if n}
     rare = [c for c, n in sizes.items() if n < RARE]
     if rare:
-        yield Finding("rare-classes", f"{first} has fewer than {RARE} rows of {_listed(rare)}")
+        yield Finding(
+            "rare-classes", f"{first_split} has fewer than {RARE} rows of {_listed(rare)}"
+        )
     if sizes and max(sizes.values()) > UNEVEN * min(sizes.values()):
         most, fewest = (max(sizes, key=lambda c: sizes[c]), min(sizes, key=lambda c: sizes[c]))
         has_macro = "macro_f1" in dataset.task.shape.metrics

@@ -284,8 +284,10 @@ def as_entities(tags: Sequence[str], names: Iterable[str]) -> list[str]:
 def findings(names: Sequence[str]) -> Iterator[Finding]:
     """Yield findings on unusual tags of a task."""
     if (spelling := spelling_of(names)) is None:
-        others = [name for name in names if name != OUTSIDE and Spelling().split(name) is None]
-        shown = ", ".join(map(repr, (others or list(names))[:LISTED]))
+        without_scheme = [
+            name for name in names if name != OUTSIDE and Spelling().split(name) is None
+        ]
+        shown = ", ".join(map(repr, (without_scheme or list(names))[:LISTED]))
         message = f"no entities are scored: tags such as {shown} are of no scheme (B-LOC, I-LOC, O)"
         evidence = "the figure is the share of words with the right tag"
         yield Finding("tags-without-scheme", message, evidence)
@@ -297,8 +299,12 @@ def findings(names: Sequence[str]) -> Iterator[Finding]:
         remedy = f"where it is outside, write {spelling.outside}"
         yield Finding("entity-of-kind-o", message, remedy=remedy)
     elif not spelling.usual:
-        first = marked[0]
-        read = [f"{first!r} as {spelling.read(first)!r}"] if first != spelling.read(first) else []
+        first_tag = marked[0]
+        read = (
+            [f"{first_tag!r} as {spelling.read(first_tag)!r}"]
+            if first_tag != spelling.read(first_tag)
+            else []
+        )
         outside = {spelling.outside} - {OUTSIDE} | spelling.empty
         read += [f"{name!r} as outside" for name in names if name in outside]
         if read:

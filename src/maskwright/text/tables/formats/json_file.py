@@ -12,8 +12,8 @@ from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import jsonl
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats import annotations, label_studio, squad
-from maskwright.text.tables.formats.annotations import ExportedRow
+from maskwright.text.tables.formats import exports, label_studio, squad
+from maskwright.text.tables.formats.exports import ExportedRow
 from maskwright.text.tables.rows import PARTS, plain
 from maskwright.text.tables.spellings import NAMES
 
@@ -31,7 +31,7 @@ def is_one_value(text: str, *, lines: bool) -> bool:
         is_begun = first_line.rstrip()[-1:] in tuple("{[,:") and not _is_whole(rest)
         return not lines or is_begun or first_line.strip() in ("[", "{") or _is_whole(first_line)
     if rest.strip():  # each line is a row, or a pair of a text and its marked spans
-        return type(value) is not dict and not annotations.is_pair(value)
+        return type(value) is not dict and not exports.is_pair(value)
     return not _is_row(value) or (type(value) is dict and _exported_items(value) is not None)
 
 
@@ -167,14 +167,14 @@ def _exported_rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]
         return None
     if all(map(label_studio.is_task, entries)):
         return label_studio.rows(entries, file, ledger)
-    if all(map(annotations.is_document, entries)):
-        return list(annotations.sentences(entries, file, ledger))
-    if all(entry is None or annotations.is_pair(entry) for entry in entries):
+    if all(map(exports.is_document, entries)):
+        return list(exports.sentences(entries, file, ledger))
+    if all(entry is None or exports.is_pair(entry) for entry in entries):
         if blank := entries.count(None):
             message = f"passed over: {counted(blank, 'null')} among the texts"
             ledger.counts.notes.append(Finding("null-texts", message))
         numbered = enumerate(entries, 1)
-        return [annotations.row_of_pair(entry, number) for number, entry in numbered if entry]
+        return [exports.row_of_pair(entry, number) for number, entry in numbered if entry]
     if any(type(entry) is not dict or "paragraphs" in entry for entry in entries):
         return None
     rows = [row_of_line(values) for values in entries]
@@ -198,12 +198,12 @@ def _exported_items(value: Any) -> list[Any] | None:
 def row_of_line(value: Any) -> Any:
     """Convert a line of JSON Lines to a row; it may be a spaCy pair of a text and its annotations.
     Other values are returned unchanged."""
-    if annotations.is_pair(value):
-        return annotations.row_of_pair(value)
+    if exports.is_pair(value):
+        return exports.row_of_pair(value)
     if type(value) is not dict:
         return value
     is_label_studio = label_studio.is_row(value)
-    return label_studio.row(value) if is_label_studio else annotations.row_of(value)
+    return label_studio.row(value) if is_label_studio else exports.row_of(value)
 
 
 def is_exported_table(names: Sequence[str]) -> bool:
@@ -216,4 +216,4 @@ def row_of_exported_table(values: dict[str, str]) -> dict[str, Any]:
     """Convert a row of a table for which `is_exported_table` holds."""
     if label_studio.is_row(values):
         return label_studio.of_table(values)
-    return annotations.row_of_doccano_table(values)
+    return exports.row_of_doccano_table(values)

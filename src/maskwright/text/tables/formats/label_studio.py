@@ -12,6 +12,7 @@ All are converted to rows as in JSON_MIN: one row for each annotation, one colum
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from maskwright.base.errors import DataError
 from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats.annotations import ChosenLabels, ExportedRow
+from maskwright.text.tables.formats.exports import ChosenLabels, ExportedRow
 
 # Type of result -> the key of its value that holds the answer.
 VALUES = {
@@ -118,7 +119,7 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
     answers: dict[str, Any] = {}
     for result in results:
         result_type, name = str(result.get("type")), result.get("from_name")
-        value = result.get("value")
+        value = result.get("value") if type(result.get("value")) is dict else {}
         if result_type in OTHER_PLACES:
             raise DataError(
                 "the marks are no character spans",
@@ -127,14 +128,12 @@ def _answers(results: list[Any], unread: Counter[str], where: str) -> dict[str, 
                 wanted="labels of a plain text",
                 do="annotate as Text, and not as HyperText or Paragraphs",
             )
-        answer = value.get(VALUES.get(result_type, "")) if type(value) is dict else None
-        marks = result_type == "labels"
+        answer = value.get(VALUES.get(result_type, ""))
         # A rating or choice for a span is not a label of the text.
-        if answer is None or type(name) is not str or (not marks and "start" in value):
-            unread[
-                result_type if marks or "start" not in (value or {}) else f"{result_type} of a part"
-            ] += 1
-        elif marks:
+        of_span = "start" in value and result_type != "labels"
+        if answer is None or type(name) is not str or of_span:
+            unread[f"{result_type} of a part" if of_span else result_type] += 1
+        elif result_type == "labels":
             answers.setdefault(name, []).append(value)
         elif result_type == "choices":
             answers[name] = ChosenLabels([*answers.get(name, ()), *answer])
@@ -154,22 +153,18 @@ def row(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_table(values: Mapping[str, str]) -> dict[str, Any]:
     """Convert a row of the CSV export, whose cells may hold JSON."""
-    cells = {}
+    cells: dict[str, Any] = dict(values)
     for name, cell in values.items():
-        cells[name] = cell
         if cell.startswith(("[{", '{"')):
-            try:
+            with contextlib.suppress(DataError):  # a text that begins so
                 cells[name] = parse(cell)
-            except DataError:
-                continue  # a text that begins so
     return row(cells)
 
 
 def _value(value: Any) -> Any:
-    if type(value) is list and len(value) == 1 and type(value[0]) is dict:
-        only = value[0]
-        if "start" not in only and (keys := only.keys() & {"rating", "number", "selected"}):
-            return only[keys.pop()]
+    only = value[0] if type(value) is list and len(value) == 1 else None
+    if type(only) is dict and (keys := only.keys() & {"rating", "number", "selected"}):
+        return value if "start" in only else only[keys.pop()]
     if type(value) is dict and type(value.get("choices")) is list:
         return ChosenLabels(value["choices"])
     if type(value) is dict and value.keys() == {"text"}:

@@ -55,7 +55,8 @@ class ChosenLabels(list[Any]):
 def row_of(values: dict[str, Any]) -> dict[str, Any]:
     """Return the row with program-specific values converted to columns."""
     chosen: dict[str, Any] = {}
-    if is_flag_mapping(flags := values.get("cats")):
+    flags: Any = values.get("cats")
+    if is_flag_mapping(flags):
         chosen["cats"] = ChosenLabels((name for name in flags if flags[name]), frozenset(flags))
     elif _are_texts(flags):
         chosen["cats"] = ChosenLabels(flags)
