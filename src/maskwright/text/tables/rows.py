@@ -84,7 +84,7 @@ def has_column(name: str, columns: Collection[str]) -> bool:
 def cell_error(
     problem: str, row: Row, name: str, expected: str, do: str = FIX_ROW, *, shown: str | None = None
 ) -> DataError:
-    """Return the error for the cell of the column `name` in `row`; `shown`: instead of its value."""
+    """Return the error for the cell of the column `name` in `row`; `shown` replaces its value."""
     value = value_of(row, name)
     return DataError(
         problem,
