@@ -21,7 +21,7 @@ MODULES = {name.replace("-", "_") for name in catalogue.names("tasks")}
 # What is another word there: a column (spellings), the loss of vectors that are alike, what a
 # config.json calls a head for one number, and how a model of two stacks scores a text.
 OTHERS = {
-    "text/tables/spellings.py": {"similarity"},
+    "text/tables/role_search.py": {"similarity"},
     "model/objectives/base/contrastive.py": {"similarity"},
     "model/objectives/supervised.py": {"regression"},
     "model/checkpoint/layout.py": {"regression"},

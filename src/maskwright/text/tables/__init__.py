@@ -4,7 +4,7 @@
     cell_values, columns the closed grammar of cells (docs/cell-values.md), and of whole columns
     read, files          files of every form to rows; formats/ has a file for each other format
     layout               the types of layouts, columns and tasks
-    roles, infer         which column is what (by the names in `spellings`), and the task
+    roles, infer         which column is what (`role_search` has the names), and which task it is
     layouts/             sets of columns that belong together, a file each
     labels, classes      the classes of a task
     prepare              rows to examples: labels, checks, splits, a survey

@@ -37,10 +37,10 @@ from maskwright.text.tables.columns import (
     flags_in,
 )
 from maskwright.text.tables.layout import Columns, Label, Shape, Task
+from maskwright.text.tables.role_search import SCORES
 from maskwright.text.tables.roles import find_columns
 from maskwright.text.tables.rows import Row, Table, cell_error, plain, value_of
 from maskwright.text.tables.shapes import shape_for, shape_of
-from maskwright.text.tables.spellings import SCORES
 
 # Up to this many distinct integers are classes; in a column named like a score, up to FEW_SCORES.
 FEW = 20

@@ -39,8 +39,8 @@ class Layout(ABC):
         lists: roles whose cells may be lists.
         learned: the role of the target; prediction does not need its column.
         ignored: answers that mean a missing answer even if the user does not name them.
-        spellings: normalised column names (`spellings.plain`) by role, the likeliest first; not
-            needed for roles in `spellings.NAMES`.
+        spellings: normalised column names (`rows.plain`) by role, the likeliest first; not
+            needed for roles in `role_search.NAMES`.
         rank: layouts are tried in ascending order, the most specific first.
         has_label_forms: whether labels may be classes, several classes or numbers, depending on the
             values of the label column.

@@ -28,8 +28,8 @@ from maskwright.text.corpus.row_faults import above_header, is_comment
 from maskwright.text.tables import raw_text
 from maskwright.text.tables.formats import conll, conllu, json_file, text_files
 from maskwright.text.tables.formats.text_files import ParallelText
+from maskwright.text.tables.role_search import NAMES
 from maskwright.text.tables.rows import DEFAULT_READING, TABLE_FILE, Names, Row, plain
-from maskwright.text.tables.spellings import NAMES
 
 WHOLE_BYTES = 1 << 30
 LOOKED_AT = 50  # lines

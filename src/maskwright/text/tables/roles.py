@@ -20,10 +20,7 @@ from maskwright.text.tables.columns import (
     read_lists,
 )
 from maskwright.text.tables.layout import Columns, Layout
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
-from maskwright.text.tables.rows import Table, plain
-from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
-from maskwright.text.tables.spellings import (
+from maskwright.text.tables.role_search import (
     ANSWERED,
     IDS,
     MATCHES,
@@ -33,7 +30,11 @@ from maskwright.text.tables.spellings import (
     QUESTIONS,
     RATINGS,
     SEQUENCES,
+    TEXTLIKE,
+    ColumnSearch,
 )
+from maskwright.text.tables.rows import Table, plain
+from maskwright.text.tables.shapes import COMMON, as_names, layouts, may_be_list, option, roles
 
 
 def find_columns(

@@ -23,9 +23,9 @@ from maskwright.base.randomness import key, uniforms
 from maskwright.text.tables.examples import Example, folded
 from maskwright.text.tables.labels import group_by_shared_keys
 from maskwright.text.tables.layout import Dataset
+from maskwright.text.tables.role_search import GROUPS
 from maskwright.text.tables.rows import ALL, PARTS, TEST, TRAIN, VALIDATION, plain
 from maskwright.text.tables.shapes import option
-from maskwright.text.tables.spellings import GROUPS
 
 # A group has at most this share of the rows: otherwise too few units remain to sample from.
 MOST = 0.1

@@ -12,10 +12,10 @@ from maskwright.base.findings import Finding
 from maskwright.base.storage.strict_json import parse
 from maskwright.text.corpus import jsonl
 from maskwright.text.corpus.ledger import Ledger
-from maskwright.text.tables.formats import exports, label_studio, squad
+from maskwright.text.tables.formats import exports, squad
 from maskwright.text.tables.formats.exports import ExportedRow
+from maskwright.text.tables.role_search import NAMES
 from maskwright.text.tables.rows import PARTS, plain
-from maskwright.text.tables.spellings import NAMES
 
 # Keys under which a JSON object may hold the rows.
 WRAPPERS = ("data", "rows", "records", "items", "examples")
@@ -165,8 +165,8 @@ def _exported_rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]
     entries = _exported_items(value)
     if entries is None:
         return None
-    if all(map(label_studio.is_task, entries)):
-        return label_studio.rows(entries, file, ledger)
+    if all(map(exports.is_label_studio_task, entries)):
+        return exports.rows_of_tasks(entries, file, ledger)
     if all(map(exports.is_document, entries)):
         return list(exports.sentences(entries, file, ledger))
     if all(entry is None or exports.is_pair(entry) for entry in entries):
@@ -184,7 +184,7 @@ def _exported_rows(value: Any, file: str, ledger: Ledger) -> list[dict[str, Any]
 def _exported_items(value: Any) -> list[Any] | None:
     """Return the non-empty list of entries of an export, or None."""
     entries = value
-    if type(value) is dict and label_studio.is_task(value):
+    if type(value) is dict and exports.is_label_studio_task(value):
         return [value]
     if type(value) is dict:
         rasa_data = value.get("rasa_nlu_data")
@@ -202,18 +202,18 @@ def row_of_line(value: Any) -> Any:
         return exports.row_of_pair(value)
     if type(value) is not dict:
         return value
-    is_label_studio = label_studio.is_row(value)
-    return label_studio.row(value) if is_label_studio else exports.row_of(value)
+    is_label_studio = exports.is_label_studio_row(value)
+    return exports.row_of_answers(value) if is_label_studio else exports.row_of(value)
 
 
 def is_exported_table(names: Sequence[str]) -> bool:
     """Whether a table with these columns is an export of Label Studio or doccano."""
     is_doccano = set(names) == {"id", "text", "label", "Comments"}
-    return is_doccano or label_studio.is_row(dict.fromkeys(names))
+    return is_doccano or exports.is_label_studio_row(dict.fromkeys(names))
 
 
 def row_of_exported_table(values: dict[str, str]) -> dict[str, Any]:
     """Convert a row of a table for which `is_exported_table` holds."""
-    if label_studio.is_row(values):
-        return label_studio.of_table(values)
+    if exports.is_label_studio_row(values):
+        return exports.row_of_label_studio_table(values)
     return exports.row_of_doccano_table(values)

@@ -25,9 +25,8 @@ from maskwright.text.tables.cell_values import (
 from maskwright.text.tables.examples import ChoiceExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.role_search import NUMBERED, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import Row, Table, value_of
-from maskwright.text.tables.spellings import NUMBERED
 
 LETTERS = string.ascii_uppercase
 MIN_ROWS = 5  # rows; with fewer, a 0 may be missing by chance

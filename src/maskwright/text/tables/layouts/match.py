@@ -6,9 +6,8 @@ from maskwright.text.tables.cell_values import text_in, text_of
 from maskwright.text.tables.examples import MatchExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.role_search import ColumnSearch
+from maskwright.text.tables.role_search import MATCHES, NEGATIVE, ColumnSearch
 from maskwright.text.tables.rows import Row, plain
-from maskwright.text.tables.spellings import MATCHES, NEGATIVE
 
 
 class MatchLayout(Layout):

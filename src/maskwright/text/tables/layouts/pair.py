@@ -7,9 +7,8 @@ from maskwright.text.tables.classes import target_of
 from maskwright.text.tables.examples import PairExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.role_search import ColumnSearch
+from maskwright.text.tables.role_search import PAIRS, ColumnSearch
 from maskwright.text.tables.rows import Row
-from maskwright.text.tables.spellings import PAIRS
 
 
 class PairLayout(Layout):

@@ -18,9 +18,8 @@ from maskwright.text.tables.examples import QuestionExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import cause_of_place
-from maskwright.text.tables.role_search import TEXTLIKE, ColumnSearch
+from maskwright.text.tables.role_search import NAMES, TEXTLIKE, ColumnSearch
 from maskwright.text.tables.rows import TABLE_FILE, Row, plain, value_of
-from maskwright.text.tables.spellings import NAMES
 
 YES_OR_NO = {"yes", "no", "true", "false", "y", "n", "maybe", "0", "1"}
 TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}

@@ -7,9 +7,8 @@ from maskwright.text.tables.columns import MANY_ROWS
 from maskwright.text.tables.examples import RewriteExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Layout, Task
-from maskwright.text.tables.role_search import ColumnSearch
+from maskwright.text.tables.role_search import SEQUENCES, ColumnSearch
 from maskwright.text.tables.rows import Row, Table, value_of
-from maskwright.text.tables.spellings import SEQUENCES
 
 REFERENCES = "references"
 

@@ -29,9 +29,8 @@ from maskwright.text.tables.examples import UNKNOWN, TaggedExample
 from maskwright.text.tables.labels import LabelVocabulary
 from maskwright.text.tables.layout import Columns, Dataset, Layout, Task
 from maskwright.text.tables.marked_text import tag_words
-from maskwright.text.tables.role_search import ColumnSearch
+from maskwright.text.tables.role_search import NAMES, ColumnSearch
 from maskwright.text.tables.rows import Row, Table, plain, value_of
-from maskwright.text.tables.spellings import NAMES
 from maskwright.text.tables.tags import as_usual, spelling_of
 
 # Offsets are miscounted if another unit fits this many rows and this share of rows with cut words.
