@@ -152,10 +152,7 @@ CASES = {
         row=lambda n, k: {
             "question": f"What is number {n}?",
             "context": sentence(n),
-            "answers": {
-                "text": [ANSWERS[k]],
-                "answer_start": [sentence(n).index(ANSWERS[k])],
-            },
+            "answers": {"text": [ANSWERS[k]], "answer_start": [sentence(n).index(ANSWERS[k])]},
         },
         raw=lambda value: {
             "answers": {

@@ -46,8 +46,7 @@ def test_folders_of_parts_hold_those_of_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("pos",), ("a/pos", "b/neg"), ("unsup", "pos"), ("train/pos", "test/pos")],
+    "names", [("pos",), ("a/pos", "b/neg"), ("unsup", "pos"), ("train/pos", "test/pos")]
 )
 def test_other_folders_of_texts_have_no_labels(names: tuple[str, ...], tmp_path: Path) -> None:
     error = refusal(UsageError, lambda: load(fill(tmp_path, *names, end="")))

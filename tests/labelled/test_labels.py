@@ -59,25 +59,6 @@ def test_the_order_of_classes_is_that_of_their_names(
         assert names_of(*shuffled) == names
 
 
-def test_names_of_numbers_come_from_a_column_or_a_file(tmp_path: Path) -> None:
-    called = ["bad", "good"]
-    rows = [{**row, "label_name": called[row["label"]]} for row in texts(1, 0, 1)]
-    made = understood(table_of(*rows))[1]
-    assert made.labels is not None and made.labels.names == ("bad", "good")
-    write_rows(tmp_path / "train.jsonl", texts(1, 0, 1))
-    write(tmp_path / "labels.json", '["bad", "good", "never seen"]')
-    made = loaded(tmp_path)
-    assert made.labels is not None and made.labels.names == ("bad", "good", "never seen")
-    assert [e.label for e in made.parts["train"]] == [1, 0, 1]
-
-
-def test_names_may_stand_where_other_rows_have_numbers(tmp_path: Path) -> None:
-    write_rows(tmp_path / "train.jsonl", texts(1, 0, 1))
-    write_rows(tmp_path / "dev.jsonl", texts("good", "bad"))
-    write(tmp_path / "labels.json", '["bad", "good"]')
-    assert [e.label for e in loaded(tmp_path).parts["validation"]] == [1, 0]
-
-
 # ------------------------------------------------------------------------------ F71 to F73
 def folder(tmp_path: Path, train: list[dict[str, Any]], dev: list[dict[str, Any]]) -> Path:
     write_rows(tmp_path / "train.jsonl", train)
@@ -226,12 +207,6 @@ def tagged(*rows: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"tokens": tokens.split(), "tags": tags.split()} for tokens, tags in rows]
 
 
-def test_taggings_have_O_first() -> None:
-    made = understood(table_of(*tagged(("Ada Lovelace wrote", "B-per I-per O"))))[1]
-    assert made.labels is not None and made.labels.names == ("O", "B-per", "I-per")
-    assert made.parts["all"][0].tags == (1, 2, 0)
-
-
 @pytest.mark.parametrize(
     ("row", "what", "where"),
     [
@@ -343,14 +318,6 @@ def test_F75_an_answer_that_is_elsewhere() -> None:
     refusal(DataError, lambda: understood(table_of(*asked("a b", "Zoe", 0))))
 
 
-def test_questions_without_answers_and_without_places() -> None:
-    row = asked("the river", "x", 0)[0]
-    made = understood(table_of({**row, "answers": {"text": [], "answer_start": []}}))[1]
-    assert made.parts["all"][0].answers == ()
-    made = understood(table_of({**row, "answers": "river"}))[1]
-    assert made.parts["all"][0].answers == (("river", 4),)
-
-
 # ------------------------------------------------------------------------------ choices
 def choice(label: Any) -> Dataset:
     row = {"question": "Which?", "choices": ["red", "blue", "green"], "label": label}
@@ -372,12 +339,6 @@ def test_a_label_that_is_a_choice_and_the_place_of_another() -> None:
         assert isinstance(example, ChoiceExample) and example.label == 1
     (example,) = understood(table_of({**row, "choices": ["4", "5"], "label": "5"}))[1].parts["all"]
     assert isinstance(example, ChoiceExample) and example.label == 1
-
-
-def test_codes_keep_the_zeros_before_them() -> None:
-    rows = [{"text": f"text {n}", "label": label} for n, label in enumerate(["01067", "1068"] * 5)]
-    made = understood(table_of(*rows))[1]
-    assert made.labels is not None and made.labels.names == ("01067", "1068")
 
 
 def test_commas_between_thousands_are_not_turned_into_points() -> None:

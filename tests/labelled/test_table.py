@@ -159,15 +159,6 @@ def test_columns_of_words_and_tags(tmp_path: Path) -> None:
     assert error.where == f"{path}, line 4" and error.wanted == "2"
 
 
-def test_words_and_tags_in_a_tsv(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", 'Ann\tB-PER\n"\tO\n\nRome\tB-LOC\n')
-    one, two = load(path).parts["all"]
-    assert one.values == {"tokens": ["Ann", '"'], "tags": ["B-PER", "O"]}
-    assert two.where == f"{path}, line 4"
-    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load(path).parts["all"] == [one, two]
-
-
 # ------------------------------------------------------------------------------ refusals
 def test_a_wrong_separator_is_guessed_in_the_message(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text;label\none;1\ntwo;0\n")

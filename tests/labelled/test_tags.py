@@ -61,10 +61,7 @@ def test_tags_by_hand() -> None:
 
 
 def test_repair_by_hand() -> None:
-    assert repair(["O", "I-PER", "I-PER", "I-LOC"], "IOB2") == (
-        ["O", "B-PER", "I-PER", "B-LOC"],
-        2,
-    )
+    assert repair(["O", "I-PER", "I-PER", "I-LOC"], "IOB2") == (["O", "B-PER", "I-PER", "B-LOC"], 2)
     assert repair(["B-PER", "O"], "IOBES") == (["S-PER", "O"], 1)
     assert repair(["B-PER", "B-PER"], "IOB1") == (["I-PER", "B-PER"], 1)
     assert repair(["S-PER"], "BIO") == (["B-PER"], 1)
@@ -184,12 +181,7 @@ def legal_by_definition(tags: list[str], scheme: str) -> bool:
             came = p in "BI" and k == kind
             fine = (
                 prefix == "O"
-                or {
-                    "B": goes_on,
-                    "I": came and goes_on,
-                    "E": came,
-                    "S": not goes_on,
-                }[prefix]
+                or {"B": goes_on, "I": came and goes_on, "E": came, "S": not goes_on}[prefix]
             )
         if not fine:
             return False

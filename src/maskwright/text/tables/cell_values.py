@@ -315,7 +315,7 @@ def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = 
     """
     is_name = type(value) is str and not is_empty(value)  # not a cell that is no list
     is_number = type(value) in (bool, int, float) or (is_name and not CODE.fullmatch(value))
-    number = as_integer(value) if is_number else None
+    number = as_integer(value) if is_number and (numbers or type(value) is float) else None
     if numbers and number is not None:
         return number
     if is_name and (words or not numbers):
@@ -330,10 +330,7 @@ def label_of(value: Any, row: Row, column: str, numbers: bool, *, words: bool = 
     elif type(value) is str:
         problem, expected = "the label is no whole number", "a whole number, as in the other rows"
     else:
-        problem, do = (
-            "no label",
-            "correct the row; for numbers with fractions choose the task regression",
-        )
+        problem, do = "no label", "correct the row, or choose the task regression for fractions"
     shown = "null" if value is None else repr(shorten(value) if type(value) is str else value)
     raise cell_error(problem, row, column, expected, do, shown=shown)
 
