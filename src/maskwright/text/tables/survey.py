@@ -326,8 +326,7 @@ def _label_findings(dataset: Dataset, survey: Survey) -> Iterator[Finding]:
             yield Finding("empty-labels", message + counted(empty, "row"), remedy=remedy)
         sets = [row.label for rows in dataset.parts.values() for row in rows]
         if len(sets) >= RARE and all(len(label_set) == 1 for label_set in sets):
-            remedy = "where only one can be right, a column with its name makes the task a "
-            remedy += "classification"
+            remedy = "where only one can be right, write a column with its name"
             yield Finding("one-label-per-row", "every row has exactly one label", remedy=remedy)
     spaced = [name for name in next(iter(survey.parts.values())).classes if name != name.strip()]
     if spaced:

@@ -226,37 +226,36 @@ def _sample(sentences: Sequence[Sequence[Sequence[str]]]) -> Iterator[Sequence[S
 
 def _require_words_and_tags(columns: Sequence[_Column], where: str, width: int) -> None:
     """Raise DataError unless the first column may hold the words, and the last one their tags."""
-    first_column, last_column, between = columns[0], columns[-1], columns[1:-1]
-    words = next((c for c in between if c.is_lettered and not c.is_of_sentence), None)
-    tags = next((c for c in columns[:0:-1] if c.tag_rank == 3), last_column)
-    enough_values = len(first_column.values) >= MIN_VALUES
-    are_tags = 2 * first_column.tags > len(first_column.values) and first_column.distinct != {"O"}
-    if enough_values and are_tags and not last_column.has_tags:  # tags before the words
-        raise _unclear_error("words", first_column, words or columns[1], first_column, where, width)
+    head, *others = columns
+    tail, between = others[-1], others[:-1]
+    tags = next((c for c in others[::-1] if c.tag_rank == 3), tail)
+    enough_values = len(head.values) >= MIN_VALUES
+    may_have_tags = 2 * head.tags > len(head.values) and head.distinct != {"O"}
+    if enough_values and may_have_tags and not tail.has_tags:  # the tags stand before the words
+        words = next((c for c in others if c.is_lettered), others[0])
+        raise _unclear_error("words", head, words, head, where, width)
     if between:
-        usual_words = next((c for c in columns[1:] if not (c.is_of_sentence or c.is_number)), None)
-        is_id = first_column.is_of_sentence and usual_words is not None
-        is_number = (
-            first_column.is_number and enough_values and usual_words and usual_words.is_lettered
-        )
-        # A few names that repeat, where another column has many more words.
-        least, many = MIN_VALUES * len(first_column.distinct), len(first_column.values) >= MANY
-        are_classes = words and len(words.distinct) > least and many and first_column.tag_rank > 0
-        if is_id or is_number or are_classes:
-            words = (words if are_classes else usual_words) or columns[1]
-            raise _unclear_error("words", first_column, words, tags, where, width)
-    if last_column.has_tags:
+        words = next((c for c in others if not (c.is_of_sentence or c.is_number)), others[0])
+        is_id = head.is_of_sentence and not words.is_of_sentence
+        is_number = head.is_number and enough_values and words.is_lettered
+        if is_id or is_number:
+            raise _unclear_error("words", head, words, tags, where, width)
+        lettered = (c for c in between if c.is_lettered and not c.is_of_sentence)
+        least = MIN_VALUES * len(head.distinct)
+        richer = next((c for c in lettered if len(c.distinct) > least), None)
+        if richer is not None and head.tag_rank > 0 and len(head.values) >= MANY:
+            raise _unclear_error("words", head, richer, tags, where, width)
+    if tail.has_tags:
         return
-    better = max(between[::-1], key=lambda column: column.tag_rank, default=last_column)
-    count = len(last_column.distinct)
+    better = max(between[::-1], key=lambda column: column.tag_rank, default=tail)
+    count = len(tail.distinct)
     # Lemmas have nearly as many distinct values as words, and many more than the other column.
-    are_lemmas = 2 * count > len(first_column.distinct) and count > MIN_VALUES * len(
-        better.distinct
-    )
-    no_names = last_column.is_fraction or not last_column.names or count == 1
-    is_better = better.tag_rank > max(last_column.tag_rank, 1)
-    if is_better or last_column.is_fraction or (better.tag_rank and (no_names or are_lemmas)):
-        raise _unclear_error("tags", last_column, first_column, better, where, width)
+    many_more = count > MIN_VALUES * len(better.distinct)
+    are_lemmas = 2 * count > len(head.distinct) and many_more
+    no_names = tail.is_fraction or not tail.names or count == 1
+    is_better = better.tag_rank > max(tail.tag_rank, 1)
+    if is_better or tail.is_fraction or (better.tag_rank and (no_names or are_lemmas)):
+        raise _unclear_error("tags", tail, head, better, where, width)
 
 
 def _unclear_error(
