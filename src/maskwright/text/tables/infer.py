@@ -93,7 +93,7 @@ def infer(
         reason, separator = f"it was given (otherwise {reason})", None
         if requested.label == "several":
             separator = _find_separator(table.first, selected["label"], 0.0) or SEPARATORS[0]
-            if _are_digit_flags(table.first, selected["label"]):
+            if _are_digit_flags(_label_values(table.first, selected["label"])):
                 separator = BY_LETTER
         form = requested.label
     shape = requested or shape_for(selected.layout, form)
@@ -235,6 +235,10 @@ def _refuse_unlisted(table: Table, columns: Columns) -> None:
             )
 
 
+def _label_values(rows: Sequence[Row], name: str) -> list[tuple[Row, Any]]:
+    return [(row, v) for row in rows if not is_empty(v := value_of(row, name))]
+
+
 def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
     """Refuse a column of labels that can be read in two ways.
 
@@ -244,7 +248,7 @@ def _refuse_unclear(rows: Sequence[Row], columns: Columns) -> None:
     if len(columns.roles["label"]) > 1:
         return
     column = columns.column("label")
-    cells = [(row, v) for row in rows if not is_empty(v := value_of(row, column.name))]
+    cells = _label_values(rows, column.name)
     readings, example = _unclear_form(column, cells, is_pair="text" not in columns.roles)
     if example is None:
         return
@@ -273,7 +277,7 @@ def _unclear_form(
         return "numbers with a comma, or two numbers", example
     if len({str(v) for _, v in cells}) > FEW and (example := _all_of(UNITS, cells)):
         return "numbers with a unit, or names", example
-    if _all_of(DIGIT_FLAGS, cells):
+    if _are_digit_flags(cells):
         return "flags, one for each digit, or names", cells[0]
     if column.kind == "numbers":
         of_lists = (cell for cell in cells if type(cell[1]) is list)
@@ -306,9 +310,8 @@ def _all_of(form: tuple[re.Pattern[str], str], cells: Cells) -> tuple[Row, Any] 
     return example if example and all(pattern.fullmatch(str(value)) for _, value in cells) else None
 
 
-def _are_digit_flags(rows: Sequence[Row], name: str) -> bool:
+def _are_digit_flags(cells: Cells) -> bool:
     """Whether all cells are texts of the digits 0 and 1 of equal length, which may be flags."""
-    cells = [(row, v) for row in rows if not is_empty(v := value_of(row, name))]
     lengths = {len(str(value).strip()) for _, value in cells}
     return len(lengths) == 1 and _all_of(DIGIT_FLAGS, cells) is not None
 
