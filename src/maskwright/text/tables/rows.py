@@ -155,19 +155,6 @@ class Table:
         self.counts.setdefault(split, Counts()).notes.append(unused)
         return True
 
-    def with_cells(self, name: str, convert: Callable[[Row, Any], Any]) -> Table:
-        """Return the table with `convert(row, value)` as the values of a column; rows of which
-        nothing changes stay the same."""
-        rows_by_split: dict[str, list[Row]] = {}
-        for split, rows in self.parts.items():
-            rows_by_split[split] = []
-            for row in rows:
-                value = value_of(row, name)
-                converted = convert(row, value)
-                new_row = replace(row, values={**row.values, name: converted})
-                rows_by_split[split].append(row if converted is value else new_row)
-        return replace(self, parts=rows_by_split)
-
 
 def usable(
     rows: Sequence[Row], read: Callable[[Row], Any], reading: ReadingOptions
