@@ -113,6 +113,13 @@ def test_F73_what_is_no_label(value: Any, what: str) -> None:
     assert error.what == what and error.where == "all.jsonl, line 41, column 'label'"
 
 
+@pytest.mark.parametrize("value", [-1, "-1", "?", None, ""])
+def test_F74_a_part_without_labels(value: Any) -> None:
+    parts = {"train": texts(0, 1, 0, 1), "validation": texts(value, value, value)}
+    error = refusal(DataError, lambda: understood(table_of(**parts)))
+    assert error.where == "validation.jsonl, column 'label'"
+
+
 @pytest.mark.parametrize("value", [None, "", []])
 def test_a_part_without_several_labels(value: Any) -> None:
     """Blank cells in all rows are no answers; a list of no labels is one."""
