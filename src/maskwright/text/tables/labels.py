@@ -272,7 +272,8 @@ def learn(
             first_name, first_row = name_by_label.setdefault(label, (name, row))
             if first_name != name:
                 shown = f"{label!r} is {name!r} here and {first_name!r} in {first_row.where}"
-                raise _names_error("a class has two names", row, shown)
+                where = f"{row.where}, column {name_column!r}"
+                raise _names_error("a class has two names", where, shown)
     listed = set(names.values())
     folded = {} if numbers else near_spellings(counts, rows, column, fold, also, listed)
     if names:
@@ -284,7 +285,7 @@ def learn(
         for label, (name, row) in name_by_label.items():
             if listed_name.get(label, name) != name:
                 shown = f"{label!r} is {name!r} in the row and {listed_name[label]!r} in the list"
-                raise _names_error("the names of the classes disagree", row, shown)
+                raise _names_error("the names of the classes disagree", row.where, shown)
         return vocabulary
     label_by_name: dict[str, Label] = {}
     means = meanings(name for name, _ in name_by_label.values())
@@ -292,7 +293,7 @@ def learn(
         for key in means(name):
             if (other_label := label_by_name.setdefault(key, label)) != label:
                 shown = f"{other_label!r} and {label!r} are both {name!r}"
-                raise _names_error("two classes have the same name", row, shown)
+                raise _names_error("two classes have the same name", row.where, shown)
     values = tuple(sorted((label for label in counts if label not in folded), key=_sort_key))
     class_names = tuple(name_by_label[v][0] if v in name_by_label else str(v) for v in values)
     return LabelVocabulary(class_names, values, column, folded)
@@ -305,10 +306,10 @@ def _sort_key(label: Label) -> tuple[bool, int, str, str]:
     return name != OUTSIDE, 0, name.casefold(), name
 
 
-def _names_error(problem: str, row: Row, shown: str) -> DataError:
+def _names_error(problem: str, where: str, shown: str) -> DataError:
     return DataError(
         problem,
-        where=row.where,
+        where=where,
         found=shown,
         wanted="one name for each class, which no other class has",
         do="correct the rows or labels.json, or leave the names out",
